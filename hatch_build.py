@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 TARGET_FOLDER = "voice_blueprint/packaged"
 """Folder in the wheel in which ``voice_blueprint.shipped`` finds the files."""
 
-PATTERNS = (
+SHIPPED_FILE_PATTERNS = (
     ".ci/*",  # these and the workflows are part of the output of `voice new`
     ".github/workflows/*",
     ".gitlab-ci.yml",
@@ -31,7 +31,7 @@ PATTERNS = (
 )
 
 
-class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]  # hatchling is there while a wheel is built only
+class ShippedFilesHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling is there while a wheel is built only
     """Build hook that adds the files. An editable installation reads the files of the checkout instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]  # hatchling i
             return
         # A copy, since hatchling skips a file whose target differs from its location.
         root, self._copy = Path(self.root), Path(mkdtemp(prefix="voice-wheel-"))
-        for pattern in PATTERNS:
+        for pattern in SHIPPED_FILE_PATTERNS:
             for file in root.glob(pattern):
                 if file.is_file() and "__pycache__" not in file.parts:
                     path = file.relative_to(root)

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from rich.progress import track
 
 from bench.goals import Goal, report_goals
-from voice_ops.output import empty_table, out
+from voice_ops.output import create_table, out
 
 ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-c"]
@@ -78,7 +78,7 @@ def main() -> None:
         {name: statistics.median(run[unit] for run in measured) for name, measured in durations.items()}
         for unit in (0, 1)
     )
-    table = empty_table(
+    table = create_table(
         f"median of {runs} runs in turn",
         [""],
         ["CPU s", "× python", "× pydantic", "× empty app", "wall s", "× empty app"],

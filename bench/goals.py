@@ -21,15 +21,15 @@ class Goal:
     value: float
     limit: float
     unit: str = ""
-    at_least: bool = False
+    is_minimum: bool = False
 
     @property
     def is_met(self) -> bool:
         """Whether the value is within the limit."""
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
+        return self.value >= self.limit if self.is_minimum else self.value <= self.limit
 
     def __str__(self) -> str:
-        verdict, bound = "holds" if self.is_met else "MISSED", "at least" if self.at_least else "at most"
+        verdict, bound = "holds" if self.is_met else "MISSED", "at least" if self.is_minimum else "at most"
         return f"{verdict:6}  {self.name}: {self.value:,.4g}{self.unit}, {bound} {self.limit:,.4g}{self.unit}"
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "images/vad-dataplane"
-SCRIPT = PROJECT / "timing/product.sh"
-PRODUCT = ROOT / "build/vad-dataplane/release"
+BUILD_SCRIPT = PROJECT / "timing/product.sh"
+PRODUCT_BUILD_FOLDER = ROOT / "build/vad-dataplane/release"
 
 
-def build(*targets: str) -> None:
+def build_product_targets(*targets: str) -> None:
     """Compile targets in release mode. Missing Debian packages are installed.
 
     Raises:
         subprocess.CalledProcessError: A target does not compile.
     """
-    subprocess.run([SCRIPT, PRODUCT, *targets], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    subprocess.run([BUILD_SCRIPT, PRODUCT_BUILD_FOLDER, *targets], check=True, stdout=subprocess.DEVNULL)  # noqa: S603

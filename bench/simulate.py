@@ -10,25 +10,25 @@ from pathlib import Path
 
 import voice_blueprint
 from bench.goals import Goal, report_goals
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import design_load
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import Cells
 from voice_ops.output import err, out
-from voice_ops.simulate.capacity import fleet_plans, max_store_calls
+from voice_ops.simulate.capacity import calculate_max_store_calls, create_fleet_plans
 from voice_ops.simulate.cells import (
     CELL_TICK_S,
     TotalResults,
-    cell_loss_trace,
     combine_cells,
     count_lost_cells,
+    create_cell_loss_trace,
     simulate_cells,
 )
-from voice_ops.simulate.policies import configured_policy
-from voice_ops.simulate.run import Settings
-from voice_ops.simulate.traces import Trace, designed_day
+from voice_ops.simulate.policies import create_configured_policy
+from voice_ops.simulate.run import SimulationSettings
+from voice_ops.simulate.traces import LoadTrace, create_design_day_trace
 
-FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.yaml"
+DEPLOYMENT_FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.yaml"
 PEAK_CALLS = 1_000_000
 MAX_S, MAX_MIB = 30, 200
 MAX_MISSED_PERCENT = 1.0
@@ -37,44 +37,48 @@ MIN_SERVED_PERCENT = 99.0
 """Minimum percentage of the peak that is served concurrently."""
 
 
-def production_cell(peak: int) -> Deployment:
+def load_production_cell(peak: int) -> Deployment:
     """Return a cell of the production file for a load with this peak."""
-    deployment = voice_blueprint.load(FILE)
-    load = design_load(deployment)
-    cells = Cells(calls=peak_calls(load))
+    deployment = voice_blueprint.load(DEPLOYMENT_FILE)
+    load = resolve_design_load(deployment)
+    cells = Cells(calls=calculate_peak_calls(load))
     scaled_load = load.model_copy(update={"calls": round(peak / load.peak_factor)})
-    (cell,) = deployment.model_copy(update={"load": scaled_load, "cells": cells}).region_deployments()
+    (cell,) = deployment.model_copy(update={"load": scaled_load, "cells": cells}).split_by_region()
     return cell
 
 
-def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> TotalResults:
+def simulate_all_cells(cell: Deployment, trace: LoadTrace, lost: int = 0) -> TotalResults:
     """Simulate all cells with the scaling rules of the file, and return the combined results."""
-    plans, total = fleet_plans(cell, {}), cell.whole_deployment
+    plans, total = create_fleet_plans(cell, {}), cell.whole_deployment
     assert total is not None  # noqa: S101  it is a cell
-    settings = Settings(
+    settings = SimulationSettings(
         zones=cell.aws.availability_zones,
-        mean_call_s=60 * design_load(cell).minutes_each,
+        mean_call_s=60 * resolve_design_load(cell).minutes_each,
         cross_zone=cell.aws.edge.cross_zone,
         seed=1,
-        store_calls=max_store_calls(cell),
+        store_call_limit=calculate_max_store_calls(cell),
         tick_s=CELL_TICK_S,
     )
     return combine_cells(
-        simulate_cells(plans, configured_policy(plans), trace, settings), total.cell_count, trace, lost
+        simulate_cells(plans, create_configured_policy(plans), trace, settings), total.cell_count, trace, lost
     )
 
 
 def main() -> None:
     """Simulate a day and the loss of an account, and compare the results and the cost with the goals."""
-    cell = production_cell(PEAK_CALLS)
+    cell = load_production_cell(PEAK_CALLS)
     lost = count_lost_cells(cell, "account-loss")
     with err.status("a day of a million calls, and the loss of an account"):
         start = time.process_time()
-        day = simulated(cell, designed_day(cell))
+        day = simulate_all_cells(cell, create_design_day_trace(cell))
         total = cell.whole_deployment
         assert total is not None  # noqa: S101  it is a cell
-        outage = simulated(
-            cell, cell_loss_trace(peak_calls(design_load(cell)), total.cell_count, lost, "account-loss"), lost
+        outage = simulate_all_cells(
+            cell,
+            create_cell_loss_trace(
+                calculate_peak_calls(resolve_design_load(cell)), total.cell_count, lost, "account-loss"
+            ),
+            lost,
         )
         seconds = time.process_time() - start
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -85,7 +89,7 @@ def main() -> None:
             Goal("CPU", seconds, MAX_S, " s"),
             Goal("memory", peak_mib, MAX_MIB, " MiB"),
             Goal("missed on the day", 100 * day.missed_share, MAX_MISSED_PERCENT, " %"),
-            Goal("carried at the peak", 100 * day.most / PEAK_CALLS, MIN_SERVED_PERCENT, " %", at_least=True),
+            Goal("carried at the peak", 100 * day.most / PEAK_CALLS, MIN_SERVED_PERCENT, " %", is_minimum=True),
             Goal(
                 "calls that are interrupted by the loss of their account",
                 outage.cut,

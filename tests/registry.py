@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.certificates import CertificateAuthority
 from voice_sandbox.hosts.servers import Server
 from voice_sandbox.loopback import find_free_port
 
@@ -97,7 +97,7 @@ class Registry:
 @contextmanager
 def registry(folder: Path) -> Iterator[Registry]:
     """Run Debian's registry on this machine, initially empty."""
-    authority = Authority(folder / "authority")
+    authority = CertificateAuthority(folder / "authority")
     certificate, key = authority.issue("localhost", folder)
     port = find_free_port()
     (folder / "users").write_text(_PASSWORD_HASH + "\n")

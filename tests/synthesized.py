@@ -11,7 +11,7 @@ import voice_blueprint
 from tests.blueprint.documents import Edits, edit_document, load_text
 from voice_blueprint import Deployment
 from voice_stacks.aws.app import make_app
-from voice_userdata import unpack
+from voice_userdata import unpack_script
 
 ROOT = Path(__file__).parents[1]
 Properties = dict[str, Any]
@@ -82,4 +82,4 @@ def edited_sandbox(edits: Edits, folder: Path) -> Stacks:
 def user_data(template: Properties) -> str:
     """Return a launch template's user data, with ``<token>`` for values known only at deployment."""
     parts = template["LaunchTemplateData"]["UserData"]["Fn::Base64"]["Fn::Join"][1]
-    return unpack("".join(part if isinstance(part, str) else "<token>" for part in parts))
+    return unpack_script("".join(part if isinstance(part, str) else "<token>" for part in parts))

@@ -14,7 +14,7 @@ from voice_blueprint import catalog, checks
 from voice_blueprint.azure.contract import CLIENT_LABEL, NAMESPACE, ROUTER_HTTP
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.engines.published.release import load_published_table
 from voice_ops.cli import app
 from voice_sandbox.azure.graph import Graph
 
@@ -35,9 +35,9 @@ def match_in_guide(pattern: str) -> str:
 
 
 def test_names_of_bastion_and_jump_host_match_the_guide(graph: Graph) -> None:
-    (bastion,) = graph.resources_of_type("network:BastionHost")
-    (machine,) = graph.resources_of_type("compute:VirtualMachine")
-    (group,) = graph.resources_of_type("resources:ResourceGroup")
+    (bastion,) = graph.find_resources_of_type("network:BastionHost")
+    (machine,) = graph.find_resources_of_type("compute:VirtualMachine")
+    (group,) = graph.find_resources_of_type("resources:ResourceGroup")
     assert match_in_guide(r"bastion ssh --name (\S+)") == inputs(bastion)["bastionHostName"]
     assert match_in_guide(r"az vm show \S+ \S+ --name (\S+)") == inputs(machine)["vmName"]
     assert set(re.findall(r"--resource-group (\S+)", GUIDE)) == {inputs(group)["resourceGroupName"]}
@@ -57,7 +57,7 @@ def test_images_are_pulled_from_the_registry_of_the_guide(graph: Graph, tmp_path
 
 
 def test_kubectl_reaches_the_cluster_through_the_tunnel(graph: Graph) -> None:
-    (made,) = graph.resources_of_type("containerservice:ManagedCluster")
+    (made,) = graph.find_resources_of_type("containerservice:ManagedCluster")
     assert match_in_guide(r"get-credentials --resource-group \S+ --name (\S+)") == inputs(made)["resourceName"]
 
 
@@ -85,7 +85,7 @@ def test_the_transcript_is_requested_from_the_answering_model() -> None:
     assert service["spec"]["ports"][0]["port"] == int(match_in_guide(r"8080:(\d+)")) == ROUTER_HTTP.number
     model = match_in_guide(r"--form model=(\S+)")
     path = match_in_guide(rf"curl \S+ http://localhost:8080/{model}(\S+)")  # the router has one path for each model
-    assert path in {each.path for each in published_table("vllm").endpoints}
+    assert path in {each.path for each in load_published_table("vllm").endpoints}
     served = {argument for each in manifests(found, "Deployment")
               for container in each["spec"]["template"]["spec"]["containers"]
               for argument in container.get("command", ())}  # fmt: skip
@@ -99,7 +99,7 @@ def test_commands_use_the_addresses_of_the_edge() -> None:
     chat = {"kind": "endpoint", "url": "https://chat.callers.dev/v1", "model": "qwen3-8b", "key_secret": "chat-key"}
     text = edit_deployment({"images": DIGESTS, "azure.agents.chat": chat}, "production-azure")
     made, found = cluster(text), workloads(text)
-    (edge,) = made.resources_of_type("network:ApplicationGateway")
+    (edge,) = made.find_resources_of_type("network:ApplicationGateway")
     listening = {each["hostName"] for each in inputs(edge)["httpListeners"]}
     asked = re.findall(r"curl --fail https://([^/]+)(/\S+)", GUIDE)
     assert [path for _, path in asked] == [HEALTH_PATH] * 2

@@ -10,24 +10,24 @@ import pytest
 import typer
 
 from bench.goals import Goal, report_goals
-from bench.product import PROJECT, ROOT, SCRIPT
-from bench.record import DOCUMENT, record
+from bench.product import BUILD_SCRIPT, PROJECT, ROOT
+from bench.record import MEASUREMENTS_PAGE, record
 from bench.vad.native import BENCH_DIR
 from bench.voice import goals
 from bench.voice.shown import measure_display
-from bench.voice.step import Step
+from bench.voice.step import LoadResult
 from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, steady, vad
 from voice_ops.call.session import TranscriptEvent, Word
 from voice_ops.simulate.capacity import GroupPlan
-from voice_ops.simulate.fleet import Host, Members
-from voice_ops.simulate.policies import configured_policy
+from voice_ops.simulate.fleet import GroupHosts, Host
+from voice_ops.simulate.policies import create_configured_policy
 from voice_ops.simulate.run import Simulation
 
 
 def test_sources_of_benches_exist() -> None:
     sources = [BENCH_DIR / f"{name}.cpp" for name in ("decide", "frame_cost")]
     lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", BENCH_DIR / "packages.txt"]
-    assert all(file.is_file() for file in (SCRIPT, PROJECT / "tests/install.sh", *sources, *lists))
+    assert all(file.is_file() for file in (BUILD_SCRIPT, PROJECT / "tests/install.sh", *sources, *lists))
 
 
 def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:
@@ -48,12 +48,12 @@ def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:
         (2.5, transcript_event("final", "a answer on it", 4, start_ms=300)),  # `the` was committed
     ]
     screen = measure_display(events)
-    assert (screen.withdrawn, screen.broken, screen.words) == (2, 1, 7)
+    assert (screen.withdrawn_word_count, screen.withdrawn_committed_count, screen.word_count) == (2, 1, 7)
     assert screen.commit_delays_s == [0.9, 0.8, 1.2, 1.6, 1.5, 1.9, 1.8]
-    assert screen.withdrawn_share == 2 / 9
+    assert screen.withdrawn_ratio == 2 / 9
 
 
-PASSING_STEP = Step(
+PASSING_STEP = LoadResult(
     contestant="now",
     streams=8,
     real_time_factor=0.1,
@@ -117,7 +117,7 @@ def test_a_nonexistent_or_failed_bench_records_nothing(tmp_path: Path, name: str
 
 def test_every_section_of_measurements_is_computed_or_dated() -> None:
     """Without commit and date an outdated figure cannot be recognized."""
-    sections = re.split(r"^## ", DOCUMENT.read_text(encoding="utf-8"), flags=re.M)[1:]
+    sections = re.split(r"^## ", MEASUREMENTS_PAGE.read_text(encoding="utf-8"), flags=re.M)[1:]
     assert sections
     for section in sections:
         title, _, body = section.partition("\n")
@@ -125,9 +125,9 @@ def test_every_section_of_measurements_is_computed_or_dated() -> None:
 
 
 def test_a_bench_that_misses_a_goal_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    report_goals([Goal("seconds", 29.9, 30), Goal("streams", 4000, 4000, at_least=True)])
+    report_goals([Goal("seconds", 29.9, 30), Goal("streams", 4000, 4000, is_minimum=True)])
     assert "MISSED" not in capsys.readouterr().out
-    for missed in (Goal("seconds", 30.1, 30), Goal("streams", 3999, 4000, at_least=True), Goal("none", math.nan, 1)):
+    for missed in (Goal("seconds", 30.1, 30), Goal("streams", 3999, 4000, is_minimum=True), Goal("none", math.nan, 1)):
         with pytest.raises(SystemExit) as ended:
             report_goals([Goal("seconds", 1, 30), missed])
         assert ended.value.code == 1
@@ -150,17 +150,17 @@ def test_every_bench_checks_its_goals_and_runs_nightly() -> None:
 
 def test_resizing_a_group_does_not_iterate_over_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    each = Members.__iter__
+    each = GroupHosts.__iter__
 
-    def counted_hosts(members: Members) -> Iterator[Host]:
+    def counted_hosts(members: GroupHosts) -> Iterator[Host]:
         nonlocal looked
         for host in each(members):
             looked += 1
             yield host
 
-    monkeypatch.setattr(Members, "__iter__", counted_hosts)
+    monkeypatch.setattr(GroupHosts, "__iter__", counted_hosts)
     plan = replace(vad(), groups=(GroupPlan("one", ZONES, 0, 4_000),))
-    simulation = Simulation((plan, asr()), configured_policy((plan, asr())), steady(1), SETTINGS)
+    simulation = Simulation((plan, asr()), create_configured_policy((plan, asr())), steady(1), SETTINGS)
     group = simulation.fleets[0].groups[0]
     group.resize(4_000)
     simulation.env.run(until=300)

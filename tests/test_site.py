@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.nonempty import nonempty
-from voice_ops.reference import DOCS, render_pages
+from voice_ops.reference import DOCS_FOLDER, render_pages
 
 ROOT = Path(__file__).parents[1]
 
@@ -104,5 +104,5 @@ def test_a_broken_link_is_an_error(link: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "text"), render_pages().items(), ids=render_pages())
 def test_the_references_match_the_code(name: str, text: str) -> None:
-    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    page = (DOCS_FOLDER / f"{name}.md").read_text(encoding="utf-8")
     assert page == text, f"docs/{name}.md is stale: run `make generate`"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-_TABLE = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_TABLE_PATTERN = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def render_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
@@ -12,9 +12,9 @@ def render_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     Raises:
         KeyError: The document contains an unknown marker.
     """
-    return _TABLE.sub(lambda found: f"{found[1]}\n{tables[found['name']]()}\n\n{found[3]}", text)
+    return _TABLE_PATTERN.sub(lambda found: f"{found[1]}\n{tables[found['name']]()}\n\n{found[3]}", text)
 
 
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools import doc_tables
-from tools.doc_tables import markdown_table
+from tools.doc_tables import format_table
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import Architecture
-from voice_blueprint.engines.sizing.defaults import batch_defaults
-from voice_blueprint.engines.sizing.layouts import CELL_LAYOUT, EngineRequirements, Layout, layouts
-from voice_blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
-from voice_blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
-from voice_blueprint.engines.sizing.tts import PUBLISHED_POINTS
+from voice_blueprint.engines.sizing.defaults import select_batch_defaults
+from voice_blueprint.engines.sizing.layouts import CELL_LAYOUT, EngineRequirements, Layout, evaluate_layouts
+from voice_blueprint.engines.sizing.memory import calculate_cross_attention_bytes, calculate_kv_bytes_per_token
+from voice_blueprint.engines.sizing.profiles import ProfileRow, build_profile_table, create_batching_variants
+from voice_blueprint.engines.sizing.tts import PUBLISHED_OPERATING_POINTS
 from voice_blueprint.file.model.serving import KvCacheType, Load
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "tuning.md"
+DOCUMENT_PATH = Path(__file__).parents[1] / "docs" / "tuning.md"
 
 SEED_SESSIONS = 500
 """Number of sessions per node that the seed documents claim."""
@@ -29,27 +29,27 @@ def render_document(text: str) -> str:
 
 def main() -> None:
     """Regenerate the tables of the document."""
-    DOCUMENT.write_text(render_document(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCUMENT_PATH.write_text(render_document(DOCUMENT_PATH.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _kv_table() -> str:
+def _format_kv_table() -> str:
     rows = [
         (
             model.name,
             f"{model.layers}, {model.kv_heads}, {model.head_dim}",
-            f"{kv_bytes_per_token(model):,}",
-            f"{kv_bytes_per_token(model, KvCacheType.FP8):,}",
-            f"{cross_attention_bytes(model) / 1e6:.0f} MB"
+            f"{calculate_kv_bytes_per_token(model):,}",
+            f"{calculate_kv_bytes_per_token(model, KvCacheType.FP8):,}",
+            f"{calculate_cross_attention_bytes(model) / 1e6:.0f} MB"
             if model.architecture is Architecture.ENCODER_DECODER
             else "-",
         )
         for model in catalog.models().values()
     ]
     headings = ("model", "layers, KV heads, head size", "bf16 B/token", "FP8 B/token", "cross-attention per session")
-    return markdown_table(headings, rows)
+    return format_table(headings, rows)
 
 
-def _profile_table() -> str:
+def _format_profile_table() -> str:
     headings = (
         "model",
         "GPUs",
@@ -60,15 +60,15 @@ def _profile_table() -> str:
         "sessions",
         "bound by",
     )
-    return markdown_table(headings, [_profile_cells(row) for row in profile_table()])
+    return format_table(headings, [_format_profile_cells(row) for row in build_profile_table()])
 
 
-def _profile_cells(row: ProfileRow) -> tuple[str, ...]:
+def _format_profile_cells(row: ProfileRow) -> tuple[str, ...]:
     gpus = f"{row.tensor_parallel} x {row.gpu}"
     if row.baseline is None or row.tuned is None:
         reason = row.refusal.arithmetic if row.refusal else ""
         return row.model, gpus, "-", "-", "-", "-", "-", f"refused: {reason}"
-    defaults, tuned = batch_defaults(catalog.gpus()[row.gpu]), row.tuned
+    defaults, tuned = select_batch_defaults(catalog.gpus()[row.gpu]), row.tuned
     settings = (
         tuned.max_num_seqs,
         tuned.max_num_batched_tokens,
@@ -87,30 +87,30 @@ def _profile_cells(row: ProfileRow) -> tuple[str, ...]:
     )
 
 
-def _pair_table() -> str:
-    row = next(row for row in profile_table() if (row.model, row.gpu) == ("qwen3-8b", "A100-80"))
+def _format_pair_table() -> str:
+    row = next(row for row in build_profile_table() if (row.model, row.gpu) == ("qwen3-8b", "A100-80"))
     if row.tuned is None:
         raise LookupError("qwen3-8b does not fit an A100-80")
-    control, treatment = batching_pair(row.tuned)
+    control, treatment = create_batching_variants(row.tuned)
     setting_names = ("max_num_seqs", "max_num_batched_tokens", "block_size")
     rows = [(f"`{name}`", *(str(getattr(side, name)) for side in (control, treatment))) for name in setting_names]
-    return markdown_table(("knob", "control", "treatment"), rows)
+    return format_table(("knob", "control", "treatment"), rows)
 
 
-def _sessions_table() -> str:
+def _format_sessions_table() -> str:
     request = EngineRequirements(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
     sizes = [size for size in catalog.vm_sizes().values() if size.gpu == SEED_GPU]
     rows = [
-        _session_cells(name, layout)
+        _format_session_cells(name, layout)
         for name in ("voxtral-small-24b", "qwen3-8b", "qwen2.5-7b-instruct")
         for size in sizes
-        for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, request, region="")
+        for layout in evaluate_layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, request, region="")
         if isinstance(layout, Layout)
     ]
-    return markdown_table(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
+    return format_table(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
 
 
-def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:
+def _format_session_cells(model: str, layout: Layout) -> tuple[str, ...]:
     tokens = layout.engine.kv_cache_tokens * layout.replicas_per_node // SEED_SESSIONS
     emphasis = "**" if layout.sessions_per_node >= SEED_SESSIONS else ""
     size = layout.vm_size.removeprefix("Standard_")
@@ -118,20 +118,20 @@ def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:
     return model, size, name, f"{emphasis}{layout.sessions_per_node}{emphasis}", f"{tokens:,} tokens"
 
 
-def _tts_table() -> str:
+def _format_tts_table() -> str:
     rows = [
         (str(p.concurrency), f"{p.first_audio_ms:g} ms", f"{p.real_time_factor:g}", f"{p.chars_per_s:g}")
-        for p in PUBLISHED_POINTS
+        for p in PUBLISHED_OPERATING_POINTS
     ]
-    return markdown_table(("requests at a time", "first audio", "real-time factor", "characters/s"), rows)
+    return format_table(("requests at a time", "first audio", "real-time factor", "characters/s"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "kv-bytes": _kv_table,
-    "profiles": _profile_table,
-    "ab-pair": _pair_table,
-    "five-hundred": _sessions_table,
-    "tts": _tts_table,
+    "kv-bytes": _format_kv_table,
+    "profiles": _format_profile_table,
+    "ab-pair": _format_pair_table,
+    "five-hundred": _format_sessions_table,
+    "tts": _format_tts_table,
 }
 
 if __name__ == "__main__":

@@ -57,13 +57,13 @@ GATEWAY_DRAIN_TIMEOUT_S = 110
 _VARIABLES_BY_NAME = {each.name: each for each in vars(contract).values() if isinstance(each, Variable)}
 
 
-def _variable_for_setting(field: str, description: str) -> Variable:
+def _create_variable_for_setting(field: str, description: str) -> Variable:
     name = f"VOICE_{field.upper()}"
     return _VARIABLES_BY_NAME.get(name) or Variable(name, description)
 
 
 CALLER_RULE_VARIABLES: Mapping[str, Variable] = {
-    name: _variable_for_setting(name, field.description or "")
+    name: _create_variable_for_setting(name, field.description or "")
     for name, field in CallerRules.model_fields.items()
     if name != "archive"
 }
@@ -82,7 +82,7 @@ def _format_value(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def gateway_environment(
+def build_gateway_environment(
     deployment: Deployment, edge: Edge | AzureEdge, *, fleet: str, sockets: int, media_host: str
 ) -> dict[Variable, str]:
     """Return the gateway's variables except those of the state store, the archive and other regions' addresses.
@@ -94,7 +94,7 @@ def gateway_environment(
         sockets: Maximum number of open sockets.
         media_host: Host name of the media port.
     """
-    cells = deployment.cell_domains(edge.domain.name) if edge.domain else ()
+    cells = deployment.list_cell_domains(edge.domain.name) if edge.domain else ()
     jwt = edge.authorizer if isinstance(edge.authorizer, JwtAuthorizer) else None
     return {
         DEPLOYMENT: deployment.name,
@@ -116,7 +116,7 @@ def gateway_environment(
     }
 
 
-def agent_environment(
+def build_agent_environment(
     deployment: Deployment,
     rules: AgentRules,
     edge: CallerRules,

@@ -37,9 +37,9 @@ CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 """Images that every cluster on Azure runs in addition to its services."""
 
 
-def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
+def list_asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
     """Return the images of an ASR fleet's hosts. The first image receives chunks."""
-    if catalog.instance_types()[fleet.instance_type].computes_on == "neuron":
+    if catalog.instance_types()[fleet.instance_type].compute_kind == "neuron":
         return (Image.ASR_NEURON, Image.TELEMETRY)
     if fleet.engine is Engine.VLLM:
         # Our ingest assembles utterances and sends them to vLLM on the host's loopback.
@@ -47,13 +47,13 @@ def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
     return (Image.WHISPER_ENGINE, Image.TELEMETRY)
 
 
-def fleets_with(deployment: Deployment, accelerator: Literal["neuron", "gpu"]) -> tuple[AsrFleet, ...]:
+def list_accelerated_fleets(deployment: Deployment, accelerator: Literal["neuron", "gpu"]) -> tuple[AsrFleet, ...]:
     """Return the ASR fleets whose hosts have this kind of accelerator."""
     types = catalog.instance_types()
-    return tuple(fleet for fleet in deployment.aws.asr if types[fleet.instance_type].computes_on == accelerator)
+    return tuple(fleet for fleet in deployment.aws.asr if types[fleet.instance_type].compute_kind == accelerator)
 
 
-def service_images(service: AzureService) -> tuple[Image, ...]:
+def list_service_images(service: AzureService) -> tuple[Image, ...]:
     """Return the images of a service's pods on Azure."""
     match service:
         case PrefillDecodeCell():
@@ -66,7 +66,7 @@ def service_images(service: AzureService) -> tuple[Image, ...]:
             return (Image.ASR_VLLM,)
 
 
-def required_images(deployment: Deployment) -> tuple[Image, ...]:
+def list_required_images(deployment: Deployment) -> tuple[Image, ...]:
     """Return all images that the deployment's hosts, tasks and pods run, without duplicates."""
     images: list[Image] = []
     if deployment.aws_section:
@@ -74,7 +74,7 @@ def required_images(deployment: Deployment) -> tuple[Image, ...]:
         if deployment.aws_section.agents:
             images += AGENT_IMAGES
         for fleet in deployment.aws_section.asr:
-            images += asr_images(fleet)
+            images += list_asr_images(fleet)
     if deployment.azure_section:
         images += CLUSTER_IMAGES
         if deployment.azure_section.callers:
@@ -82,30 +82,32 @@ def required_images(deployment: Deployment) -> tuple[Image, ...]:
         if deployment.azure_section.agents:
             images += AGENT_IMAGES
         for service in deployment.azure_section.services:
-            images += service_images(service)
+            images += list_service_images(service)
     return tuple(dict.fromkeys(images))
 
 
-NO_DIGEST = f"sha256:{'0' * 64}"
+PLACEHOLDER_DIGEST = f"sha256:{'0' * 64}"
 """Placeholder for the digest of an image without one. No registry contains it, and services that refer to it are not
 started."""
 
 
-def image_digest(deployment: Deployment, image: Image) -> str:
-    """Return an image's digest, or ``NO_DIGEST``."""
-    return deployment.images.get(image, NO_DIGEST)
+def get_image_digest(deployment: Deployment, image: Image) -> str:
+    """Return an image's digest, or ``PLACEHOLDER_DIGEST``."""
+    return deployment.images.get(image, PLACEHOLDER_DIGEST)
 
 
 def with_placeholder_digests(deployment: Deployment) -> Deployment:
     """Return the deployment with placeholder digests, as if all images had been pushed."""
-    missing = {image: NO_DIGEST for image in required_images(deployment) if image not in deployment.images}
+    missing = {
+        image: PLACEHOLDER_DIGEST for image in list_required_images(deployment) if image not in deployment.images
+    }
     return deployment.model_copy(update={"images": {**deployment.images, **missing}})
 
 
-def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
+def format_artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
     """Return the name of a fleet's artifacts, which depends on the host type, the image and the model."""
     model_revision = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
-    images = [image_digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
+    images = [get_image_digest(deployment, image) for image in list_asr_images(fleet) if image is not Image.TELEMETRY]
     return hashlib.sha256(json.dumps([fleet.instance_type, *model_revision, *images]).encode()).hexdigest()[:8]
 
 

@@ -18,12 +18,12 @@ DPDK_BYTES = 8 << 20
 """Memory of DPDK itself."""
 
 
-def required_pages(sessions: int, queues: int, size_mib: int) -> int:
+def calculate_huge_page_count(sessions: int, queues: int, size_mib: int) -> int:
     """Return the number of pages of ``size_mib`` MiB for a host's data plane. Each part starts on a new page."""
     page = size_mib << 20
 
-    def pages(size: int) -> int:
+    def count_pages(size: int) -> int:
         return ceil(size / page)
 
-    each = pages(QUEUE_BYTES) + 2 * pages(VAD_BYTES)
-    return pages(sessions * SESSION_BYTES) + queues * each + pages(queues * FRAMES_BYTES + DPDK_BYTES)
+    each = count_pages(QUEUE_BYTES) + 2 * count_pages(VAD_BYTES)
+    return count_pages(sessions * SESSION_BYTES) + queues * each + count_pages(queues * FRAMES_BYTES + DPDK_BYTES)

@@ -16,7 +16,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure import contract as cluster_contract
 from voice_blueprint.base import Model
 from voice_blueprint.contract import network
-from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
 from voice_blueprint.contract.network import Port
 from voice_blueprint.shipped import ROOT
 
@@ -30,7 +30,7 @@ SNAPSHOT_ARGUMENT = "DEBIAN_SNAPSHOT"
 """Build argument of Debian-based images (``images/debian.sh``)."""
 
 Platform = Literal["linux/amd64", "linux/arm64"]
-_CONTRACTS = {"contract": network, "cluster_contract": cluster_contract}
+_CONTRACT_MODULES = {"contract": network, "cluster_contract": cluster_contract}
 
 
 def find_port(name: str) -> Port:
@@ -40,7 +40,7 @@ def find_port(name: str) -> Port:
         ValueError: No constant has this name.
     """
     module, _, constant = name.partition(".")
-    result = getattr(_CONTRACTS.get(module), constant, None)
+    result = getattr(_CONTRACT_MODULES.get(module), constant, None)
     if not isinstance(result, Port):
         raise ValueError(  # noqa: TRY004  pydantic reports the location of a ValueError
             f"{name} is no port of blueprint.contract.network or blueprint.azure.contract"
@@ -62,13 +62,13 @@ class BaseImage(Model):
 
 
 @functools.cache
-def bases() -> dict[str, BaseImage]:
+def load_base_images() -> dict[str, BaseImage]:
     """Return the base images of distributions by name. Accelerator images are in the catalogue of engines."""
     items = yaml.load((IMAGES_FOLDER / "bases.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return {base.name: base for base in (BaseImage.model_validate_json(json.dumps(item)) for item in items)}
 
 
-def upstream_reference(name: str) -> str:
+def find_upstream_reference(name: str) -> str:
     """Return the reference of the upstream image, with its tag, of an engine or a distribution's base.
 
     Raises:
@@ -76,63 +76,63 @@ def upstream_reference(name: str) -> str:
     """
     engine = catalog.engines().get(name)
     reference = engine.upstream_image if engine else None
-    if name in bases():
-        reference = bases()[name].upstream_image
+    if name in load_base_images():
+        reference = load_base_images()[name].upstream_image
     if reference is None:
         raise ValueError(f"{name} is no engine with an upstream image, and no base in images/bases.yaml")
     return reference
 
 
-def _check_engine(name: str) -> str:
+def _check_engine_name(name: str) -> str:
     if name not in catalog.engines():
         raise ValueError(f"{name} is no engine in the catalogue")
     return name
 
 
-def _check_port(name: str) -> str:
+def _check_port_name(name: str) -> str:
     find_port(name)
     return name
 
 
-def _check_upstream(name: str) -> str:
-    upstream_reference(name)
+def _check_upstream_name(name: str) -> str:
+    find_upstream_reference(name)
     return name
 
 
-Argument = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
+BuildArgumentName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 """Name of a build argument."""
-EngineName = Annotated[str, AfterValidator(_check_engine)]
-PortName = Annotated[str, AfterValidator(_check_port)]
-UpstreamName = Annotated[str, AfterValidator(_check_upstream)]
+EngineName = Annotated[str, AfterValidator(_check_engine_name)]
+PortName = Annotated[str, AfterValidator(_check_port_name)]
+UpstreamName = Annotated[str, AfterValidator(_check_upstream_name)]
 Folder = Annotated[str, Field(pattern=r"^/[a-z0-9/_-]+$")]
 
 
-class HttpHealth(Model):
+class HttpHealthCheck(Model):
     """Healthy while a path returns 200."""
 
     port: PortName
     path: Annotated[str, Field(pattern=r"^/")]
 
 
-class TcpHealth(Model):
+class TcpHealthCheck(Model):
     """Healthy while a port accepts connections."""
 
     port: PortName
 
 
-class CommandHealth(Model):
+class CommandHealthCheck(Model):
     """Healthy while a program of the image exits with 0."""
 
     command: tuple[str, ...] = Field(min_length=1)
 
 
-class NoHealth(Model):
+class NoHealthCheck(Model):
     """No health check: the state of the process is sufficient."""
 
     none_because: Annotated[str, Field(min_length=10)]
 
 
-class Size(Model):
+class ImageSize(Model):
     """Resources of the image on a node."""
 
     budget_gib: float = Field(gt=0)
@@ -148,7 +148,7 @@ class Package(Model):
     source: str
 
 
-class _Spec(Model):
+class _BaseImageSpec(Model):
     """Base of built and mirrored images."""
 
     name: Image
@@ -157,11 +157,11 @@ class _Spec(Model):
     run_by: str
     """Fleets and services that run it, as text."""
     platforms: tuple[Platform, ...] = Field(min_length=1)
-    size: Size
+    size: ImageSize
     ports: tuple[PortName, ...] = ()
     """All ports that a launcher may configure, by the names of their constants."""
-    health: HttpHealth | TcpHealth | CommandHealth | NoHealth
-    user_id: int = Field(default=UNPRIVILEGED_USER, ge=0)
+    health: HttpHealthCheck | TcpHealthCheck | CommandHealthCheck | NoHealthCheck
+    user_id: int = Field(default=UNPRIVILEGED_UID, ge=0)
     root_because: str | None = None
     capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z_]+$")], ...] = ()
     """Linux capabilities of its container, without ``CAP_``; all others are dropped."""
@@ -171,7 +171,7 @@ class _Spec(Model):
     """OCI annotations in addition to those that every image gets from its specification and build."""
 
     @model_validator(mode="after")
-    def _check_root(self) -> "_Spec":
+    def _check_root_reason(self) -> "_BaseImageSpec":
         if (self.user_id == 0) != (self.root_because is not None):
             raise ValueError("user_id 0 needs root_because, and nothing else may have it")
         return self
@@ -181,15 +181,15 @@ class _Spec(Model):
         return tuple(find_port(name) for name in self.ports)
 
 
-class BuiltImage(_Spec):
+class BuiltImage(_BaseImageSpec):
     """An image with a Dockerfile in this repository."""
 
     kind: Literal["built"]
-    bases: dict[Argument, UpstreamName] = Field(min_length=1)
+    bases: dict[BuildArgumentName, UpstreamName] = Field(min_length=1)
     """Build arguments for the digests of base images, and the base that each belongs to."""
-    versions: dict[Argument, EngineName] = Field(default_factory=dict)
+    versions: dict[BuildArgumentName, EngineName] = Field(default_factory=dict)
     """Build arguments for engine versions from the catalogue."""
-    packages: dict[Argument, Package] = Field(default_factory=dict)
+    packages: dict[BuildArgumentName, Package] = Field(default_factory=dict)
     """Build arguments for versions of a distribution's packages."""
 
     @property
@@ -205,14 +205,14 @@ class BuiltImage(_Spec):
         arguments |= {argument: package.version for argument, package in self.packages.items()}
         for name in self.bases.values():
             # An image based on a publisher's image installs packages from a release pocket, which keeps its versions.
-            if name in bases():
-                arguments[SNAPSHOT_ARGUMENT] = bases()[name].snapshot
+            if name in load_base_images():
+                arguments[SNAPSHOT_ARGUMENT] = load_base_images()[name].snapshot
         return arguments
 
     @property
     def is_buildable_offline(self) -> bool:
         """Whether every base can be bootstrapped from a distribution's packages."""
-        return all(name in bases() for name in self.bases.values())
+        return all(name in load_base_images() for name in self.bases.values())
 
     @model_validator(mode="after")
     def _check_unique_arguments(self) -> "BuiltImage":
@@ -221,18 +221,18 @@ class BuiltImage(_Spec):
         return self
 
 
-class MirroredImage(_Spec):
+class MirroredImage(_BaseImageSpec):
     """A publisher's image, copied unchanged to the operator's registry."""
 
     kind: Literal["mirrored"]
-    upstream: Annotated[EngineName, AfterValidator(_check_upstream)]
+    upstream: Annotated[EngineName, AfterValidator(_check_upstream_name)]
 
 
 ImageSpec = BuiltImage | MirroredImage
-_ADAPTER: TypeAdapter[ImageSpec] = TypeAdapter(Annotated[ImageSpec, Field(discriminator="kind")])
+_IMAGE_SPEC_ADAPTER: TypeAdapter[ImageSpec] = TypeAdapter(Annotated[ImageSpec, Field(discriminator="kind")])
 
 
-def load_spec(file: Path) -> ImageSpec:
+def load_image_spec(file: Path) -> ImageSpec:
     """Load an ``image.yaml``.
 
     Raises:
@@ -241,14 +241,14 @@ def load_spec(file: Path) -> ImageSpec:
         ValueError: The file describes an image other than that of its folder.
     """
     document = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    spec = _ADAPTER.validate_json(json.dumps(document))
+    spec = _IMAGE_SPEC_ADAPTER.validate_json(json.dumps(document))
     if spec.name != file.parent.name:
         raise ValueError(f"{file} describes {spec.name}")
     return spec
 
 
 @functools.cache
-def specs() -> dict[Image, ImageSpec]:
+def load_image_specs() -> dict[Image, ImageSpec]:
     """Return the specification of every image with an ``image.yaml``, in the order of the contract."""
     files = {image: IMAGES_FOLDER / image / SPEC_FILE for image in Image}
-    return {image: load_spec(file) for image, file in files.items() if file.exists()}
+    return {image: load_image_spec(file) for image, file in files.items() if file.exists()}

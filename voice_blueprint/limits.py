@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import PACKET_BYTES, PACKETS_PER_S, SOCKETS_PER_CALL
-from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.catalog import Limit
 from voice_blueprint.contract.network import FLOWS
 from voice_blueprint.file.model.aws import Aws
@@ -24,9 +24,9 @@ PUBLISH_INTERVAL_S = 5
 MAX_STORE_CONNECTIONS = 50
 """Maximum connections of a gateway, an agent, an engine or its telemetry to the state store
 (voice_runtime/store.py)."""
-VAD_STORE_CONNECTIONS = 4
+VAD_STORE_CONNECTION_COUNT = 4
 """Connections of the data plane (images/vad-dataplane/src): hosts, chunks, admission and presence."""
-BASE_STACKS = 7
+BASE_STACK_COUNT = 7
 """Stacks of a deployment without agents, fleets and machine images (voice_stacks/aws)."""
 EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
 """Throughput and connections of one capacity unit of an application gateway. See ``EDGE_UNITS``."""
@@ -35,7 +35,7 @@ CALL_MBPS = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6
 
 
 @dataclass(frozen=True)
-class LimitNeed:
+class LimitUsage:
     """Usage of one limit.
 
     Attributes:
@@ -53,17 +53,17 @@ class LimitNeed:
         return self.units.max > self.limit.default
 
 
-def limit_needs(deployment: Deployment) -> Iterator[LimitNeed]:
+def calculate_limit_usages(deployment: Deployment) -> Iterator[LimitUsage]:
     """Yield the usage of each limit by the sections of the deployment file."""
     all_limits = catalog.limits()
-    needs = list(_aws_needs(deployment.aws_section)) if deployment.aws_section else []
+    needs = list(_calculate_aws_usages(deployment.aws_section)) if deployment.aws_section else []
     if deployment.azure_section:
-        needs += [*_azure_needs(deployment.azure_section), *_azure_edge_needs(deployment)]
+        needs += [*_calculate_azure_usages(deployment.azure_section), *_calculate_azure_edge_usages(deployment)]
     for id_, low, high, location in needs:
-        yield LimitNeed(all_limits[id_], HostCount(min=math.ceil(low), max=max(1, math.ceil(high))), location)
+        yield LimitUsage(all_limits[id_], HostCount(min=math.ceil(low), max=max(1, math.ceil(high))), location)
 
 
-def _aws_needs(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
+def _calculate_aws_usages(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     zones, tasks, per_zone = len(aws.availability_zones), aws.edge.gateway.tasks, aws.vad.hosts_per_zone
     tasks_location: Location = ("aws", "edge", "gateway", "tasks")
     # Gateway tasks, which ECS spreads over the zones, and VAD hosts are targets of the public load balancer.
@@ -92,7 +92,7 @@ def _aws_needs(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     low, high = (
         MAX_STORE_CONNECTIONS * sum(getattr(each, bound) for each in services)
         + 2 * MAX_STORE_CONNECTIONS * sum(getattr(fleet.hosts, bound) for fleet in aws.asr)
-        + VAD_STORE_CONNECTIONS * zones * getattr(per_zone, bound)
+        + VAD_STORE_CONNECTION_COUNT * zones * getattr(per_zone, bound)
         for bound in ("min", "max")
     )
     yield "store-connections", low, high, tasks_location
@@ -101,13 +101,13 @@ def _aws_needs(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     # After the loss of a zone, its tasks are started in the other zones.
     for service, location in zip(services, (tasks_location, ("aws", "agents", "tasks")), strict=False):
         yield "fargate-starts", service.min / zones, service.max / zones, location
-    stacks = BASE_STACKS + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)
+    stacks = BASE_STACK_COUNT + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)
     yield "stacks", stacks, stacks, ("aws",)
     rules = max(max(Counter(getattr(flow, end) for flow in FLOWS).values()) for end in ("source", "destination"))
     yield "security-group-rules", rules, rules, ("aws",)
 
 
-def _azure_needs(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
+def _calculate_azure_usages(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
     pools: list[tuple[Location, HostCount]] = [(("azure", "system_pool", "nodes"), azure.system_pool.nodes)]
     if azure.cpu_pool:
         pools.append((("azure", "cpu_pool", "nodes"), azure.cpu_pool.nodes))
@@ -119,7 +119,7 @@ def _azure_needs(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
     yield "aks-node-pools", len(pools), len(pools), ("azure", "pools")
 
 
-def _azure_edge_needs(deployment: Deployment) -> Iterator[tuple[str, float, float, Location]]:
+def _calculate_azure_edge_usages(deployment: Deployment) -> Iterator[tuple[str, float, float, Location]]:
     azure, load = deployment.azure, deployment.load
     if azure.callers is None:
         return
@@ -132,4 +132,4 @@ def _azure_edge_needs(deployment: Deployment) -> Iterator[tuple[str, float, floa
     # is audio as well.
     directions = 1 + (load.conversation_share if azure.agents else 0)
     each = max(directions * CALL_MBPS / EDGE_UNIT_MBPS, SOCKETS_PER_CALL / EDGE_UNIT_CONNECTIONS)
-    yield "edge-units", each * load.calls, each * peak_calls(load), ("load", "calls")
+    yield "edge-units", each * load.calls, each * calculate_peak_calls(load), ("load", "calls")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 
 
-def validate_key(pem: str) -> str:
+def validate_public_key(pem: str) -> str:
     """Return a public key unchanged if it is valid.
 
     Raises:
@@ -21,12 +21,12 @@ def validate_key(pem: str) -> str:
     return pem
 
 
-def pem_body(pem: str) -> str:
+def extract_pem_body(pem: str) -> str:
     """Return the body of a PEM text as one line."""
     return "".join(pem.strip().splitlines()[1:-1])
 
 
-def digest_manifest(images: Mapping[Name, str]) -> str:
+def format_digest_manifest(images: Mapping[Name, str]) -> str:
     """Return the text to sign for a deployment's digests: sorted JSON without spaces, and a newline."""
     return json.dumps(dict(sorted(images.items())), separators=(",", ":")) + "\n"
 

@@ -17,9 +17,9 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from voice_ops.exits import FAILED, HELP, REFUSED
-from voice_ops.extras import extra_for
-from voice_ops.output import print_error, print_json, stop
+from voice_ops.exits import EXIT_CODES_HELP, FAILED, REFUSED
+from voice_ops.extras import find_extra
+from voice_ops.output import create_exit, print_error, print_json
 
 COMMANDS = {
     "init": "Write a deployment file for a cloud, region, number of calls and budget.",
@@ -49,7 +49,7 @@ COMMANDS = {
 }
 """Commands of `voice_ops/<command>/command.py`, with the first paragraph of their help. A test compares both."""
 
-PANELS = {
+HELP_PANELS = {
     "Start": ("init", "new", "schema"),
     "Check a file": ("plan", "checks", "cost", "diagram", "preview", "simulate", "gameday", "sandbox"),
     "Deploy": ("preflight", "images", "dashboards", "rollout", "prune", "teardown"),
@@ -69,7 +69,7 @@ RENAMED_OPTIONS = {
 }
 """Options of release 0.1.0 that are still accepted, with their names in the next release."""
 
-STDOUT_ERRORS = {ENOSPC, EDQUOT, EIO}
+STDOUT_ERRNOS = {ENOSPC, EDQUOT, EIO}
 """Errors of a write to a full or broken disk. An error without a file name may concern standard output."""
 MIN_FREE_BYTES = 2**25
 """Minimum free space in bytes, which a synthesis requires. A disk with less free space counts as full."""
@@ -85,7 +85,7 @@ def load_command(name: str) -> Command:
     group = getattr(module, "app", None)
     if group is None:
         group = typer.Typer(add_completion=False)
-        group.command(name, epilog=HELP)(getattr(module, name))
+        group.command(name, epilog=EXIT_CODES_HELP)(getattr(module, name))
     command = get_command(group)
     for each in (command, *(command.commands.values() if isinstance(command, TyperGroup) else ())):
         _format_help(each)
@@ -111,7 +111,7 @@ class CommandGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty parameters
         super().__init__(**attributes)
         _format_help(self)
-        panels = {name: panel for panel, names in PANELS.items() for name in names}
+        panels = {name: panel for panel, names in HELP_PANELS.items() for name in names}
         self.commands = {
             name: TyperCommand(name, help=COMMANDS[name], rich_help_panel=panels[name])
             for name in sorted(COMMANDS, key=list(panels).index)
@@ -145,7 +145,7 @@ class CommandGroup(TyperGroup):
             print_error("aborted")
             sys.exit(FAILED)
         except OSError as error:
-            if error.errno not in STDOUT_ERRORS:
+            if error.errno not in STDOUT_ERRNOS:
                 raise
             if error.filename is not None or (full_disk := _find_full_disk()):
                 print_error(
@@ -173,11 +173,11 @@ class CommandGroup(TyperGroup):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             command = ctx.invoked_subcommand or ""
-            extra = extra_for(error.name or "", command)
+            extra = find_extra(error.name or "", command)
             if extra is None:
                 raise
             text = f"voice {command} requires the extra `{extra}`: pip install 'voice-serve[{extra}]'"
-            raise stop(text, REFUSED) from None
+            raise create_exit(text, REFUSED) from None
 
 
 def _find_full_disk() -> str | None:
@@ -201,7 +201,7 @@ def _report_usage_error(error: ClickException, *, as_json: bool) -> NoReturn:
 app = typer.Typer(
     cls=CommandGroup,
     name="voice",
-    epilog=HELP,
+    epilog=EXIT_CODES_HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -12,4 +12,4 @@ IN_PROGRESS = 75
 INTERRUPTED = 130
 """The operator pressed Ctrl-C, and all started processes have been stopped."""
 
-HELP = "Exit codes: 0 success; 1 operation failed; 2 invalid input; 130 interrupted."
+EXIT_CODES_HELP = "Exit codes: 0 success; 1 operation failed; 2 invalid input; 130 interrupted."

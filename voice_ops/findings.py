@@ -11,13 +11,13 @@ from voice_blueprint import checks
 from voice_blueprint.checks import Finding, Level
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
-from voice_ops.output import err, format_markup, print_error, print_json_error, stop
+from voice_ops.output import create_exit, err, format_markup, print_error, print_json_error
 from voice_sandbox.changes import Outage
 
 LEVEL_MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
 
 
-def load(file: Path) -> Deployment:
+def load_deployment(file: Path) -> Deployment:
     """Load a deployment file. If the file is invalid, print all problems and exit with 2."""
     try:
         return voice_blueprint.load(file)
@@ -28,9 +28,9 @@ def load(file: Path) -> Deployment:
         raise typer.Exit(REFUSED) from None
 
 
-def load_checked(file: Path) -> Deployment:
+def load_checked_deployment(file: Path) -> Deployment:
     """Load and check a deployment file. If a check blocks the file, print the findings and exit with 2."""
-    deployment = load(file)
+    deployment = load_deployment(file)
     blocking_findings = [finding for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking_findings:
         print_findings(err, deployment, blocking_findings)
@@ -39,25 +39,29 @@ def load_checked(file: Path) -> Deployment:
     return deployment
 
 
-def load_region(file: Path, region: str | None) -> Deployment:
+def load_region_deployment(file: Path, region: str | None) -> Deployment:
     """Load and check a deployment file, and return the deployment in one region. Exit with 2 if that fails.
 
     Args:
         file: Path of the deployment file.
         region: Region of the file. It is required if the file has several regions.
     """
-    regions = {each.aws.region if each.aws_section else None: each for each in load_checked(file).region_deployments()}
+    regions = {
+        each.aws.region if each.aws_section else None: each for each in load_checked_deployment(file).split_by_region()
+    }
     if region is None and len(regions) == 1:
         return next(iter(regions.values()))
     if region not in regions or region is None:
         named = ", ".join(filter(None, regions)) or "none"
-        raise stop(f"--region {region or 'is missing'}; the AWS regions of {file}: {named}", REFUSED)
+        raise create_exit(f"--region {region or 'is missing'}; the AWS regions of {file}: {named}", REFUSED)
     return regions[region]
 
 
-def load_regions(file: Path, region: str | None) -> tuple[Deployment, ...]:
+def load_region_deployments(file: Path, region: str | None) -> tuple[Deployment, ...]:
     """Load and check a deployment file, and return the deployment in each region or in the specified region."""
-    return load_checked(file).region_deployments() if region is None else (load_region(file, region),)
+    return (
+        load_checked_deployment(file).split_by_region() if region is None else (load_region_deployment(file, region),)
+    )
 
 
 def print_findings(console: Console, deployment: Deployment, findings: list[Finding]) -> None:
@@ -65,7 +69,7 @@ def print_findings(console: Console, deployment: Deployment, findings: list[Find
     for finding in findings:
         check, violation = finding.check, finding.violation
         mark = "[green]✓ accepted[/]" if finding.acceptance_reason else LEVEL_MARKS[check.level]
-        location = f"{deployment.source.file}:{deployment.source.line(violation.location)}"
+        location = f"{deployment.source.file}:{deployment.source.find_line(violation.location)}"
         console.print(format_markup(f"{mark} [bold]{{}}[/] {{}}", check.id, location), soft_wrap=True)
         console.print(f"  {violation.message}", soft_wrap=True)
         if finding.acceptance_reason:
@@ -75,14 +79,14 @@ def print_findings(console: Console, deployment: Deployment, findings: list[Find
         console.print(format_markup("  [dim]{}[/]", check.source), soft_wrap=True)
 
 
-def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, object]:
+def serialize_finding(deployment: Deployment, finding: Finding) -> dict[str, object]:
     check, violation = finding.check, finding.violation
     return {
         "check": check.id,
         "level": check.level.value,
         "blocks": finding.is_blocking,
         "location": ".".join(map(str, violation.location)),
-        "line": deployment.source.line(violation.location),
+        "line": deployment.source.find_line(violation.location),
         "message": violation.message,
         "remedy": violation.remedy,
         "source": check.source,
@@ -90,11 +94,14 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
     }
 
 
-def refuse_outages(unaccepted: Sequence[Outage]) -> None:
+def exit_on_outages(unaccepted: Sequence[Outage]) -> None:
     """Exit if a resource that serves calls or stores state would be replaced or deleted."""
     if unaccepted:
-        lines = [*(each.text() for each in unaccepted), *(f"--accept-replace {each.name}" for each in unaccepted)]
-        raise stop(
+        lines = [
+            *(each.format_summary() for each in unaccepted),
+            *(f"--accept-replace {each.name}" for each in unaccepted),
+        ]
+        raise create_exit(
             "refused: resources that serve calls or store state would be removed, replaced or deleted\n"
             + "\n".join(lines),
             REFUSED,

@@ -5,7 +5,7 @@ import signal
 from types import FrameType
 
 from voice_ops.exits import INTERRUPTED
-from voice_sandbox.loopback import bypass_loopback
+from voice_sandbox.loopback import bypass_proxy_for_loopback
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     try:
         from voice_ops.cli import app  # noqa: PLC0415  this import takes most of the start-up time
 
-        bypass_loopback(os.environ)
+        bypass_proxy_for_loopback(os.environ)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         app()
     except KeyboardInterrupt:

@@ -5,18 +5,18 @@ from collections import defaultdict
 
 from voice_blueprint import catalog
 from voice_blueprint.aws.edge import AGENT_VCPU
-from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.file.model.aws import CapacityBlock, Spot
 from voice_blueprint.file.model.deployment import Deployment
 
 
-def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]]:
+def calculate_required_vcpus(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]]:
     """Return the minimum and maximum number of vCPUs, by instance family and whether the hosts are spot instances.
 
     Capacity Blocks do not count against quotas.
     """
     needs: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if not isinstance(fleet.purchase, CapacityBlock):
             family = catalog.quotas()[fleet.instance_type.quota_code].family
             key = (family, isinstance(fleet.purchase, Spot))
@@ -25,7 +25,7 @@ def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]
     return dict(needs)
 
 
-def fargate_needs(deployment: Deployment) -> tuple[int, int]:
+def calculate_required_fargate_vcpus(deployment: Deployment) -> tuple[int, int]:
     """Return the minimum and maximum number of Fargate vCPUs of the gateway and agent tasks."""
     aws = deployment.aws
     services = [(aws.edge.gateway.tasks, aws.edge.gateway.vcpu)]

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DeploymentFile = Annotated[
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeploymentFileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="Deployment file, such as deployments/sandbox.yaml.")
 ]
 Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="Region to use, if the file has several.")]
-AcceptReplace = Annotated[
+AcceptReplaceOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",

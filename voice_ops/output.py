@@ -103,7 +103,7 @@ if not out.is_terminal and "COLUMNS" not in os.environ:
 err = PlainConsole(stderr=True)
 
 
-_JSON_PRINTED = "voice.reported"
+_JSON_PRINTED_KEY = "voice.reported"
 """Key in a command's context that records whether the JSON report has been printed."""
 
 
@@ -115,7 +115,7 @@ def print_error(text: str) -> None:
         err.print(f"  {line}", soft_wrap=True)
 
 
-def stop(text: str, code: int) -> typer.Exit:
+def create_exit(text: str, code: int) -> typer.Exit:
     """Print the reason why a command ends, in the format that ``--json`` selects, and return the exception to raise."""
     print_error(text)
     print_json_error([text], code)
@@ -125,7 +125,7 @@ def stop(text: str, code: int) -> typer.Exit:
 def print_json_error(problems: list[str], code: int) -> None:
     """Print problems as JSON, if ``--json`` was specified and no report has been printed."""
     context = get_current_context(silent=True)
-    if context and context.params.get("as_json") and not context.meta.get(_JSON_PRINTED):
+    if context and context.params.get("as_json") and not context.meta.get(_JSON_PRINTED_KEY):
         print_json({"refused": code == REFUSED, "problems": problems})
 
 
@@ -139,7 +139,7 @@ def to_json(value: object) -> str:
 def print_json(report: Mapping[str, object], deployment: str = "") -> None:
     """Print the JSON report of a command. The report starts with the name of the deployment, if there is one."""
     if context := get_current_context(silent=True):
-        context.meta[_JSON_PRINTED] = True
+        context.meta[_JSON_PRINTED_KEY] = True
     typer.echo(to_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
@@ -225,7 +225,7 @@ def _render_moved_cells(
     return results
 
 
-def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
+def create_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
     """Create a table without rows.
 
     Args:
@@ -244,9 +244,9 @@ def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: 
     return table
 
 
-def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
+def create_stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
     """Return a table of resource counts by stack and type."""
-    table = empty_table(title, ["stack"], ["resources"], "types")
+    table = create_table(title, ["stack"], ["resources"], "types")
     for name, types in stacks.items():
         table.add_row(name, str(types.total()), describe_types(types))
     table.add_section()

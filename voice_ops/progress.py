@@ -59,7 +59,7 @@ class Progress:
             self._status.stop()
             self._console.print(format_markup(f"{mark} {{}} [dim]{{}} s[/]", label, f"{time.monotonic() - start:.1f}"))
 
-    def detail(self, line: str) -> None:
+    def show_detail(self, line: str) -> None:
         """Show a line of output next to the spinner."""
         if line.strip():
             self._status.update(format_markup("{} [dim]{}[/]", self._label, line.strip()[:_LINE_WIDTH]))

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def current_commit() -> str:
+def get_current_commit() -> str:
     """Return the hash of the checked-out commit, followed by ``with changes`` if tracked files differ."""
     head, changed = (
         subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607

@@ -31,7 +31,7 @@ def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
     return make_app(deployment, outdir=str(folder)).synth()
 
 
-def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
+def synthesize_templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """Synthesize a deployment that has passed its checks, and return the templates by stack name."""
     with TemporaryDirectory(prefix="voice-synth-") as folder:
         assembly = synthesize(deployment, Path(folder))

@@ -1,10 +1,10 @@
 """Timeouts and retries of requests to the APIs of AWS and Azure.
 
-An endpoint that accepts a connection and never responds is reported after ``ATTEMPTS * READ_S`` and the pauses between
-attempts: 47 s. The SDKs' own defaults are 60 s and up to five attempts, and for Azure 300 s and eleven.
+An endpoint that accepts a connection and never responds is reported after ``MAX_ATTEMPTS * READ_TIMEOUT_S`` and the
+pauses between attempts: 47 s. The SDKs' own defaults are 60 s and up to five attempts, and for Azure 300 s and eleven.
 """
 
-CONNECT_S = 5
-READ_S = 15
-ATTEMPTS = 3
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 15
+MAX_ATTEMPTS = 3
 """Maximum number of attempts, including the first. For AWS, ``AWS_MAX_ATTEMPTS`` overrides the number."""

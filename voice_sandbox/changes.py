@@ -46,7 +46,7 @@ class Outage:
     also_replaced: int = 0
     is_removed: bool = False
 
-    def text(self) -> str:
+    def format_summary(self) -> str:
         """Return a description on one line."""
         if self.is_removed:
             return f"{self.label} was removed from the file: {self.down}"

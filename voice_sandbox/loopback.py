@@ -4,7 +4,7 @@ import random
 import socket
 from collections.abc import Iterable, MutableMapping
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 """Names with which programs of a rehearsal address each other; ``localhost`` includes its subdomains."""
 _PORT_RANGE = range(10_000, 32_768)
 """Below the ephemeral ports of Linux and macOS, so that no other connection or program gets a program's port during a
@@ -12,7 +12,7 @@ restart."""
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
-def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[str] = ()) -> None:
+def bypass_proxy_for_loopback(environment: MutableMapping[str, str], addresses: Iterable[str] = ()) -> None:
     """Add this machine's names to ``NO_PROXY`` if the environment contains a proxy.
 
     boto3, the CDK CLI, gRPC and curl all read it, some only in upper case and some only in lower case.
@@ -26,7 +26,7 @@ def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[s
     values = [environment.get(name, "") for name in ("no_proxy", "NO_PROXY")]
     names = dict.fromkeys(each.strip() for value in values for each in value.split(",") if each.strip())
     if "*" not in names:  # which matches every name
-        names |= dict.fromkeys((*LOOPBACK, *addresses))
+        names |= dict.fromkeys((*LOOPBACK_NAMES, *addresses))
     environment["NO_PROXY"] = environment["no_proxy"] = ",".join(names)
 
 

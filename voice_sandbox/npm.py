@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from voice_blueprint.shipped import CHECKOUT, IS_INSTALLED, ROOT
-from voice_stacks.node import NODE_PROGRAM
+from voice_blueprint.shipped import CHECKOUT_FOLDER, IS_INSTALLED, ROOT
+from voice_stacks.node import NODE_EXECUTABLE
 
 LOCK_FILE = "package-lock.json"
 """File with the version and the checksum of each package. npm installs no other packages."""
-_NPM_PROGRAM = NODE_PROGRAM.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
+_NPM_PROGRAM = NODE_EXECUTABLE.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
 _MAX_OUTPUT_LINES = 10
 
 
@@ -21,7 +21,7 @@ class NpmError(Exception):
     """The packages could not be installed. The message contains the reason and the remedy."""
 
 
-def modules_folder(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
+def ensure_node_modules(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
     """Return the folder ``node_modules`` that contains a package in the version with which this release is tested.
 
     In a checkout, `make setup` installs the packages. An installed `voice` uses those in the current folder if they
@@ -36,27 +36,27 @@ def modules_folder(package: str, report: Callable[[str], None] = lambda _: None)
         NpmError: The package is not installed, and cannot be.
     """
     if not IS_INSTALLED:
-        folder = CHECKOUT / "node_modules"
+        folder = CHECKOUT_FOLDER / "node_modules"
         if not (folder / package).is_dir():
-            raise NpmError(f"the npm package {package} is not installed in {CHECKOUT}; run `make setup`")
+            raise NpmError(f"the npm package {package} is not installed in {CHECKOUT_FOLDER}; run `make setup`")
         return folder
     lock = (ROOT / LOCK_FILE).read_bytes()
     working_folder = Path.cwd()
     is_current = (working_folder / LOCK_FILE).is_file() and (working_folder / LOCK_FILE).read_bytes() == lock
     if is_current and (working_folder / "node_modules" / package).is_dir():
         return working_folder / "node_modules"
-    folder = cache_folder() / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"
+    folder = get_cache_folder() / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"
     if not (folder / "node_modules" / package).is_dir():
-        _install(folder, report)
+        _install_packages(folder, report)
     return folder / "node_modules"
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     """Return the user's cache folder of this program."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voice-serve"
 
 
-def _install(folder: Path, report: Callable[[str], None]) -> None:
+def _install_packages(folder: Path, report: Callable[[str], None]) -> None:
     """Install the packages of the lock file atomically."""
     report(f"installing the CDK CLI and Graphviz from npm into {folder} (35 MB, once)")
     try:
@@ -68,9 +68,9 @@ def _install(folder: Path, report: Callable[[str], None]) -> None:
         for name in ("package.json", LOCK_FILE):
             shutil.copy(ROOT / name, draft / name)
         done = subprocess.run(  # noqa: S603
-            [NODE_PROGRAM, _NPM_PROGRAM, "ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"],
+            [NODE_EXECUTABLE, _NPM_PROGRAM, "ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"],
             cwd=draft,
-            env=os.environ | {"PATH": os.pathsep.join([str(NODE_PROGRAM.parent), os.environ.get("PATH", "")])},
+            env=os.environ | {"PATH": os.pathsep.join([str(NODE_EXECUTABLE.parent), os.environ.get("PATH", "")])},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -17,25 +17,25 @@ from rich.table import Table
 
 from bench.dataplane import goals, native, plot, relay, streams
 from bench.dataplane.audio import synthesize_conversation
-from bench.dataplane.native import OURS, Measurement
-from voice_ops.output import empty_table, out
+from bench.dataplane.native import PRODUCT_PREFIX, Measurement
+from voice_ops.output import create_table, out
 
-OUTPUT = Path("build/bench-dataplane")
+DEFAULT_OUTPUT_FOLDER = Path("build/bench-dataplane")
 
 
-def best_rival(group: list[Measurement]) -> Measurement:
+def find_best_rival(group: list[Measurement]) -> Measurement:
     """Return the best measurement of an alternative to the data plane."""
-    rivals = [one for one in group if not one.name.startswith(OURS)]
+    rivals = [one for one in group if not one.name.startswith(PRODUCT_PREFIX)]
     return max(rivals, key=lambda one: one.best if one.higher_is_better else -one.best)
 
 
-def stage_table(group: list[Measurement]) -> Table:
-    rival, first = best_rival(group), group[0]
+def build_stage_table(group: list[Measurement]) -> Table:
+    rival, first = find_best_rival(group), group[0]
     numbers = [f"best {first.unit}", "median", "× best rival"]
-    rendered = empty_table(f"{first.group}, {len(first.rounds)} rounds in turn", [""], numbers)
+    rendered = create_table(f"{first.group}, {len(first.rounds)} rounds in turn", [""], numbers)
     for one in group:
-        cells = (f"{one.best:,.4g}", f"{one.median:,.4g}", f"{one.speedup(rival):.2f}")
-        rendered.add_row(one.name, *cells, style="bold" if one.name.startswith(OURS) else "")
+        cells = (f"{one.best:,.4g}", f"{one.median:,.4g}", f"{one.calculate_speedup(rival):.2f}")
+        rendered.add_row(one.name, *cells, style="bold" if one.name.startswith(PRODUCT_PREFIX) else "")
     return rendered
 
 
@@ -46,43 +46,46 @@ def group_measurements(measurements: Iterable[Measurement]) -> Iterator[list[Mea
 
 def main(
     rounds: Annotated[int, typer.Option(help="Number of rounds per contestant.", min=1)] = 15,
-    output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
+    output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = DEFAULT_OUTPUT_FOLDER,
     only_goals: Annotated[bool, typer.Option("--goals", help="Only what the goals need.")] = False,
 ) -> None:
     """Build and run the native benchmarks, and print the results; exit with 1 if a goal is missed."""
     output.mkdir(parents=True, exist_ok=True)
-    native.build()
+    native.build_benchmarks()
     audio = synthesize_conversation()
     file = (output / "audio.pcm16be").resolve()
     file.write_bytes(audio.astype(">i2").tobytes())
     ceiling = streams.measure_ceiling(rounds, file)
-    live, live_before = streams.measure_live(3, file), streams.measure_live(3, file, streams.check_out_baseline())
+    live, live_before = (
+        streams.measure_live_rounds(3, file),
+        streams.measure_live_rounds(3, file, streams.check_out_baseline()),
+    )
     baseline = streams.compare_with_baseline(rounds, file)
-    results = [*goals.stream_goals(ceiling, baseline), goals.af_xdp_goal(live_before, live)]
+    results = [*goals.create_stream_goals(ceiling, baseline), goals.create_af_xdp_goal(live_before, live)]
     if only_goals:
-        out.print(streams.baseline_table(baseline))
+        out.print(streams.build_baseline_table(baseline))
         exit_with_result(results)
     stages = list(group_measurements(chain.from_iterable(native.measure_stages(rounds, output, audio))))
     batches = streams.measure_batches(rounds, file)
     relayed = relay.measure_rtpengine(3)
     for rendered in (
-        *map(stage_table, stages),
-        *map(streams.ceiling_table, group_measurements(ceiling)),
-        streams.batch_table(batches),
-        streams.baseline_table(baseline),
-        relay.comparison_table(relayed, ceiling),
+        *map(build_stage_table, stages),
+        *map(streams.build_ceiling_table, group_measurements(ceiling)),
+        streams.build_batch_table(batches),
+        streams.build_baseline_table(baseline),
+        relay.build_comparison_table(relayed, ceiling),
     ):
         out.print(rendered)
     if live:
-        out.print(streams.live_table(live))
+        out.print(streams.build_live_table(live))
     else:
         out.print("Streams through AF_XDP need root, for network namespaces: sudo make bench-dataplane")
     plot.draw_plots(ceiling, live, output / "streams.png")
     figures = {
         "stages": [
-            asdict(one) | {"best": one.best, "median": one.median, "times_the_best_rival": one.speedup(rival)}
+            asdict(one) | {"best": one.best, "median": one.median, "times_the_best_rival": one.calculate_speedup(rival)}
             for group in stages
-            for rival in [best_rival(group)]
+            for rival in [find_best_rival(group)]
             for one in group
         ],
         "ceiling": [asdict(one) | {"median": one.median} for one in ceiling],
@@ -91,8 +94,8 @@ def main(
         "rtpengine": [asdict(one) | {"median": one.median} for one in relayed],
         "live": [asdict(one) for one in live],
         "loss_free": {
-            "best": streams.max_loss_free_streams(live),
-            "median": streams.max_loss_free_streams(live, "median"),
+            "best": streams.find_max_loss_free_streams(live),
+            "median": streams.find_max_loss_free_streams(live, "median"),
         },
         "goals": [asdict(one) | {"holds": one.is_met} for one in results],
     }
@@ -103,7 +106,7 @@ def main(
 
 def exit_with_result(results: list[goals.Goal]) -> NoReturn:
     """Print the goals and exit, with 1 if a goal is missed."""
-    out.print(goals.goals_table(results))
+    out.print(goals.build_goals_table(results))
     sys.exit(1 if any(goal.was_measured and not goal.is_met for goal in results) else 0)
 
 

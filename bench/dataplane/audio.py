@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 SAMPLE_RATE = 16_000
-FRAME_SAMPLES = 320
-SPEECH_SHARE = 0.6
+SAMPLES_PER_FRAME = 320
+SPEECH_FRACTION = 0.6
 NOISE_DB = -25
 """Level of the white noise relative to the speech."""
 SENTENCES = (
@@ -27,7 +27,7 @@ def _synthesize(voice: str, sentence: str) -> npt.NDArray[np.float64]:
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(float)
     active_samples = np.flatnonzero(np.abs(samples) > np.abs(samples).max() / 100)
     samples = samples[active_samples[0] : active_samples[-1]]
-    at = np.arange(len(samples) * SAMPLE_RATE // rate // FRAME_SAMPLES * FRAME_SAMPLES) * rate / SAMPLE_RATE
+    at = np.arange(len(samples) * SAMPLE_RATE // rate // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME) * rate / SAMPLE_RATE
     return np.asarray(np.interp(at, np.arange(len(samples)), samples / samples.std()))
 
 
@@ -37,7 +37,7 @@ def synthesize_conversation() -> npt.NDArray[np.int16]:
     pieces = []
     for voice, sentence in SENTENCES:
         spoken_audio = _synthesize(voice, sentence)
-        pause = round(len(spoken_audio) * (1 / SPEECH_SHARE - 1) / FRAME_SAMPLES) * FRAME_SAMPLES
+        pause = round(len(spoken_audio) * (1 / SPEECH_FRACTION - 1) / SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME
         pieces += [spoken_audio, np.zeros(pause)]
     clean = np.concatenate(pieces)
     line = clean + random.standard_normal(len(clean)) * 10 ** (NOISE_DB / 20)

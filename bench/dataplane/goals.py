@@ -8,8 +8,8 @@ from rich.table import Table
 
 from bench.dataplane import streams
 from bench.dataplane.native import Measurement
-from bench.dataplane.streams import BASELINE, BATCH_STREAMS, LiveRounds
-from voice_ops.output import empty_table
+from bench.dataplane.streams import BASELINE_COMMIT, BATCH_STREAMS, LiveRounds
+from voice_ops.output import create_table
 
 MIN_PLAIN_RATIO, ASPIRED_RATIO = 1.6, 2.0
 """Required and desired ratio of streams per core with shipping to those of the baseline commit."""
@@ -40,12 +40,14 @@ class Goal:
         return not math.isnan(self.ratio)
 
 
-def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
+def create_stream_goals(
+    ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]
+) -> list[Goal]:
     """Return the goals for streams whose packets are read from memory instead of a network interface."""
     (before, now), *_ = [pair for pair in baseline if pair[0].name == "with shipping"]
     measured_goals = [
         Goal(
-            f"plain RTP, with shipping, times {BASELINE[:7]} (wish: {ASPIRED_RATIO:g})",
+            f"plain RTP, with shipping, times {BASELINE_COMMIT[:7]} (wish: {ASPIRED_RATIO:g})",
             MIN_PLAIN_RATIO,
             now.median / before.median,
         )
@@ -59,17 +61,19 @@ def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measur
     return measured_goals
 
 
-def af_xdp_goal(before: Sequence[LiveRounds], now: Sequence[LiveRounds]) -> Goal:
+def create_af_xdp_goal(before: Sequence[LiveRounds], now: Sequence[LiveRounds]) -> Goal:
     """Return the goal for packets through the kernel."""
-    minimum, after_streams = streams.max_loss_free_streams(before), streams.max_loss_free_streams(now)
+    minimum, after_streams = streams.find_max_loss_free_streams(before), streams.find_max_loss_free_streams(now)
     return Goal(
-        f"AF_XDP over a veth, times {BASELINE[:7]}", MIN_AF_XDP_RATIO, after_streams / minimum if minimum else math.nan
+        f"AF_XDP over a veth, times {BASELINE_COMMIT[:7]}",
+        MIN_AF_XDP_RATIO,
+        after_streams / minimum if minimum else math.nan,
     )
 
 
-def goals_table(goals: Iterable[Goal]) -> Table:
+def build_goals_table(goals: Iterable[Goal]) -> Table:
     """Return a table of the goals and the measured values."""
-    rendered = empty_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
+    rendered = create_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
     for goal in goals:
         measured = f"{goal.ratio:.2f}" if goal.was_measured else "-"
         verdict = "yes" if goal.is_met else "no" if goal.was_measured else "not measured"

@@ -24,9 +24,9 @@ from typing import Any
 from network import Veth
 from running import LOOPBACK, DataPlane, Store, wait_for
 
-from bench.dataplane.sender import ssrc_for
+from bench.dataplane.sender import calculate_ssrc
 
-OPEN_SESSIONS = """
+OPEN_SESSIONS_SCRIPT = """
 for i = 0, ARGV[2] - 1 do
   redis.call('HSET', 'session:' .. ARGV[1] + i, 'state', 'open', 'kind', 'gateway', 'expires_at', ARGV[3],
     'gateway', ARGV[4])
@@ -36,7 +36,7 @@ RX_RING_SIZE = 4096
 """Size of the receive ring. It is larger than in the fleet, since the poller shares its core here."""
 URGENT_NICENESS = -20
 """Niceness with which the kernel rarely suspends the program. In the fleet, the program has cores of its own."""
-ADMISSION_SPEED = 0.25
+ADMISSION_SPEED_FACTOR = 0.25
 """Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
 
 
@@ -91,7 +91,7 @@ class Sender:
         self._process.communicate(timeout=30)
 
 
-def _settled_counters(plane: DataPlane) -> dict[str, Any]:
+def _wait_for_settled_counters(plane: DataPlane) -> dict[str, Any]:
     """Wait until all packets in flight have been processed, and return the counters."""
     before: dict[str, Any] = plane.ask("counters")
     while True:
@@ -104,10 +104,10 @@ def _settled_counters(plane: DataPlane) -> dict[str, Any]:
 
 def measure_streams(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
     """Send audio on a number of streams, and return the differences of the counters."""
-    before = _settled_counters(plane)
+    before = _wait_for_settled_counters(plane)
     sent = sender.send(streams, seconds)
     peak = plane.ask("counters")["rx_ring_percent"]
-    after = _settled_counters(plane)
+    after = _wait_for_settled_counters(plane)
     cycles = {name: one["cycles"] - before["stages"][name]["cycles"] for name, one in after["stages"].items()}
     received = after["stages"]["reorder"]["items"] - before["stages"]["reorder"]["items"]
     frames = after["vad"]["frames"] - before["vad"]["frames"]
@@ -150,15 +150,23 @@ def run_rounds(folder: Path, audio: str, seconds: float, streams: list[int]) -> 
         plane.start()
         stack.callback(plane.stop)
         plane.knows_host()
-        store.do("EVAL", OPEN_SESSIONS, 0, ssrc_for(0), max_streams, int(time.time()) + 3600, network.far_address)
+        store.do(
+            "EVAL",
+            OPEN_SESSIONS_SCRIPT,
+            0,
+            calculate_ssrc(0),
+            max_streams,
+            int(time.time()) + 3600,
+            network.far_address,
+        )
         sender = Sender(plane, audio, max_streams)
         stack.callback(sender.stop)
 
-        def all_in() -> bool:
-            sender.send(max_streams, 1, ADMISSION_SPEED)
+        def has_admitted_all() -> bool:
+            sender.send(max_streams, 1, ADMISSION_SPEED_FACTOR)
             return bool(plane.ask("status")["sessions"] == max_streams)
 
-        wait_for("all sessions are in", all_in, 60)
+        wait_for("all sessions are in", has_admitted_all, 60)
         for count in sorted(streams):
             print(json.dumps(measure_streams(plane, sender, count, seconds)), flush=True)
 

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bench import product
-from bench.product import PRODUCT, PROJECT, ROOT
+from bench.product import PRODUCT_BUILD_FOLDER, PROJECT, ROOT
 from bench.vad.native import BuiltModule
 
 SOURCE_FOLDER = PROJECT / "timing"
 BUILD_FOLDER = ROOT / "build/bench-dataplane/native"
-VAD_MODULE = PRODUCT / "src/vad/vad.so"
+VAD_MODULE = PRODUCT_BUILD_FOLDER / "src/vad/vad.so"
 PRODUCT_TARGETS = (
     "src/vad-dataplane",
     "src/vad/vad.so",
@@ -30,7 +30,7 @@ PRODUCT_TARGETS = (
     "subprojects/libsrtp-2.5.0/libsrtp2.a",
 )
 
-OURS = "voice"
+PRODUCT_PREFIX = "voice"
 
 REDIS_PROGRAM = Path("/usr/bin/redis-check-rdb")
 """The program of the Redis server under another name. Debian's server package would start the server on port 6379."""
@@ -66,17 +66,17 @@ class Measurement:
         """Whether the unit is not a time."""
         return self.unit not in ("ns", "us")
 
-    def speedup(self, other: "Measurement") -> float:
+    def calculate_speedup(self, other: "Measurement") -> float:
         """Return the factor by which the best round is better than the best round of another measurement."""
         return self.best / other.best if self.higher_is_better else other.best / self.best
 
 
-def build() -> None:
+def build_benchmarks() -> None:
     """Compile the data plane and the benchmarks in release mode. Missing Debian packages are installed."""
     subprocess.run([PROJECT / "tests/install.sh", SOURCE_FOLDER / "packages.txt"], check=True)  # noqa: S603
-    product.build(*PRODUCT_TARGETS)
+    product.build_product_targets(*PRODUCT_TARGETS)
     if not (BUILD_FOLDER / "build.ninja").exists():
-        setup = ["meson", "setup", f"-Dproduct={PRODUCT}", str(BUILD_FOLDER), str(SOURCE_FOLDER)]
+        setup = ["meson", "setup", f"-Dproduct={PRODUCT_BUILD_FOLDER}", str(BUILD_FOLDER), str(SOURCE_FOLDER)]
         subprocess.run(setup, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
     subprocess.run(["ninja", "--quiet", "-C", str(BUILD_FOLDER)], check=True)  # noqa: S603, S607
 
@@ -113,7 +113,7 @@ def run_benchmark(bench: str, *arguments: str, build: Path = BUILD_FOLDER) -> li
 
 
 @contextmanager
-def running_redis() -> Iterator[str]:
+def run_redis() -> Iterator[str]:
     """Start a Redis server without persistence on a Unix socket, and yield the path of the socket."""
     with TemporaryDirectory() as folder:
         socket = Path(folder, "redis.sock")
@@ -136,7 +136,7 @@ def measure_vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]
     cost = BuiltModule(folder).measure_cost(audio, folder)
     group = "VAD of a frame, 2,000 streams in turn"
     return [
-        Measurement(group, f"{OURS} (wasm)", "ns", cost.wasm_ns),
+        Measurement(group, f"{PRODUCT_PREFIX} (wasm)", "ns", cost.wasm_ns),
         Measurement(group, "the same C, native", "ns", cost.native_ns),
     ]
 
@@ -148,5 +148,5 @@ def measure_stages(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> I
     yield run_benchmark("time_log_mel", str(rounds))
     if os.geteuid() == 0:
         yield run_benchmark("time_sending", str(rounds))
-    with running_redis() as socket:
+    with run_redis() as socket:
         yield run_benchmark("time_state", str(rounds), socket)

@@ -15,19 +15,19 @@ from matplotlib.axes import Axes
 
 CORE_NS_PER_STREAM = 1e9 / 50
 """Nanoseconds of a core per packet, if the core serves one stream of 50 packets per second."""
-LOSS_FLOOR = 1e-6
+MIN_PLOTTED_LOSS = 1e-6
 """Value that represents no loss on a logarithmic axis."""
 
 
 def _plot_loss(axis: Axes, results: Sequence[LiveRounds]) -> None:
     streams = [one.streams for one in results]
     for label, aggregate in (("median round", median), ("best round", min)):
-        axis.plot(streams, [max(LOSS_FLOOR, aggregate(one.lost)) for one in results], "o-", label=label)
+        axis.plot(streams, [max(MIN_PLOTTED_LOSS, aggregate(one.lost)) for one in results], "o-", label=label)
     limited = [one.streams for one in results if not one.sender_keeps_up]
     if limited:
         axis.axvspan(min(limited), max(streams), color="grey", alpha=0.2, label="the sender is late")
     axis.axvline(LOSS_FREE_TARGET, color="grey", linewidth=0.8, linestyle="--", label="target without loss")
-    axis.set(yscale="log", xlabel="streams on one core", ylabel="share of packets lost", ylim=(LOSS_FLOOR / 2, 1))
+    axis.set(yscale="log", xlabel="streams on one core", ylabel="share of packets lost", ylim=(MIN_PLOTTED_LOSS / 2, 1))
     axis.set_title("Through veth and AF_XDP (the lowest line is no loss)")
     axis.legend()
 

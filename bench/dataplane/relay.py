@@ -19,7 +19,7 @@ from rich.table import Table
 
 from bench.dataplane.native import Measurement
 from bench.dataplane.streams import BATCH_STREAMS
-from voice_ops.output import empty_table
+from voice_ops.output import create_table
 
 NG_PORT = 22_222
 LOOPBACK = "127.0.0.1"
@@ -106,7 +106,7 @@ class Stream:
 
 
 @contextmanager
-def _running_relay() -> Iterator[int]:
+def _run_relay() -> Iterator[int]:
     process = subprocess.Popen(["rtpengine", *RELAY_ARGUMENTS, *THREAD_ARGUMENTS])  # noqa: S603, S607
     try:
         yield process.pid
@@ -115,7 +115,7 @@ def _running_relay() -> Iterator[int]:
         process.wait(30)
 
 
-def _cpu_s(process: int) -> float:
+def _read_cpu_s(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -123,7 +123,7 @@ def _cpu_s(process: int) -> float:
 def _measure_packet_ns(process: int, control: socket.socket, suite: str, first: int) -> float:
     streams = [Stream(control, first + n, suite) for n in range(STREAMS)]
     try:
-        relayed_packets, before = 0, _cpu_s(process)
+        relayed_packets, before = 0, _read_cpu_s(process)
         for tick in range(TICKS):
             for stream in streams:
                 stream.send(tick)
@@ -132,7 +132,7 @@ def _measure_packet_ns(process: int, control: socket.socket, suite: str, first: 
         relayed_packets += sum(stream.receive_packets() for stream in streams)
         if relayed_packets < 0.99 * STREAMS * TICKS:
             raise RuntimeError(f"rtpengine relayed {relayed_packets} of {STREAMS * TICKS} packets")
-        return (_cpu_s(process) - before) * 1e9 / relayed_packets
+        return (_read_cpu_s(process) - before) * 1e9 / relayed_packets
     finally:
         for stream in streams:
             stream.close()
@@ -145,7 +145,7 @@ def measure_rtpengine(rounds: int) -> list[Measurement]:
         RuntimeError: rtpengine rejects a call, or loses packets.
     """
     costs: dict[str, list[float]] = {suite: [] for suite in SRTP_PROFILES}
-    with _running_relay() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    with _run_relay() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         control.connect((LOOPBACK, NG_PORT))
         control.settimeout(10)
         time.sleep(1)
@@ -156,9 +156,9 @@ def measure_rtpengine(rounds: int) -> list[Measurement]:
     return [Measurement(MEASUREMENT_GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in costs.items()]
 
 
-def comparison_table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
+def build_comparison_table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
     """Return a table of the packets per core of rtpengine and of the data plane in the same run."""
-    rendered = empty_table(
+    rendered = create_table(
         f"{MEASUREMENT_GROUP}, {len(costs[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
     )
     groups = dict.fromkeys(one.group for one in ceiling if one.group.startswith(f"{BATCH_STREAMS} "))

@@ -16,12 +16,12 @@ FRAME_BYTES = 640
 TICK_S = 0.02
 BATCH_PACKETS = 32
 _UDP_SEGMENT = 103  # linux/udp.h
-PACKET = np.dtype(
+PACKET_DTYPE = np.dtype(
     [("version", "u1"), ("type", "u1"), ("sequence", ">u2"), ("time", ">u4"), ("ssrc", ">u4"), ("audio", "V640")]
 )
 
 
-def ssrc_for(stream: int) -> int:
+def calculate_ssrc(stream: int) -> int:
     return 0x10000 + stream
 
 
@@ -32,15 +32,15 @@ class Sender:
         self._frames = np.frombuffer(audio, "V640")
         self._stream = np.random.default_rng(1).permutation(streams)
         self._tick = np.zeros(streams, int)
-        self._packets = np.zeros(streams, PACKET)
+        self._packets = np.zeros(streams, PACKET_DTYPE)
         self._packets["version"], self._packets["type"] = 0x80, 96
-        self._packets["ssrc"] = ssrc_for(0) + self._stream
+        self._packets["ssrc"] = calculate_ssrc(0) + self._stream
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_UDP, _UDP_SEGMENT, PACKET.itemsize)
+        self._socket.setsockopt(socket.SOL_UDP, _UDP_SEGMENT, PACKET_DTYPE.itemsize)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
         self._socket.connect(address)
 
-    def _next_datagrams(self, streams: int) -> bytes:
+    def _build_next_datagrams(self, streams: int) -> bytes:
         packets, tick = self._packets[:streams], self._tick[:streams]
         packets["sequence"] = tick & 0xFFFF
         packets["time"] = tick * (FRAME_BYTES // 2)
@@ -50,10 +50,10 @@ class Sender:
 
     def run(self, streams: int, seconds: float, speed: float) -> dict[str, float]:
         """Send audio of a number of streams at even intervals, and return the statistics."""
-        size = BATCH_PACKETS * PACKET.itemsize
+        size = BATCH_PACKETS * PACKET_DTYPE.itemsize
         start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
         for tick in range(ticks):
-            packets = self._next_datagrams(streams)
+            packets = self._build_next_datagrams(streams)
             for at in range(0, len(packets), size):
                 due = start + (tick + at / len(packets)) * TICK_S / speed
                 ahead = due - time.perf_counter()

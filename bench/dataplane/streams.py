@@ -16,21 +16,21 @@ from rich.table import Table
 
 from bench.dataplane import native
 from bench.dataplane.native import Measurement
-from bench.product import PRODUCT, PROJECT, ROOT
-from voice_ops.output import empty_table
+from bench.product import PRODUCT_BUILD_FOLDER, PROJECT, ROOT
+from voice_ops.output import create_table
 
-CEILING_STREAMS = (2000, 4000, 8000)
+CEILING_STREAM_COUNTS = (2000, 4000, 8000)
 BATCH_STREAMS, BATCH_SIZES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
-BASELINE = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
+BASELINE_COMMIT = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
 """Baseline commit for streams per core. It is the last commit before the VAD computed eight numbers at a time."""
 BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
 """Patch for the baseline, which then writes packets on another CPU, as this commit does. Caches do not contain them."""
-LIVE_STREAMS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
+LIVE_STREAM_COUNTS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
-MAX_LOSS = 1e-5
+MAX_LOSS_RATIO = 1e-5
 """Maximum loss that counts as no loss. One packet in 100,000 is a property of a line, not of a host."""
-E2E_TESTS = PROJECT / "tests/e2e"
+E2E_TESTS_FOLDER = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class LiveRounds:
 
 def measure_ceiling(rounds: int, audio: Path) -> list[Measurement]:
     """Measure the cost of a packet from memory, with plain RTP and with each SRTP suite."""
-    streams = [*map(str, CEILING_STREAMS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
+    streams = [*map(str, CEILING_STREAM_COUNTS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
     return native.run_benchmark("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
 
 
@@ -101,20 +101,22 @@ def check_out_baseline() -> Path:
     Raises:
         subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
     """
-    return native.check_out_commit(BASELINE, BASELINE_PATCH)
+    return native.check_out_commit(BASELINE_COMMIT, BASELINE_PATCH)
 
 
-def measure_live(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
+def measure_live_rounds(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
     """Run the data plane of a checkout with a veth. The result is empty if the user is not root."""
     if os.geteuid() != 0:
         return []
-    path = os.pathsep.join([str(root / E2E_TESTS.relative_to(ROOT)), str(root), str(root / "images/runtime/src")])
-    build = root / PRODUCT.relative_to(ROOT)
+    path = os.pathsep.join(
+        [str(root / E2E_TESTS_FOLDER.relative_to(ROOT)), str(root), str(root / "images/runtime/src")]
+    )
+    build = root / PRODUCT_BUILD_FOLDER.relative_to(ROOT)
     environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(build / "src")}
     # The data plane reads the XDP program from a file, which the benchmarks of some checkouts do not build.
     subprocess.run(["ninja", "--quiet", "-C", str(build), "src/steer.bpf.o"], check=True)  # noqa: S603, S607
     command = [sys.executable, "-m", "bench.dataplane.live", str(audio), str(rounds), str(LIVE_SECONDS)]
-    command += map(str, LIVE_STREAMS)
+    command += map(str, LIVE_STREAM_COUNTS)
     output = subprocess.run(  # noqa: S603
         command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True, start_new_session=True
     ).stdout
@@ -140,32 +142,32 @@ def _summarize_rounds(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
     )
 
 
-def max_loss_free_streams(results: Sequence[LiveRounds], of: str = "best") -> int:
+def find_max_loss_free_streams(results: Sequence[LiveRounds], of: str = "best") -> int:
     """Return the maximum number of streams without loss, in the best or the median round."""
     max_streams = 0
     for one in results:
         lost = min(one.lost) if of == "best" else median(one.lost)
-        if lost > MAX_LOSS or not one.sender_keeps_up:
+        if lost > MAX_LOSS_RATIO or not one.sender_keeps_up:
             break
         max_streams = one.streams
     return max_streams
 
 
-def ceiling_table(group: list[Measurement]) -> Table:
+def build_ceiling_table(group: list[Measurement]) -> Table:
     """Return a table of the cost of each stage of a packet, and the resulting streams per core."""
     times = [one for one in group if one.unit == "ns"]
     total_ns = sum(one.median for one in times)
-    rendered = empty_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
+    rendered = create_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
     for one in group:
         share = f"{one.median / total_ns:.0%}" if one in times else ""
         rendered.add_row(one.name, f"{one.median:,.4g} {one.unit}", f"{one.best:,.4g}", share)
     return rendered
 
 
-def batch_table(results: Sequence[Measurement]) -> Table:
+def build_batch_table(results: Sequence[Measurement]) -> Table:
     """Return a table of the streams per core by batch size. The last size is that of the product."""
     title = f"{BATCH_STREAMS} streams, by batch, {len(results[0].rounds)} rounds in turn"
-    rendered = empty_table(title, [""], ["streams a core, median", "best", "× one at a time"])
+    rendered = create_table(title, [""], ["streams a core, median", "best", "× one at a time"])
     for one in results:
         rendered.add_row(
             one.group.split(", ")[-1], f"{one.median:,.4g}", f"{one.best:,.4g}", f"{one.median / results[0].median:.2f}"
@@ -173,20 +175,22 @@ def batch_table(results: Sequence[Measurement]) -> Table:
     return rendered
 
 
-def baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
+def build_baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
     """Return a table of the streams per core of this commit and of the baseline commit."""
-    title = f"{results[0][0].group}, beside commit {BASELINE[:7]}, {len(results[0][0].rounds)} rounds"
-    rendered = empty_table(title, [""], ["before, median", "now, median", "× before", "best"])
+    title = f"{results[0][0].group}, beside commit {BASELINE_COMMIT[:7]}, {len(results[0][0].rounds)} rounds"
+    rendered = create_table(title, [""], ["before, median", "now, median", "× before", "best"])
     for before, now in results:
         ratio = f"{now.median / before.median:.2f}"
         rendered.add_row(now.name, f"{before.median:,.4g}", f"{now.median:,.4g}", ratio, f"{now.best:,.4g}")
     return rendered
 
 
-def live_table(results: Sequence[LiveRounds]) -> Table:
+def build_live_table(results: Sequence[LiveRounds]) -> Table:
     """Return a table of the loss by number of streams."""
     title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(results[0].lost)} rounds"
-    rendered = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])
+    rendered = create_table(
+        title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"]
+    )
     for one in results:
         lost = [f"{share:.4%}" for share in (median(one.lost), min(one.lost), max(one.lost))]
         sender = "keeps up" if one.sender_keeps_up else f"{one.late:.0%} late"

@@ -19,28 +19,28 @@ import numpy.typing as npt
 from bench import goals
 from bench.vad import corpus
 from bench.vad.corpus import CONDITIONS, Flags, Track
-from bench.vad.learn import add_pre_roll, detection_rates
+from bench.vad.learn import add_pre_roll, measure_detection_rates
 from bench.vad.native import BuiltModule
 from bench.vad.rivals import Silero, WebrtcVad
 
-OURS, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
+PRODUCT_DETECTOR, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
 PRE_ROLL_FRAMES = 3
 """Pre-roll of the module in frames, which is also applied to the alternatives."""
 MIN_RECALL, MIN_DROPPED, MAX_COST_NS = 0.98, 0.80, 2000
-COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
+COST_CONDITIONS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
 Detector: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
 Rates: TypeAlias = tuple[float, float, float]
 """Recall, share of silence dropped, and precision."""
-Results: TypeAlias = dict[str, list[Rates]]
-KINDS = (*corpus.SPEAKERS, "espeak")
-ADAPTATION_FRAMES = 2 * corpus.SAMPLE_RATE // corpus.FRAME_SAMPLES
+RatesByCondition: TypeAlias = dict[str, list[Rates]]
+RECORDING_KINDS = (*corpus.SPEAKERS, "espeak")
+ADAPTATION_FRAMES = 2 * corpus.SAMPLE_RATE // corpus.SAMPLES_PER_FRAME
 """Number of frames during which a detector may still classify new noise as speech."""
 
 
 def _create_detectors(build: BuiltModule) -> dict[str, Detector]:
     return {
-        OURS: lambda samples: build.decide_frames(samples)[0],
+        PRODUCT_DETECTOR: lambda samples: build.decide_frames(samples)[0],
         "Silero 0.5": Silero(),
         "webrtcvad 2": WebrtcVad(2),
         "webrtcvad 3": WebrtcVad(3),
@@ -48,29 +48,29 @@ def _create_detectors(build: BuiltModule) -> dict[str, Detector]:
 
 
 def _measure_rates(sent: Flags, speech: Flags) -> Rates:
-    return *detection_rates(sent, speech), float(speech[sent].mean())
+    return *measure_detection_rates(sent, speech), float(speech[sent].mean())
 
 
-def _measure_quality(kind: str, build: BuiltModule, cache: Path) -> tuple[Results, list[Track]]:
+def _measure_quality(kind: str, build: BuiltModule, cache: Path) -> tuple[RatesByCondition, list[Track]]:
     """Return the rates of each detector by condition, and the tracks on which the cost is measured."""
     detectors = _create_detectors(build)
-    results: Results = {}
+    results: RatesByCondition = {}
     shares = []
     for condition, track in zip(CONDITIONS, corpus.generate_tracks(kind, "held-out", cache), strict=True):
-        if condition in COST_TRACKS:
+        if condition in COST_CONDITIONS:
             shares.append(track)
         for name, detector in detectors.items():
             sent = detector(track.samples)
             results.setdefault(name, []).append(_measure_rates(sent, track.speech))
-            if name != OURS:
+            if name != PRODUCT_DETECTOR:
                 results.setdefault(name + WITH_PRE_ROLL, []).append(
                     _measure_rates(add_pre_roll(sent, PRE_ROLL_FRAMES), track.speech)
                 )
     return results, shares
 
 
-def _quality_table(kind: str, results: Results) -> str:
-    noises = ["none", *corpus.NOISES]
+def _format_quality_table(kind: str, results: RatesByCondition) -> str:
+    noises = ["none", *corpus.NOISE_KINDS]
     lines = [
         f"### Held-out recordings, {kind}: recall / share of silence dropped",
         "",
@@ -94,7 +94,7 @@ def _describe_adaptation(sent: Flags, track: Track) -> str:
     return f"{detected[ADAPTATION_FRAMES:].mean():.1%} / {last:.1f} s"
 
 
-def _no_speech_table(build: BuiltModule) -> str:
+def _format_no_speech_table(build: BuiltModule) -> str:
     detectors = _create_detectors(build)
     lines = [
         "### A minute without speech: sent after two seconds / last sent",
@@ -102,7 +102,7 @@ def _no_speech_table(build: BuiltModule) -> str:
         "| | " + " | ".join(detectors) + " |",
         "|---" * (len(detectors) + 1) + "|",
     ]
-    for track in corpus.no_speech_tracks():
+    for track in corpus.generate_no_speech_tracks():
         cells = [_describe_adaptation(detector(track.samples), track) for detector in detectors.values()]
         lines.append(f"| {track.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -130,17 +130,17 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     build = BuiltModule(folder)
     with ProcessPoolExecutor() as pool:
-        tasks = {kind: pool.submit(_measure_quality, kind, build, folder) for kind in KINDS}
-        without_speech = pool.submit(_no_speech_table, build)
+        tasks = {kind: pool.submit(_measure_quality, kind, build, folder) for kind in RECORDING_KINDS}
+        without_speech = pool.submit(_format_no_speech_table, build)
         completed = {kind: task.result() for kind, task in tasks.items()}
     results_by_kind = {kind: results for kind, (results, _) in completed.items()}
     costs, most_expensive_ns = _measure_cost(completed["real"][1], build, folder)
     report = [costs]
     for kind, results in results_by_kind.items():
-        report.append(_quality_table(kind, results))
+        report.append(_format_quality_table(kind, results))
     report.append(without_speech.result())
     learned = ("real", "espeak")
-    own_results = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
+    own_results = np.mean([pair for kind in learned for pair in results_by_kind[kind][PRODUCT_DETECTOR][1:]], axis=0)
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
@@ -150,9 +150,9 @@ def main() -> None:
                 "recall over all noises, with voices of the training data",
                 float(own_results[0]),
                 MIN_RECALL,
-                at_least=True,
+                is_minimum=True,
             ),
-            goals.Goal("silence dropped, of the same", float(own_results[1]), MIN_DROPPED, at_least=True),
+            goals.Goal("silence dropped, of the same", float(own_results[1]), MIN_DROPPED, is_minimum=True),
             goals.Goal("a frame in wasm, for the most expensive audio", most_expensive_ns, MAX_COST_NS, " ns"),
         )
     )

@@ -22,8 +22,8 @@ Samples: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 SAMPLE_RATE = 16_000
-FRAME_SAMPLES = 320
-ASTERISK = Path("/usr/share/asterisk")
+SAMPLES_PER_FRAME = 320
+ASTERISK_FOLDER = Path("/usr/share/asterisk")
 SPEAKERS = {
     "real": "en_US_f_Allison",
     "June": "fr_CA_f_June",
@@ -46,7 +46,7 @@ BRITISH_SPEAKERS = (
     "Alicia", "Andrea", "Annie", "Lee", "Michael", "Hugo", "Gene", "Denis", "belinda", "robert", "travis", "victor",
 )  # fmt: skip
 VOICES = (*(f"en-us+{name}" for name in AMERICAN_SPEAKERS), *(f"en-gb+{name}" for name in BRITISH_SPEAKERS))
-TEXTS = (
+TRAINING_TEXTS = (
     "Good morning, I would like to move my appointment from Thursday to the week after.",
     "The parcel was left with a neighbour. Nobody has told me which one.",
     "Could you read the last four digits again, please? I have seven, three, nine, one.",
@@ -66,9 +66,9 @@ HELD_OUT_TEXTS = (
     "Six thick thistle sticks, that is what the sign above the shop says.",
     "Okay. And how much would it be without the insurance?",
 )
-NOISES = ("white", "pink", "babble", "click")
+NOISE_KINDS = ("white", "pink", "babble", "click")
 SNRS_DB = (20, 10, 5, 0)
-CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISES for snr in SNRS_DB))
+CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISE_KINDS for snr in SNRS_DB))
 """Each noise with each signal-to-noise ratio in dB, and speech without noise except for a faint hiss."""
 
 MAX_DB_BELOW_PEAK = 30
@@ -88,7 +88,7 @@ class Track:
     """Whether each frame contains speech, derived from the clean signal."""
 
 
-def split_for(name: str) -> str:
+def assign_split(name: str) -> str:
     """Return the set of a recording by a hash of its name.
 
     Half of all recordings are for training and a tenth for the selection of thresholds. The rest are held out.
@@ -115,18 +115,18 @@ def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
     cached = cache / f"{kind}-{part}.npz"
     if not cached.exists():
         if kind in SPEAKERS:
-            files = sorted((ASTERISK / "sounds" / SPEAKERS[kind]).glob("*.g722"))
+            files = sorted((ASTERISK_FOLDER / "sounds" / SPEAKERS[kind]).glob("*.g722"))
             paths = [
                 one
                 for one in files
-                if split_for(one.name) == part and not any(word in one.name for word in NO_SPEECH_WORDS)
+                if assign_split(one.name) == part and not any(word in one.name for word in NO_SPEECH_WORDS)
             ]
             max_count = len(paths) if kind == "real" else MAX_OTHER_RECORDINGS
             samples_list = [_decode_audio(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
         else:
-            texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
+            texts = HELD_OUT_TEXTS if part == "held-out" else TRAINING_TEXTS
             samples_list = [
-                _synthesize_speech(voice, text) for voice in VOICES if split_for(voice) == part for text in texts
+                _synthesize_speech(voice, text) for voice in VOICES if assign_split(voice) == part for text in texts
             ]
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(cached, *[one.astype(np.int16) for one in samples_list])
@@ -136,7 +136,7 @@ def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
 
 def label_speech(clean: Samples) -> Flags:
     """Return a flag for each frame of a clean recording, which is true for speech."""
-    frames = clean[: len(clean) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
+    frames = clean[: len(clean) // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME].reshape(-1, SAMPLES_PER_FRAME)
     level = 10 * np.log10(frames.var(axis=1) + 1)
     speech: Flags = level > np.percentile(level, 95) - MAX_DB_BELOW_PEAK
     edges = np.flatnonzero(np.diff(speech.astype(int)))
@@ -151,11 +151,11 @@ def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tup
     pieces: list[Samples] = []
     labels: list[Flags] = []
     for index in random.permutation(len(sources)):
-        clean = sources[index][: len(sources[index]) // FRAME_SAMPLES * FRAME_SAMPLES]
+        clean = sources[index][: len(sources[index]) // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME]
         speech = label_speech(clean)
         pause = int(random.integers(10, 100))
-        power = np.sqrt(np.mean(clean.reshape(-1, FRAME_SAMPLES)[speech] ** 2))
-        pieces += [clean / power * 10 ** (random.uniform(-3, 3) / 20), np.zeros(pause * FRAME_SAMPLES)]
+        power = np.sqrt(np.mean(clean.reshape(-1, SAMPLES_PER_FRAME)[speech] ** 2))
+        pieces += [clean / power * 10 ** (random.uniform(-3, 3) / 20), np.zeros(pause * SAMPLES_PER_FRAME)]
         labels += [speech, np.zeros(pause, bool)]
     return np.concatenate(pieces), np.concatenate(labels)
 
@@ -211,20 +211,20 @@ def generate_tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -
         yield Track(f"{kind}, {condition}" + ("" if condition == "none" else f" {snr} dB"), samples, speech)
 
 
-def noise_only_tracks(kind: str, part: str, cache: Path) -> Iterator[Track]:
+def generate_noise_only_tracks(kind: str, part: str, cache: Path) -> Iterator[Track]:
     """Yield a minute of each noise without speech, with steady and changing levels, from faint to loud."""
     sources = load_recordings(kind, part, cache)
-    for condition, steps, level_db in itertools.product(NOISES, (False, True), (-66, -50, -34)):
+    for condition, steps, level_db in itertools.product(NOISE_KINDS, (False, True), (-66, -50, -34)):
         seed = hashlib.sha256(f"{kind} {part} {condition} {steps} {level_db} mute".encode()).digest()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
         noise_samples = generate_noise(condition, 60 * SAMPLE_RATE, sources, random)
         if steps:
             noise_samples *= _generate_gain_steps(len(noise_samples), random)
         samples = np.clip(np.rint(noise_samples * 32768 * 10 ** (level_db / 20)), -32768, 32767).astype(np.int16)
-        yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // FRAME_SAMPLES, bool))
+        yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // SAMPLES_PER_FRAME, bool))
 
 
-def no_speech_tracks() -> Iterator[Track]:
+def generate_no_speech_tracks() -> Iterator[Track]:
     """Yield a minute each of noise, telephone tones and hold music without speech.
 
     The flags ``speech`` of these tracks mark the frames before the sound starts.
@@ -247,11 +247,13 @@ def no_speech_tracks() -> Iterator[Track]:
     }.items():  # fmt: skip
         tones = np.sin(2 * np.pi * first * time) + np.sin(2 * np.pi * second * time)
         sounds[name] = loud_level * tones / tones.std() * (time % (on + off) < on) + random.standard_normal(count) * 3
-    for path in sorted((ASTERISK / "moh").glob("*.g722")):
+    for path in sorted((ASTERISK_FOLDER / "moh").glob("*.g722")):
         music = np.resize(_decode_audio(["-f", "g722", "-i", str(path), "-t", "60"]), count)
         sounds[f"music, {path.stem}"] = loud_level * music / music.std()
     for name, sound in sounds.items():
         samples = np.clip(np.rint(sound), -32768, 32767).astype(np.int16)
         yield Track(
-            name, samples, np.arange(count // FRAME_SAMPLES) < (mute // FRAME_SAMPLES if name.startswith("mute") else 0)
+            name,
+            samples,
+            np.arange(count // SAMPLES_PER_FRAME) < (mute // SAMPLES_PER_FRAME if name.startswith("mute") else 0),
         )

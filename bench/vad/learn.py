@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from bench.vad import corpus, module
 from bench.vad.corpus import Flags
-from bench.vad.network import Array, Network, train
+from bench.vad.network import Array, Network, train_network
 
-HEADER_FILE = module.SOURCE / "module/learned.h"
+HEADER_FILE = module.VAD_SOURCE_FOLDER / "module/learned.h"
 LOOKBACK_FRAMES = 1
 """Delay of the network's output in frames. The network runs every second frame, and the pre-roll compensates."""
 GATED_ODDS = -6.0
@@ -25,7 +25,7 @@ LEARNING_LEVEL = 10.0
 """log2 of the minimum energy (-60 dBFS) at which a new stream is classified as speech."""
 MIN_RECALL = 0.987
 """Minimum recall on the selection set. The recall on new recordings is slightly lower (documented: 0.98)."""
-EPOCHS = 20
+EPOCH_COUNT = 20
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Policy:
     """Parameters with which the module's function decide() converts odds to decisions."""
 
     smoothing: float
-    start: float
-    stay: float
-    hangover: int
-    pre_roll: int
+    start_threshold: float
+    continue_threshold: float
+    hangover_frames: int
+    pre_roll_frames: int
 
 
 POLICIES = tuple(
@@ -47,7 +47,7 @@ POLICIES = tuple(
 )
 
 
-def decide(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
+def apply_policy(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
     """Return the frames that the module would send, for many tracks at once. Each column is a track."""
     score = np.zeros(probabilities.shape[1])
     speech = np.zeros(probabilities.shape[1], bool)
@@ -55,11 +55,11 @@ def decide(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
     sent = np.zeros(probabilities.shape, bool)
     for frame, row in enumerate(probabilities):
         score += policy.smoothing * (row - score)
-        voiced = score > np.where(speech, policy.stay, policy.start)
+        voiced = score > np.where(speech, policy.continue_threshold, policy.start_threshold)
         speech = voiced | (hangover > 0)
-        hangover = np.where(voiced, policy.hangover, np.maximum(hangover - 1, 0))
+        hangover = np.where(voiced, policy.hangover_frames, np.maximum(hangover - 1, 0))
         sent[frame] = speech
-    return add_pre_roll(sent, policy.pre_roll)
+    return add_pre_roll(sent, policy.pre_roll_frames)
 
 
 def add_pre_roll(sent: Flags, frames: int) -> Flags:
@@ -70,46 +70,46 @@ def add_pre_roll(sent: Flags, frames: int) -> Flags:
     return result
 
 
-def detection_rates(sent: Flags, speech: Flags) -> tuple[float, float]:
+def measure_detection_rates(sent: Flags, speech: Flags) -> tuple[float, float]:
     """Return the share of speech that is sent, and the share of silence that is not sent."""
     return float(sent[speech].mean()), float(1 - sent[~speech].mean())
 
 
-def _trace_tracks(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
-    library = module.build_trace(cache)
+def _collect_track_traces(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
+    library = module.build_trace_library(cache)
     traces, speech = [], []
     for kind in ("real", "espeak"):
         tracks = [corpus.generate_tracks(kind, part, cache)]
         if part == "learn":  # conditions that the mixtures lack: a fan that starts, and calls without speech
             tracks += [
                 corpus.generate_tracks(kind, part, cache, steps=True),
-                corpus.noise_only_tracks(kind, part, cache),
+                corpus.generate_noise_only_tracks(kind, part, cache),
             ]
         for track in itertools.chain.from_iterable(tracks):
-            traces.append(module.trace_network(library, track.samples))
+            traces.append(module.trace_network_inputs(library, track.samples))
             speech.append(track.speech)
     return traces, speech
 
 
 def _train_network(cache: Path) -> Network:
-    traces, speech = _trace_tracks("learn", cache)
+    traces, speech = _collect_track_traces("learn", cache)
     late = [np.concatenate([one[:1].repeat(LOOKBACK_FRAMES), one[:-LOOKBACK_FRAMES]]) for one in speech]
     rows = np.concatenate([one.inputs[one.is_observed] for one in traces])
     target = np.concatenate([one[trace.is_observed] for one, trace in zip(late, traces, strict=True)]).astype(
         np.float32
     )
-    return train(rows, target, epochs=EPOCHS)
+    return train_network(rows, target, epochs=EPOCH_COUNT)
 
 
 def _choose_policy(network: Network, cache: Path) -> tuple[Policy, float, float]:
-    traces, speech = _trace_tracks("choose", cache)
+    traces, speech = _collect_track_traces("choose", cache)
     probabilities = np.full((max(map(len, speech)), len(speech)), GATED_ODDS)
     for column, one in enumerate(traces):
-        probabilities[: len(one.inputs), column] = one.log_odds(network.log_odds, GATED_ODDS)
+        probabilities[: len(one.inputs), column] = one.calculate_log_odds(network.calculate_log_odds, GATED_ODDS)
     candidates = []
     for policy in POLICIES:
-        sent = decide(probabilities, policy)
-        each = [detection_rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
+        sent = apply_policy(probabilities, policy)
+        each = [measure_detection_rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
         recall, dropped = np.mean(each, axis=0)
         candidates.append((float(recall), float(dropped), policy))
     sufficient = [one for one in candidates if one[0] >= MIN_RECALL] or [max(candidates, key=lambda one: one[0])]
@@ -117,14 +117,14 @@ def _choose_policy(network: Network, cache: Path) -> tuple[Policy, float, float]
     return policy, recall, dropped
 
 
-def _c_number(value: float) -> str:
+def _format_c_number(value: float) -> str:
     text = f"{value:.6g}"
     return text + ("F" if "." in text or "e" in text else ".0F")
 
 
-def _c_array(name: str, values: Array) -> str:
+def _format_c_array(name: str, values: Array) -> str:
     rows = values if values.ndim > 1 else [values]
-    lines = ["{" + ", ".join(_c_number(float(value)) for value in row) + "}" for row in rows]
+    lines = ["{" + ", ".join(_format_c_number(float(value)) for value in row) + "}" for row in rows]
     size = "".join(f"[{length}]" for length in values.shape)
     body = "{\n    " + ",\n    ".join(lines) + ",\n}" if values.ndim > 1 else lines[0]
     return f"static const float {name}{size} = {body};"
@@ -135,8 +135,8 @@ def render_header(network: Network, policy: Policy) -> str:
     scalars = {
         "GATED_ODDS": GATED_ODDS,
         "SMOOTHING": policy.smoothing,
-        "START_SCORE": policy.start,
-        "STAY_SCORE": policy.stay,
+        "START_SCORE": policy.start_threshold,
+        "STAY_SCORE": policy.continue_threshold,
         "LEARNING_LEVEL": LEARNING_LEVEL,
         "bias_3": float(b3[0]),
     }
@@ -146,10 +146,10 @@ def render_header(network: Network, policy: Policy) -> str:
         "#define VOICE_VAD_LEARNED_H",
         "",
         f"enum {{ HIDDEN = {len(b1)}, HIDDEN_2 = {len(b2)} }};",
-        f"enum {{ PRE_ROLL = {policy.pre_roll}, HANGOVER = {policy.hangover} }};",
-        *(f"static const float {name} = {_c_number(value)};" for name, value in scalars.items()),
+        f"enum {{ PRE_ROLL = {policy.pre_roll_frames}, HANGOVER = {policy.hangover_frames} }};",
+        *(f"static const float {name} = {_format_c_number(value)};" for name, value in scalars.items()),
         *(
-            _c_array(name, values)
+            _format_c_array(name, values)
             for name, values in (
                 ("weight_1", w1),
                 ("bias_1", b1),

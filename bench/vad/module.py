@@ -14,15 +14,15 @@ import numpy.typing as npt
 LogOdds: TypeAlias = npt.NDArray[np.float64]
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "images/vad-dataplane/src/vad"
-FRAME_SAMPLES = 320
+VAD_SOURCE_FOLDER = ROOT / "images/vad-dataplane/src/vad"
+SAMPLES_PER_FRAME = 320
 
 
-def build_trace(folder: Path) -> ctypes.CDLL:
+def build_trace_library(folder: Path) -> ctypes.CDLL:
     """Compile the module together with trace.c for this machine, and load it."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "trace.so"
-    flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", f"-I{SOURCE}"]
+    flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", f"-I{VAD_SOURCE_FOLDER}"]
     subprocess.run(  # noqa: S603
         ["cc", *flags, str(Path(__file__).with_name("trace.c")), "-o", str(library)],  # noqa: S607
         check=True,
@@ -40,7 +40,7 @@ class Trace:
     is_observed: npt.NDArray[np.bool_]
     """Whether the network ran. The inputs of other frames are stale."""
 
-    def log_odds(
+    def calculate_log_odds(
         self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float
     ) -> LogOdds:
         """Return the log-odds of each frame. Frames without a value of their own repeat the previous value."""
@@ -51,9 +51,9 @@ class Trace:
         return probabilities[last_frame]
 
 
-def trace_network(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
+def trace_network_inputs(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
     """Run the module on a track, and return the inputs of the network."""
-    frames = len(samples) // FRAME_SAMPLES
+    frames = len(samples) // SAMPLES_PER_FRAME
     rows = np.zeros((frames, int(library.trace_columns())), np.float32)
     contiguous = np.ascontiguousarray(samples)
     library.trace(ctypes.c_void_p(contiguous.ctypes.data), frames, ctypes.c_void_p(rows.ctypes.data))

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bench import product
-from bench.product import PRODUCT, PROJECT
+from bench.product import PRODUCT_BUILD_FOLDER, PROJECT
 from bench.vad.corpus import Flags
 
 BENCH_DIR = Path(__file__).parent
-TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a", "src/libsupport.a")
+BUILD_TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a", "src/libsupport.a")
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class BuiltModule:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        product.build(*TARGETS)
-        self._module = str(PRODUCT / TARGETS[0])
+        product.build_product_targets(*BUILD_TARGETS)
+        self._module = str(PRODUCT_BUILD_FOLDER / BUILD_TARGETS[0])
         self._programs = {}
         for name in ("decide", "frame_cost"):
             program = self._programs[name] = str(folder / name)
-            libraries = [str(PRODUCT / target) for target in TARGETS[1:]]
+            libraries = [str(PRODUCT_BUILD_FOLDER / target) for target in BUILD_TARGETS[1:]]
             flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{PROJECT / 'src'}"]
             self._run("c++", *flags, str(BENCH_DIR / f"{name}.cpp"), *libraries, "-ldl", "-o", program)
 

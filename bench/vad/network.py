@@ -29,7 +29,7 @@ class Network:
         self._square = [np.zeros_like(w) for w in self.weights]
         self._steps = 0
 
-    def log_odds(self, rows: Array) -> Array:
+    def calculate_log_odds(self, rows: Array) -> Array:
         """Return the log-odds of speech for each row."""
         w1, b1, w2, b2, w3, b3 = self.weights
         hidden = np.maximum(np.maximum(rows @ w1 + b1, 0) @ w2 + b2, 0)
@@ -55,7 +55,7 @@ class Network:
             self.weights[index] -= (rate * mean / (np.sqrt(square) + 1e-8)).astype(np.float32)
 
 
-def train(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
+def train_network(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
     """Train a network on all rows, with a learning rate that decreases to almost zero."""
     random = np.random.default_rng(seed)
     network = Network(rows.shape[1], random)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnxruntime
 import webrtcvad
 
-from bench.vad.corpus import FRAME_SAMPLES, SAMPLE_RATE, Flags
+from bench.vad.corpus import SAMPLE_RATE, SAMPLES_PER_FRAME, Flags
 
 CHUNK_SAMPLES = 512
 CONTEXT_SAMPLES = 64
@@ -49,7 +49,7 @@ class Silero:
             probabilities[index] = out[0, 0]
             context = chunk[-CONTEXT_SAMPLES:]
         self.microseconds_per_chunk = (time.perf_counter() - start) / chunks * 1e6
-        middles = np.arange(len(samples) // FRAME_SAMPLES) * FRAME_SAMPLES + FRAME_SAMPLES // 2
+        middles = np.arange(len(samples) // SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME + SAMPLES_PER_FRAME // 2
         return np.asarray(probabilities[np.minimum(middles // CHUNK_SAMPLES, chunks - 1)] > self._threshold)
 
 
@@ -63,5 +63,5 @@ class WebrtcVad:
         """Return the 20 ms frames with speech."""
         vad = webrtcvad.Vad(self._mode)
         raw = samples.tobytes()
-        frames = range(0, len(raw) // (2 * FRAME_SAMPLES) * 2 * FRAME_SAMPLES, 2 * FRAME_SAMPLES)
-        return np.array([vad.is_speech(raw[at : at + 2 * FRAME_SAMPLES], SAMPLE_RATE) for at in frames])
+        frames = range(0, len(raw) // (2 * SAMPLES_PER_FRAME) * 2 * SAMPLES_PER_FRAME, 2 * SAMPLES_PER_FRAME)
+        return np.array([vad.is_speech(raw[at : at + 2 * SAMPLES_PER_FRAME], SAMPLE_RATE) for at in frames])

@@ -23,18 +23,18 @@ import typer
 from rich.console import Console
 
 from bench.voice import goals, plot, tables
-from bench.voice.call import SILENCE_SHARE, create_call
-from bench.voice.contestants import CONTESTANTS, RunningContestant, build
+from bench.voice.call import SILENCE_FRACTION, create_call
+from bench.voice.contestants import CONTESTANTS, RunningContestant, build_programs
 from bench.voice.search import Search
-from bench.voice.step import Step, measure_load
+from bench.voice.step import LoadResult, measure_load
 from voice_ops.call.recording import RecordingError
 from voice_ops.demo.command import find_weights
 from voice_ops.demo.services import ServiceError
 from voice_ops.exits import FAILED
-from voice_ops.output import stop
-from voice_ops.provenance import current_commit, describe_machine
+from voice_ops.output import create_exit
+from voice_ops.provenance import describe_machine, get_current_commit
 
-OUTPUT = Path("build/bench-voice")
+DEFAULT_OUTPUT_FOLDER = Path("build/bench-voice")
 CHECKOUT_NAME = "now"
 console = Console(stderr=True)
 
@@ -46,7 +46,7 @@ def main(
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = OUTPUT,
+    output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = DEFAULT_OUTPUT_FOLDER,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only measure the goals: one load of each kind, which takes minutes.")
     ] = False,
@@ -62,7 +62,7 @@ def main(
     try:
         output.mkdir(parents=True, exist_ok=True)
         with console.status("building the data plane, unless it exists"):
-            build()
+            build_programs()
         missed = compare_with_commit(model_folder, streams, before, output)
         searches = {} if quick else search_limits(model_folder, streams, minutes)
     except (ServiceError, RecordingError, OSError, subprocess.CalledProcessError) as error:
@@ -70,23 +70,23 @@ def main(
     if searches:
         _write_report(searches, output)
     if missed:
-        raise stop("missed: " + "; ".join(missed), FAILED)
+        raise create_exit("missed: " + "; ".join(missed), FAILED)
 
 
 def _write_report(searches: dict[str, Search], output: Path) -> None:
     figures = {
         "cores": os.cpu_count(),
-        "silence": SILENCE_SHARE,
-        "call_s": create_call(0).seconds,
-        "sustained": {name: search.sustained for name, search in searches.items()},
-        "too_many": {name: search.too_many for name, search in searches.items()},
+        "silence": SILENCE_FRACTION,
+        "call_s": create_call(0).duration_s,
+        "sustained": {name: search.max_sustained_streams for name, search in searches.items()},
+        "too_many": {name: search.min_excessive for name, search in searches.items()},
         "steps": [asdict(step) | {"sustained": step.is_sustained} for s in searches.values() for step in s.steps],
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
     plot.draw_plots(searches, output / "streams.png")
     out = Console(width=max(Console().width, 150))
-    out.print(tables.loads_table(searches))
-    out.print(tables.summary_table(searches))
+    out.print(tables.build_loads_table(searches))
+    out.print(tables.build_summary_table(searches))
     out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
 
 
@@ -97,16 +97,16 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
         ServiceError: A program of the voice path does not start.
         subprocess.CalledProcessError: There is no such commit.
     """
-    steps_by_kind: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
+    steps_by_kind: dict[str, dict[str, LoadResult]] = {kind: {} for kind in goals.PAUSES_BY_KIND}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
-        other = replace(CONTESTANTS[0], name=before, root=goals.check_out(before, Path(folder) / "before"))
+        other = replace(CONTESTANTS[0], name=before, root=goals.check_out_commit(before, Path(folder) / "before"))
         for number, candidate in enumerate((replace(CONTESTANTS[0], name=CHECKOUT_NAME), other)):
             (Path(folder) / str(number)).mkdir()
             running = RunningContestant(candidate, Path(folder) / str(number), model)
             with ExitStack() as stack, console.status(f"{streams} streams: {candidate.name}"):
                 stack.callback(running.stop)
                 running.start()
-                for kind, pauses in goals.KINDS.items():
+                for kind, pauses in goals.PAUSES_BY_KIND.items():
                     steps_by_kind[kind][candidate.name] = measure_load(running, streams, pauses=pauses)
     (output / "goals.json").write_text(
         json.dumps([asdict(step) for of in steps_by_kind.values() for step in of.values()])
@@ -114,8 +114,8 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
     out = Console(width=max(Console().width, 150))
     for kind, steps in steps_by_kind.items():
         with console.status(f"faster-whisper alone: {kind}"):
-            out.print(goals.goals_table(kind, steps, goals.measure_faster_whisper(model, kind, streams)))
-    out.print(f"commit {current_commit()}, {describe_machine()}")
+            out.print(goals.build_goals_table(kind, steps, goals.measure_faster_whisper(model, kind, streams)))
+    out.print(f"commit {get_current_commit()}, {describe_machine()}")
     return goals.describe_missed_goals({kind: steps[CHECKOUT_NAME] for kind, steps in steps_by_kind.items()})
 
 
@@ -150,8 +150,8 @@ def _run_round(running: list[RunningContestant], searches: dict[str, Search]) ->
         search = searches[one.contestant.name]
         if search.is_over:
             continue
-        with console.status(f"{search.next} streams: {one.contestant.name}"):
-            search.record(measure_load(one, search.next))
+        with console.status(f"{search.next_streams} streams: {one.contestant.name}"):
+            search.record(measure_load(one, search.next_streams))
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from functools import cache
 
 import numpy as np
 
-from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE, read_samples
+from voice_ops.call.recording import FRAME_S, SAMPLE_RATE, SAMPLES_PER_FRAME, read_samples
 from voice_ops.call.senders import Samples
 from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE
 
-SILENCE_SHARE = 0.6
+SILENCE_FRACTION = 0.6
 SENTENCE_COUNT = 3
 MIN_SPEECH_LEVEL = 300
 """Minimum level of speech, out of 32768. The background of the sample is quieter."""
@@ -18,7 +18,7 @@ MIN_PAUSE_FRAMES = 50
 MARGIN_FRAMES = 2
 MONOLOGUE_REPEATS = 6
 """Number of repetitions of each sentence in a monologue."""
-START_STEP = 0.618
+START_OFFSET_FRACTION = 0.618
 """Difference between the start positions of successive streams, as a share of the silence. Positions never repeat."""
 
 
@@ -37,7 +37,7 @@ class Call:
     text: str
 
     @property
-    def seconds(self) -> float:
+    def duration_s(self) -> float:
         """Duration."""
         return self.samples.size / SAMPLE_RATE
 
@@ -50,9 +50,9 @@ def create_call(number: int, *, pauses: bool = True) -> Call:
     """
     if not pauses:
         return _build_monologue(number)
-    sentences, silence = _sentences(), _background_pause()
+    sentences, silence = _load_sentences(), _create_background_pause()
     order = [(number + index) % SENTENCE_COUNT for index in range(SENTENCE_COUNT)]
-    first = round(number * START_STEP % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
+    first = round(number * START_OFFSET_FRACTION % 1 * len(silence) / SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME
     pieces, utterance_times, at = [silence[first:]], [], len(silence) - first
     for sentence in order:
         utterance_times.append((at / SAMPLE_RATE, (at + len(sentences[sentence])) / SAMPLE_RATE))
@@ -64,29 +64,29 @@ def create_call(number: int, *, pauses: bool = True) -> Call:
 
 
 def _build_monologue(number: int) -> Call:
-    sentences, lines = _sentences(), SAMPLE_TEXT_FILE.read_text(encoding="utf-8").splitlines()
+    sentences, lines = _load_sentences(), SAMPLE_TEXT_FILE.read_text(encoding="utf-8").splitlines()
     order = [(number + index) % SENTENCE_COUNT for index in range(SENTENCE_COUNT * MONOLOGUE_REPEATS)]
-    silence = _background_pause()[: FRAME_SAMPLES * MIN_PAUSE_FRAMES]
+    silence = _create_background_pause()[: SAMPLES_PER_FRAME * MIN_PAUSE_FRAMES]
     samples = np.concatenate([silence, *(sentences[sentence] for sentence in order), silence])
     utterance_times = (len(silence) / SAMPLE_RATE, (samples.size - len(silence)) / SAMPLE_RATE)
     return Call(samples, (utterance_times,), " ".join(lines[sentence] for sentence in order))
 
 
 @cache
-def _sentences() -> list[Samples]:
+def _load_sentences() -> list[Samples]:
     sample = read_samples(SAMPLE_FILE)
-    active_frames = np.flatnonzero(np.abs(sample.reshape(-1, FRAME_SAMPLES)).max(axis=1) > MIN_SPEECH_LEVEL)
+    active_frames = np.flatnonzero(np.abs(sample.reshape(-1, SAMPLES_PER_FRAME)).max(axis=1) > MIN_SPEECH_LEVEL)
     pauses = np.flatnonzero(np.diff(active_frames) > MIN_PAUSE_FRAMES)
     begins = active_frames[np.concatenate([[0], pauses + 1])] - MARGIN_FRAMES
     ends = active_frames[np.concatenate([pauses, [-1]])] + 1 + MARGIN_FRAMES
-    spoken = [sample[b * FRAME_SAMPLES : e * FRAME_SAMPLES] for b, e in zip(begins, ends, strict=True)]
+    spoken = [sample[b * SAMPLES_PER_FRAME : e * SAMPLES_PER_FRAME] for b, e in zip(begins, ends, strict=True)]
     return spoken[:SENTENCE_COUNT]
 
 
 @cache
-def _background_pause() -> Samples:
+def _create_background_pause() -> Samples:
     """Return the audio of a pause, which repeats the background noise at the start of the sample."""
-    speech = sum(map(len, _sentences()))
-    frames = round(speech * SILENCE_SHARE / (1 - SILENCE_SHARE) / SENTENCE_COUNT / FRAME_SAMPLES)
-    background = read_samples(SAMPLE_FILE)[: round(0.9 / FRAME_S) * FRAME_SAMPLES]
-    return np.resize(background, frames * FRAME_SAMPLES)
+    speech = sum(map(len, _load_sentences()))
+    frames = round(speech * SILENCE_FRACTION / (1 - SILENCE_FRACTION) / SENTENCE_COUNT / SAMPLES_PER_FRAME)
+    background = read_samples(SAMPLE_FILE)[: round(0.9 / FRAME_S) * SAMPLES_PER_FRAME]
+    return np.resize(background, frames * SAMPLES_PER_FRAME)

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from bench.product import ROOT
 from bench.voice.call import create_call
-from bench.voice.step import Step
-from voice_ops.demo.command import word_error_rate
-from voice_ops.output import empty_table
+from bench.voice.step import LoadResult
+from voice_ops.demo.command import calculate_word_error_rate
+from voice_ops.output import create_table
 
-KINDS = {"sentences": True, "monologue": False}
+PAUSES_BY_KIND = {"sentences": True, "monologue": False}
 """Kinds of audio, and whether the audio has pauses."""
 
 
@@ -28,38 +28,40 @@ class Goal:
     """
 
     name: str
-    value: Callable[[Step], float]
+    value: Callable[[LoadResult], float]
     limits_by_streams: dict[int, float]
 
-    def is_reached(self, step: Step) -> bool:
+    def is_met(self, step: LoadResult) -> bool:
         """Return True if the measured value is within the limit. A missing value is not within the limit."""
-        return self.value(step) <= self.limit(step.streams)
+        return self.value(step) <= self.get_limit(step.streams)
 
-    def limit(self, streams: int) -> float:
+    def get_limit(self, streams: int) -> float:
         return self.limits_by_streams[min(self.limits_by_streams, key=lambda each: abs(each - streams))]
 
 
-def _percentile_at(percentiles: tuple[float, ...], index: int) -> float:
+def _select_percentile(percentiles: tuple[float, ...], index: int) -> float:
     return percentiles[index] if percentiles else float("nan")
 
 
 GOALS = (
     Goal("CPU s of the ASR tier, a minute of a stream", lambda step: step.cpu_s["asr"], {8: 6.0, 16: 4.0}),
-    Goal("first text, s, median", lambda step: _percentile_at(step.first_text_s, 0), {8: 1.0}),
-    Goal("committed words behind speech, s, p95", lambda step: _percentile_at(step.committed_s, 1), {8: 4.0, 16: 6.0}),
-    Goal("final behind the end of speech, s, median", lambda step: _percentile_at(step.final_s, 0), {8: 0.25}),
+    Goal("first text, s, median", lambda step: _select_percentile(step.first_text_s, 0), {8: 1.0}),
+    Goal(
+        "committed words behind speech, s, p95", lambda step: _select_percentile(step.committed_s, 1), {8: 4.0, 16: 6.0}
+    ),
+    Goal("final behind the end of speech, s, median", lambda step: _select_percentile(step.final_s, 0), {8: 0.25}),
     Goal("words withdrawn", lambda step: step.withdrawn, {8: 0.2}),
     Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
 )
 """Goals of the recommended policy. The delay of finals includes the detection of the end of a turn."""
-FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
+REPORTED_METRICS: tuple[tuple[str, Callable[[LoadResult], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),
     ("CPU share of other processes", lambda step: step.others_share),
 )
 
 
-def check_out(commit: str, folder: Path) -> Path:
+def check_out_commit(commit: str, folder: Path) -> Path:
     """Check out a commit to a folder.
 
     Raises:
@@ -76,20 +78,20 @@ def measure_faster_whisper(model: Path, kind: str, streams: int) -> tuple[float,
     whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     start_cpu_s = time.process_time()
     for number in range(streams):
-        one = create_call(number, pauses=KINDS[kind])
+        one = create_call(number, pauses=PAUSES_BY_KIND[kind])
         segments, _ = whisper.transcribe(one.samples.astype("float32") / 32768, beam_size=1)
-        error_rate += word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
-        minutes += one.seconds / 60
+        error_rate += calculate_word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
+        minutes += one.duration_s / 60
     return error_rate, (time.process_time() - start_cpu_s) / minutes
 
 
-def describe_missed_goals(steps: dict[str, Step]) -> list[str]:
+def describe_missed_goals(steps: dict[str, LoadResult]) -> list[str]:
     """Return descriptions of the missed goals and the failed calls of a checkout, by kind of audio."""
     missed_goals = [
-        f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.limit(step.streams):g})"
+        f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.get_limit(step.streams):g})"
         for kind, step in steps.items()
         for goal in GOALS
-        if not goal.is_reached(step)
+        if not goal.is_met(step)
     ]
     return missed_goals + [
         f"{kind}: {len(step.failed)} calls failed, {step.lost} sentences without a final"
@@ -98,18 +100,18 @@ def describe_missed_goals(steps: dict[str, Step]) -> list[str]:
     ]
 
 
-def goals_table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
+def build_goals_table(kind: str, steps: dict[str, LoadResult], alone: tuple[float, float]) -> Table:
     """Return a table of the goals and the measured values of one kind of audio."""
     streams = next(iter(steps.values())).streams
-    rendered = empty_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
+    rendered = create_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
     for goal in GOALS:
-        limits_by_streams = goal.limit(streams)
+        limits_by_streams = goal.get_limit(streams)
         rows = [
-            f"{goal.value(step):.2f}" if goal.is_reached(step) else f"[red]{goal.value(step):.2f} missed[/]"
+            f"{goal.value(step):.2f}" if goal.is_met(step) else f"[red]{goal.value(step):.2f} missed[/]"
             for step in steps.values()
         ]
         rendered.add_row(goal.name, f"{limits_by_streams:g}", *rows, f"{alone[1]:.2f}" if goal is GOALS[0] else "")
-    for name, value in FIGURES:
+    for name, value in REPORTED_METRICS:
         reference = f"{alone[0]:.1%}" if name == "words wrong" else ""
         rendered.add_row(name, "", *(f"{value(step):.1%}" for step in steps.values()), reference)
     failed = [str(len(step.failed) + step.lost) for step in steps.values()]

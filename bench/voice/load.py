@@ -8,20 +8,20 @@ from functools import partial
 import httpx2
 
 from bench.voice.call import SENTENCE_COUNT, Call, create_call
-from bench.voice.shown import Display, measure_display
-from voice_ops.call.senders import sender_for
+from bench.voice.shown import DisplayMetrics, measure_display
+from voice_ops.call.senders import create_sender
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
-from voice_ops.demo.command import word_error_rate
+from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.demo.services import Gateway
 
-START_SPREAD = 1 / SENTENCE_COUNT
+START_SPREAD_FRACTION = 1 / SENTENCE_COUNT
 """Period over which the starts of calls are distributed, as a share of a call's length."""
-MIN_PART_S = 0.5
+MIN_OVERLAP_S = 0.5
 """Minimum duration of a part of a sentence whose text is meaningful."""
 
 
 @dataclass
-class Outcome:
+class CallResult:
     """Results of one call.
 
     Attributes:
@@ -57,7 +57,7 @@ class Outcome:
         return first_delays
 
     @property
-    def display(self) -> Display:
+    def display(self) -> DisplayMetrics:
         """Changes of the displayed text over time."""
         return measure_display(self.events)
 
@@ -69,43 +69,43 @@ class Outcome:
 
     @property
     def word_error_rate(self) -> float:
-        return word_error_rate(self.call.text, " ".join(event.text for _, event in self.finals))
+        return calculate_word_error_rate(self.call.text, " ".join(event.text for _, event in self.finals))
 
 
 def _overlaps(event: TranscriptEvent, begin: float, end: float) -> bool:
-    return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + MIN_PART_S)
+    return event.start_ms < 1000 * end and event.end_ms >= 1000 * (begin + MIN_OVERLAP_S)
 
 
-async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
+async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[CallResult]:
     """Run a number of concurrent calls, and return the results of each."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
         calls = [create_call(number, pauses=pauses) for number in range(streams)]
-        delays = [number / streams * START_SPREAD * one.seconds for number, one in enumerate(calls)]
+        delays = [number / streams * START_SPREAD_FRACTION * one.duration_s for number, one in enumerate(calls)]
         return await asyncio.gather(*map(partial(_run_call, client, gateway), calls, delays))
 
 
-async def _run_call(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s: float) -> Outcome:
-    outcome = Outcome(one)
+async def _run_call(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s: float) -> CallResult:
+    outcome = CallResult(one)
     await asyncio.sleep(delay_s)
     try:
         # A longer wait than the whole call means a real-time factor above 1.
-        async with asyncio.timeout(2 * one.seconds):
+        async with asyncio.timeout(2 * one.duration_s):
             session = await Session.open(client, gateway.url, "websocket")
-            speaking = asyncio.ensure_future(sender_for(session).send(one.samples))
+            speaking = asyncio.ensure_future(create_sender(session).send(one.samples))
             try:
-                await _listen(session, outcome)
+                await _record_events(session, outcome)
                 await speaking
             finally:
                 speaking.cancel()
     except TimeoutError:
-        outcome.error = f"no complete transcript {one.seconds:.0f} s after the call"
+        outcome.error = f"no complete transcript {one.duration_s:.0f} s after the call"
     except CallError as error:
         outcome.error = str(error)
     return outcome
 
 
-async def _listen(session: Session, outcome: Outcome) -> None:
+async def _record_events(session: Session, outcome: CallResult) -> None:
     begin = time.monotonic()
-    async for event in session.follow():
+    async for event in session.stream_events():
         outcome.events.append((time.monotonic() - begin, event))

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from bench.voice.search import Search
-from bench.voice.step import Step
+from bench.voice.step import LoadResult
 from bench.voice.tables import PROGRAMS
 
 mpl.use("Agg")
@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFor
 
 
 def _plot_latency(
-    axis: Axes, searches: Mapping[str, Search], title: str, of: Callable[[Step], tuple[float, ...]]
+    axis: Axes, searches: Mapping[str, Search], title: str, of: Callable[[LoadResult], tuple[float, ...]]
 ) -> None:
     for number, (name, search) in enumerate(searches.items()):
         steps = sorted((step for step in search.steps if of(step)), key=lambda step: step.streams)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bench.voice.step import Step
+from bench.voice.step import LoadResult
 
 
 @dataclass
@@ -11,25 +11,29 @@ class Search:
 
     Attributes:
         next: Number of streams to try next.
-        sustained: Maximum sustained number of streams.
+        max_sustained_streams: Maximum sustained number of streams.
         too_many: Minimum excessive number of streams; ``None`` if every load so far was sustained.
     """
 
-    next: int
-    sustained: int = 0
-    too_many: int | None = None
-    steps: list[Step] = field(default_factory=list)
+    next_streams: int
+    max_sustained_streams: int = 0
+    min_excessive: int | None = None
+    steps: list[LoadResult] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
         """Whether the maximum is known."""
-        return self.too_many is not None and self.too_many - self.sustained <= 1
+        return self.min_excessive is not None and self.min_excessive - self.max_sustained_streams <= 1
 
-    def record(self, step: Step) -> None:
+    def record(self, step: LoadResult) -> None:
         """Record the result of a load, and determine the next load."""
         self.steps.append(step)
         if step.is_sustained:
-            self.sustained = step.streams
+            self.max_sustained_streams = step.streams
         else:
-            self.too_many = step.streams
-        self.next = 2 * self.sustained if self.too_many is None else (self.sustained + self.too_many) // 2
+            self.min_excessive = step.streams
+        self.next_streams = (
+            2 * self.max_sustained_streams
+            if self.min_excessive is None
+            else (self.max_sustained_streams + self.min_excessive) // 2
+        )

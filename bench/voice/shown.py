@@ -8,7 +8,7 @@ from voice_ops.call.session import TranscriptEvent
 
 
 @dataclass
-class Display:
+class DisplayMetrics:
     """Measurements of a display that shows every event of a call.
 
     Attributes:
@@ -19,19 +19,19 @@ class Display:
     """
 
     commit_delays_s: list[float] = field(default_factory=list)
-    withdrawn: int = 0
-    broken: int = 0
-    words: int = 0
+    withdrawn_word_count: int = 0
+    withdrawn_committed_count: int = 0
+    word_count: int = 0
 
     @property
-    def withdrawn_share(self) -> float:
+    def withdrawn_ratio(self) -> float:
         """Share of all displayed words that were withdrawn."""
-        return self.withdrawn / max(1, self.withdrawn + self.words)
+        return self.withdrawn_word_count / max(1, self.withdrawn_word_count + self.word_count)
 
 
-def measure_display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
+def measure_display(events: Iterable[tuple[float, TranscriptEvent]]) -> DisplayMetrics:
     """Return the measurements for the events of a call. Each event has its arrival time in seconds."""
-    screen = Display()
+    screen = DisplayMetrics()
     texts: dict[int, tuple[list[str], list[str]]] = {}
     """All words and the committed words of each utterance, by start position."""
     for at, event in events:
@@ -39,21 +39,21 @@ def measure_display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
             continue
         start_ms = event.start_ms
         committed = (event.text if event.kind == "final" else event.committed).split()
-        before = [_words_in_column(texts, column) for column in (0, 1)]
+        before = [_collect_words_in_column(texts, column) for column in (0, 1)]
         words, is_final_by_word = texts.get(start_ms, ([], []))
         displayed = len(is_final_by_word)
         texts[start_ms] = event.text.split(), committed
         if not event.speech_final:  # tentative words belong to the next part
             texts[event.end_ms] = words[len(committed) :], []
         screen.commit_delays_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
-        after = [_words_in_column(texts, column) for column in (0, 1)]
-        screen.withdrawn += _count_missing(before[0], after[0])
-        screen.broken += _count_missing(before[1], after[1])
-        screen.words = len(after[0])
+        after = [_collect_words_in_column(texts, column) for column in (0, 1)]
+        screen.withdrawn_word_count += _count_missing(before[0], after[0])
+        screen.withdrawn_committed_count += _count_missing(before[1], after[1])
+        screen.word_count = len(after[0])
     return screen
 
 
-def _words_in_column(texts: dict[int, tuple[list[str], list[str]]], column: int) -> list[str]:
+def _collect_words_in_column(texts: dict[int, tuple[list[str], list[str]]], column: int) -> list[str]:
     return [word.casefold().strip(".,?!") for start_ms in sorted(texts) for word in texts[start_ms][column]]
 
 

@@ -10,14 +10,14 @@ from statistics import fmean
 import numpy as np
 
 from bench.voice.contestants import RunningContestant
-from bench.voice.load import Outcome, run_load
-from bench.voice.processes import machine_cpu_s
+from bench.voice.load import CallResult, run_load
+from bench.voice.processes import measure_machine_cpu_s
 
 PERCENTILES = (50, 95, 99)
 
 
 @dataclass(frozen=True)
-class Step:
+class LoadResult:
     """Results of a contestant with one load.
 
     Attributes:
@@ -59,47 +59,52 @@ class Step:
         return not self.failed and not self.lost and self.real_time_factor < 1
 
 
-def measure_load(running: RunningContestant, streams: int, *, pauses: bool = True) -> Step:
+def measure_load(running: RunningContestant, streams: int, *, pauses: bool = True) -> LoadResult:
     """Run a contestant with a load, and return the results. Without pauses, each stream is a monologue."""
-    partials = [running.counter_value(name) for name in ("partials_shed", "partials")]
-    before, machine, own_cpu_s, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
+    partials = [running.read_counter(name) for name in ("partials_shed", "partials")]
+    before, machine, own_cpu_s, since = (
+        running.measure_cpu_s(),
+        measure_machine_cpu_s(),
+        time.process_time(),
+        time.monotonic(),
+    )
     outcomes = asyncio.run(run_load(running.gateway, streams, pauses=pauses))
-    durations = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
+    durations = {name: cpu - before[name] for name, cpu in running.measure_cpu_s().items()}
     capacity_s = (time.monotonic() - since) * (os.cpu_count() or 1)
     callers = time.process_time() - own_cpu_s
-    others = machine_cpu_s() - machine - callers - sum(durations.values())
+    others = measure_machine_cpu_s() - machine - callers - sum(durations.values())
     running.wait_until_empty()
-    minutes = sum(each.call.seconds for each in outcomes) / 60
+    minutes = sum(each.call.duration_s for each in outcomes) / 60
     sentences = sum(len(each.call.utterance_times) for each in outcomes)
     shed, total = (
-        running.counter_value(name) - previous
+        running.read_counter(name) - previous
         for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
     screens = [each.display for each in outcomes]
     finals = _collect_values(outcomes, lambda each: each.final_delays_s)
-    return Step(
+    return LoadResult(
         contestant=running.contestant.name,
         streams=streams,
         real_time_factor=max(each.real_time_factor for each in outcomes),
         failed=tuple(each.error for each in outcomes if each.error),
         lost=sentences - len(finals),
         sentences=sentences,
-        first_text_s=_percentiles(_collect_values(outcomes, lambda each: each.first_text_delays_s)),
-        final_s=_percentiles(finals),
+        first_text_s=_calculate_percentiles(_collect_values(outcomes, lambda each: each.first_text_delays_s)),
+        final_s=_calculate_percentiles(finals),
         cpu_s={name: cpu / minutes for name, cpu in durations.items()},
         word_error_rate=fmean(each.word_error_rate for each in outcomes),
-        committed_s=_percentiles([lag for screen in screens for lag in screen.commit_delays_s]),
-        withdrawn=fmean(screen.withdrawn_share for screen in screens),
-        broken=sum(screen.broken for screen in screens),
+        committed_s=_calculate_percentiles([lag for screen in screens for lag in screen.commit_delays_s]),
+        withdrawn=fmean(screen.withdrawn_ratio for screen in screens),
+        broken=sum(screen.withdrawn_committed_count for screen in screens),
         shed=shed / max(1, shed + total),
         callers_share=callers / capacity_s,
         others_share=max(0.0, others / capacity_s),
     )
 
 
-def _collect_values(outcomes: Iterable[Outcome], of: Callable[[Outcome], list[float]]) -> list[float]:
+def _collect_values(outcomes: Iterable[CallResult], of: Callable[[CallResult], list[float]]) -> list[float]:
     return [value for outcome in outcomes for value in of(outcome)]
 
 
-def _percentiles(values: list[float]) -> tuple[float, ...]:
+def _calculate_percentiles(values: list[float]) -> tuple[float, ...]:
     return tuple(map(float, np.percentile(values, PERCENTILES))) if values else ()

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from bench.voice.search import Search
-from bench.voice.step import PERCENTILES, Step
-from voice_ops.output import empty_table
+from bench.voice.step import PERCENTILES, LoadResult
+from voice_ops.output import create_table
 
 PROGRAMS = ("asr", "vad", "gateway", "store")
 
 
-def loads_table(searches: Mapping[str, Search]) -> Table:
+def build_loads_table(searches: Mapping[str, Search]) -> Table:
     """Return a table of all loads and their results."""
     percentiles = "/".join(map(str, PERCENTILES))
     title = "Loads in the order in which they took turns; red: not sustained; silence kept: disaggregated, without VAD"
@@ -19,26 +19,30 @@ def loads_table(searches: Mapping[str, Search]) -> Table:
         "streams", "worst\nRTF", f"first text, s\np{percentiles}", f"final, s\np{percentiles}", "words\nwrong",
         "CPU s, a minute of a stream\nall: " + " ".join(PROGRAMS), "of the machine\ncallers, others",
     ]  # fmt: skip
-    rendered = empty_table(title, [""], numbers)
+    rendered = create_table(title, [""], numbers)
     for name, search in searches.items():
         for step in search.steps:
-            rendered.add_row(name, *_row(step), style="" if step.is_sustained else "red")
+            rendered.add_row(name, *_format_row(step), style="" if step.is_sustained else "red")
         rendered.add_section()
     return rendered
 
 
-def summary_table(searches: Mapping[str, Search]) -> Table:
+def build_summary_table(searches: Mapping[str, Search]) -> Table:
     """Return a table of the maximum sustained load of each contestant."""
     title = "Most streams at a real-time factor below 1"
-    rendered = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
+    rendered = create_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
     for name, search in searches.items():
-        best = next((step for step in search.steps if step.streams == search.sustained and step.is_sustained), None)
+        best = next(
+            (step for step in search.steps if step.streams == search.max_sustained_streams and step.is_sustained), None
+        )
         cpu = f"{sum(best.cpu_s.values()):.2f}" if best else ""
-        rendered.add_row(name, str(search.sustained or "none"), str(search.too_many or "not reached"), cpu)
+        rendered.add_row(
+            name, str(search.max_sustained_streams or "none"), str(search.min_excessive or "not reached"), cpu
+        )
     return rendered
 
 
-def _row(step: Step) -> list[str]:
+def _format_row(step: LoadResult) -> list[str]:
     missing = f", {len(step.failed)} failed" if step.failed else f", {step.lost} lost" if step.lost else ""
     return [
         str(step.streams),

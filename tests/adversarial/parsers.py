@@ -12,16 +12,16 @@ from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 
 from voice_agent.messages import GuardedSerializer, MalformedMessageError, ProtobufSerializer
-from voice_agent.tokens import token_owner
+from voice_agent.tokens import verify_conversation_token
 from voice_agent.twilio import TwilioSerializer
 from voice_gateway import client_secrets
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
-from voice_gateway.callers import JwtCallers
-from voice_gateway.listen import ListenQuery, ListenSocket, session_settings
+from voice_gateway.callers import JwtCallerIdentifier
+from voice_gateway.listen import ListenQuery, ListenSocket, parse_session_settings
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
-from voice_gateway.tokens import SessionTokens, TokenError
+from voice_gateway.tokens import SessionTokenManager, TokenError
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.openai_events import parse_event_id
 from voice_runtime.redaction import Redaction, redact_text
@@ -55,13 +55,13 @@ def _text(content: bytes) -> str:
 
 
 def _session_token(content: bytes) -> None:
-    tokens = SessionTokens("only-for-tests-only-for-tests-only-for-tests", 300)
-    tokens.unverified_session_id(_text(content))
+    tokens = SessionTokenManager("only-for-tests-only-for-tests-only-for-tests", 300)
+    tokens.parse_unverified_session_id(_text(content))
     tokens.verify(_text(content), "a-session")
 
 
 def _issuer_token(content: bytes) -> None:
-    callers = JwtCallers("https://issuer.test", "voice")
+    callers = JwtCallerIdentifier("https://issuer.test", "voice")
     callers._keys = {"": jwt.PyJWK({"kty": "oct", "k": "AAAA", "alg": "HS256"})}
     callers._next_reload_at = float("inf")  # its issuer is not queried
     asyncio.run(callers.verify_token(_text(content), "192.0.2.1"))
@@ -83,7 +83,7 @@ def _agent_audio(content: bytes) -> None:
     asyncio.run(GuardedSerializer(ProtobufSerializer(), lambda: None).deserialize(content))
 
 
-STUBBED_METHODS = ("_send_error", "_send_audio", "_update", "_commit", "_clear")
+STUBBED_METHODS = ("_send_error", "_send_audio", "_update_settings", "_commit", "_clear_buffer")
 """Replaces the methods that handle a parsed message."""
 
 
@@ -123,7 +123,7 @@ def _framer(encoding: Encoding) -> Callable[[bytes], object]:
 
 PARSERS: Mapping[str, Parser] = {
     "session-token": Parser(_session_token, (TokenError,)),
-    "conversation-token": Parser(lambda content: token_owner("k" * 32, _text(content), "c"), ()),
+    "conversation-token": Parser(lambda content: verify_conversation_token("k" * 32, _text(content), "c"), ()),
     "twilio-message": Parser(_twilio, (MalformedMessageError,)),
     "agent-audio": Parser(_agent_audio, (MalformedMessageError,)),
     "issuer-token": Parser(_issuer_token, (Refusal,)),
@@ -133,7 +133,7 @@ PARSERS: Mapping[str, Parser] = {
     "realtime-message": Parser(_realtime, ()),
     "client-event": Parser(parse_event_id, ()),
     "client-secret": Parser(client_secrets._parse_body, (Refusal,)),
-    "listen-query": Parser(lambda content: session_settings(QueryParams(content)), (Refusal,)),
+    "listen-query": Parser(lambda content: parse_session_settings(QueryParams(content)), (Refusal,)),
     "redaction": Parser(lambda content: redact_text(_text(content), frozenset(Redaction)), ()),
     "event-id": Parser(lambda content: EventId.parse(_text(content)), (ValueError,)),
     "opus": Parser(_framer(Encoding.OPUS), (AudioError,)),

@@ -84,7 +84,7 @@ def check_file(file: File, folder: Path, linter: Linter) -> None:
         return
     event("synthesized")
     found: list[str] = []
-    for regional in deployment.region_deployments() if deployment.aws_section else ():
+    for regional in deployment.split_by_region() if deployment.aws_section else ():
         templates = templates_by_tier(synthesize(regional))
         found += invariants.aws_violations(templates, regional)
         for template in templates.values():

@@ -17,7 +17,7 @@ from images.gateway.tests.running import TOKEN_KEY, holds
 from tests.contract.sources import SANDBOX
 from tests.synthesized import ROOT
 from voice_ops.images.secret_scan import main, scan_archive, scan_text
-from voice_userdata.render import unpack
+from voice_userdata.render import unpack_script
 
 # Split, because complete secrets would be detected in this file.
 PLANTED_SECRETS = {
@@ -44,7 +44,7 @@ def test_the_repository_contains_no_secret() -> None:
 
 def deployed_text(template: Mapping[str, Any]) -> str:
     """Return a template with its strings as deployed, and user data with its steps decompressed."""
-    return unpack(json.dumps(template, indent=1).replace("\\n", "\n").replace('\\"', '"'))
+    return unpack_script(json.dumps(template, indent=1).replace("\\n", "\n").replace('\\"', '"'))
 
 
 def test_no_template_contains_a_secret() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate_alarm, evaluation_range
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, count_evaluated_periods, evaluate_alarm
 from voice_blueprint.file.model.scaling import Comparison, MissingData
 
 OK, ALARM, INSUFFICIENT = AlarmState.OK, AlarmState.ALARM, AlarmState.INSUFFICIENT_DATA
@@ -67,7 +67,7 @@ def test_a_documented_row_is_reproduced(
 
 def test_both_documented_tables_are_complete() -> None:
     assert len(ROWS) == 2 * 5 * 4
-    assert all(len(points(row)) == evaluation_range(rule(evaluated=3)) == 5 for _, row, _, _ in ROWS)
+    assert all(len(points(row)) == count_evaluated_periods(rule(evaluated=3)) == 5 for _, row, _, _ in ROWS)
 
 
 @pytest.mark.parametrize("row", ["- - - - X", "- - - X -"])
@@ -90,7 +90,7 @@ def test_one_breaching_datapoint_after_missing_data_does_not_alarm_immediately(r
 )
 def test_the_threshold_itself_never_breaches(comparison: Comparison, value: float, breaches: bool) -> None:
     one = rule(1, 1, comparison=comparison)
-    assert one.breaches(value) is breaches
+    assert one.is_breached_by(value) is breaches
     assert evaluate_alarm(one, [value], OK) is (ALARM if breaches else OK)
 
 

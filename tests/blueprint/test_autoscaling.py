@@ -3,7 +3,7 @@
 import pytest
 
 from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
-from voice_blueprint.aws.autoscaling import GroupSize, alarm_rule_for, desired_capacity_after, step_adjustment
+from voice_blueprint.aws.autoscaling import GroupSize, adjust_desired_capacity, find_step_adjustment, to_alarm_rule
 from voice_blueprint.file.model.scaling import Band, Comparison, MissingData, ScalingRule, Statistic, Step
 
 
@@ -32,29 +32,29 @@ def test_bands_are_relative_to_the_threshold_and_contiguous() -> None:
 
 
 def test_a_value_on_the_other_side_changes_nothing() -> None:
-    assert step_adjustment(HIGH.bands, -1) == 0
-    assert step_adjustment(LOW.bands, 1) == 0
+    assert find_step_adjustment(HIGH.bands, -1) == 0
+    assert find_step_adjustment(LOW.bands, 1) == 0
 
 
 def test_the_alarm_matches_the_rule() -> None:
-    alarm = alarm_rule_for(HIGH)
+    alarm = to_alarm_rule(HIGH)
     assert evaluate_alarm(alarm, (None, None, 90, 70, 90), AlarmState.OK) is AlarmState.ALARM
     assert evaluate_alarm(alarm, (None, None, 70, 70, 90), AlarmState.OK) is AlarmState.OK
 
 
 def test_a_breach_during_warm_up_does_not_scale_out_twice() -> None:
     # The guide's example: 10 hosts and one starting; the same step adds none, the step of 3 adds 2.
-    size = GroupSize(desired=11, minimum=10, maximum=20, in_service=10, warming=1)
-    assert desired_capacity_after(size, 1) == 11
-    assert desired_capacity_after(size, 3) == 13
+    size = GroupSize(desired=11, minimum=10, maximum=20, in_service=10, warming_host_count=1)
+    assert adjust_desired_capacity(size, 1) == 11
+    assert adjust_desired_capacity(size, 3) == 13
 
 
 def test_scale_in_waits_for_warm_up_and_counts_terminating_hosts() -> None:
-    assert desired_capacity_after(GroupSize(5, 1, 9, in_service=4, warming=1), -1) == 5
-    assert desired_capacity_after(GroupSize(5, 1, 9, in_service=5), -1) == 4
-    assert desired_capacity_after(GroupSize(4, 1, 9, in_service=4, terminating=1), -1) == 4
+    assert adjust_desired_capacity(GroupSize(5, 1, 9, in_service=4, warming_host_count=1), -1) == 5
+    assert adjust_desired_capacity(GroupSize(5, 1, 9, in_service=5), -1) == 4
+    assert adjust_desired_capacity(GroupSize(4, 1, 9, in_service=4, terminating=1), -1) == 4
 
 
 @pytest.mark.parametrize(("change", "desired"), [(9, 6), (-9, 2)])
 def test_desired_hosts_stay_within_the_bounds(change: int, desired: int) -> None:
-    assert desired_capacity_after(GroupSize(4, 2, 6, in_service=4), change) == desired
+    assert adjust_desired_capacity(GroupSize(4, 2, 6, in_service=4), change) == desired

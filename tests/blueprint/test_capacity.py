@@ -19,38 +19,38 @@ from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import pod, workloads
 from tests.synthesized import Stack, Stacks, edited_sandbox, shipped, synthesize, user_data
 from voice_blueprint import Deployment, checks
-from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.capacity.bounds import (
     MAX_VAD_STREAMS,
     STORE_BYTES_PER_CALL,
-    asr_host_bounds,
-    gateway_task_bounds,
-    limiting_bound,
-    store_bounds,
-    vad_host_bounds,
+    calculate_asr_host_bounds,
+    calculate_gateway_task_bounds,
+    calculate_state_store_bounds,
+    calculate_vad_host_bounds,
+    find_limiting_bound,
 )
-from voice_blueprint.capacity.conversations import aws_conversation_chain, concurrent_conversations
-from voice_blueprint.capacity.load import peak_calls, recommended_sizes
+from voice_blueprint.capacity.conversations import build_aws_conversation_chain, calculate_concurrent_conversations
+from voice_blueprint.capacity.load import calculate_peak_calls, recommend_sizes
 from voice_blueprint.capacity.tiers import (
     TARGET_UTILIZATION,
-    caller_capacities,
-    calls_by_tier,
-    capacities,
-    peak_calls_for,
+    build_aws_tier_capacities,
+    build_azure_caller_capacities,
+    calculate_supported_peak_calls,
+    sum_calls_by_tier,
 )
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.day import design_load
-from voice_blueprint.engines.sizing.service import transcription_capacity
+from voice_blueprint.day import resolve_design_load
+from voice_blueprint.engines.sizing.service import iter_transcription_capacities
 from voice_blueprint.file.model.aws import AsrFleet, StateStore
 from voice_blueprint.file.model.azure_callers import RedisSku
 from voice_blueprint.file.model.edge import GatewayService
 from voice_blueprint.file.model.load import CallLoad
 from voice_ops.cli import app
-from voice_ops.cost.audio import aws_calls, azure_calls
-from voice_ops.cost.conversations import aws_conversations
-from voice_ops.plan.capacity import capacity_as_dict, conversations_as_dict
-from voice_ops.preflight.models import calls_rows
-from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, fleet_plans
+from voice_ops.cost.audio import estimate_aws_calls, estimate_azure_calls
+from voice_ops.cost.conversations import estimate_aws_conversations
+from voice_ops.plan.capacity import serialize_capacity, serialize_conversations
+from voice_ops.preflight.models import check_call_capacity
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, create_fleet_plans
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = voice_blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -61,8 +61,12 @@ def test_the_store_has_room_for_audio_and_transcript_of_each_call() -> None:
     # 30 s of 10 chunks of 3,244 bytes, and 512 KiB: 1.5 MB; three quarters of 26.32 GiB.
     assert STORE_BYTES_PER_CALL == 30 * 10 * 3244 + 524_288
     node = StateStore(node_type="cache.r7g.xlarge")
-    assert limiting_bound(store_bounds(node, archives=False)).calls == int(26.32 * 2**30 * 0.75 / 1_497_488)
-    assert limiting_bound(store_bounds(node, archives=True)).calls == int(26.32 * 2**30 * 0.75 / (1_497_488 + 131_072))
+    assert find_limiting_bound(calculate_state_store_bounds(node, archives=False)).calls == int(
+        26.32 * 2**30 * 0.75 / 1_497_488
+    )
+    assert find_limiting_bound(calculate_state_store_bounds(node, archives=True)).calls == int(
+        26.32 * 2**30 * 0.75 / (1_497_488 + 131_072)
+    )
 
 
 def test_the_vad_stream_limit_matches_the_module() -> None:
@@ -72,18 +76,20 @@ def test_the_vad_stream_limit_matches_the_module() -> None:
 
 def test_the_smallest_bound_applies_and_names_its_source(tmp_path: Path) -> None:
     edits = {"aws.vad.measured": HAND_MEASUREMENT | {"calls": 5000}, "aws.vad.instance_type": "c8g.medium"}
-    bound = limiting_bound(vad_host_bounds(load_with_edits(edits, tmp_path).aws.vad))
+    bound = find_limiting_bound(calculate_vad_host_bounds(load_with_edits(edits, tmp_path).aws.vad))
     # 0.52 Gbit/s at 272 kbit/s per call
     assert (bound.name, bound.kind, bound.calls) == ("network", "published", 1911)
-    bound = limiting_bound(
-        vad_host_bounds(load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad)
+    bound = find_limiting_bound(
+        calculate_vad_host_bounds(
+            load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad
+        )
     )
     assert (bound.name, bound.kind, bound.calls) == ("compute", "measured", 700)
 
 
 def test_a_host_that_its_engine_does_not_support_has_no_capacity() -> None:
     seed = voice_blueprint.load(DEPLOYMENTS / "seed.yaml").aws
-    assert [limiting_bound(asr_host_bounds(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
+    assert [find_limiting_bound(calculate_asr_host_bounds(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
 
 
 def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
@@ -93,15 +99,15 @@ def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
         )
 
     def calls(fleet: AsrFleet) -> int:
-        return limiting_bound(asr_host_bounds(fleet)).calls
+        return find_limiting_bound(calculate_asr_host_bounds(fleet)).calls
 
     # 4 vCPU at half the speed of an x86 core, which needs 0.16 s for a second of speech; half of a call is speech.
     assert calls(on("c8g.xlarge")) == 25
     assert calls(on("c8g.2xlarge", model="Systran/faster-whisper-base")) == 22
-    assert limiting_bound(asr_host_bounds(on("c8g.xlarge"))).kind == "assumed"
+    assert find_limiting_bound(calculate_asr_host_bounds(on("c8g.xlarge"))).kind == "assumed"
     assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
     measured = on("c8g.xlarge", model="some/other", measured=HAND_MEASUREMENT | {"calls": 60})
-    assert (calls(measured), limiting_bound(asr_host_bounds(measured)).kind) == (60, "measured")
+    assert (calls(measured), find_limiting_bound(calculate_asr_host_bounds(measured)).kind) == (60, "measured")
 
 
 def guide_values(calls: int) -> dict[str, str]:
@@ -121,12 +127,17 @@ def apply_guide(calls: int, tmp_path: Path) -> Deployment:
     load = PRODUCTION.load.model_copy(update={"calls": calls})
     edits: dict[str, Any] = {}
     told: dict[str, str] = {}
-    for each, asked in recommended_sizes(PRODUCTION.aws, load):
+    for each, asked in recommend_sizes(PRODUCTION.aws, load):
         edits[".".join(map(str, each.location))] = yaml.safe_load(asked)
         told[f"hosts of {each.name}" if each.tier is Tier.ASR else ".".join(map(str, each.location[1:]))] = asked
-    agents, (mean, peak) = aws_conversation_chain(PRODUCTION.aws)[0], concurrent_conversations(load)
-    edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak)}
-    told["agents.tasks"] = f"{{min: {agents.units_for(mean)}, max: {agents.units_for(peak)}}}"
+    agents, (mean, peak) = build_aws_conversation_chain(PRODUCTION.aws)[0], calculate_concurrent_conversations(load)
+    edits["aws.agents.tasks"] = {
+        "min": agents.calculate_required_units(mean),
+        "max": agents.calculate_required_units(peak),
+    }
+    told["agents.tasks"] = (
+        f"{{min: {agents.calculate_required_units(mean)}, max: {agents.calculate_required_units(peak)}}}"
+    )
     guide = guide_values(calls)
     assert told == {name: guide[name] for name in guide if "voice cost" not in name}
     hosts = edits["aws.asr.0.hosts"]
@@ -167,21 +178,21 @@ def test_quota_requirements_follow_from_the_load() -> None:
 
 @pytest.mark.parametrize("name", ["production-us-east-1", "small", "sandbox", "both", "hosts"])
 def test_the_first_scaling_rule_uses_the_admission_metric(name: str) -> None:
-    for fleet in nonempty(fleets(voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml"))):
+    for fleet in nonempty(iter_fleets(voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml"))):
         growing = [rule.metric for rule in fleet.rules if rule.adds_hosts]
         assert growing[:1] == (["SlotsTaken"] if fleet.rules else []), fleet.name
 
 
 def test_the_small_file_supports_twenty_calls_on_one_host_per_tier() -> None:
     aws = voice_blueprint.load(DEPLOYMENTS / "small.yaml").aws
-    assert {each.units.min for each in capacities(aws)} == {1}
-    assert all(low >= 20 for low, _ in calls_by_tier(capacities(aws)).values())
+    assert {each.units.min for each in build_aws_tier_capacities(aws)} == {1}
+    assert all(low >= 20 for low, _ in sum_calls_by_tier(build_aws_tier_capacities(aws)).values())
 
 
 def test_a_gateway_task_has_one_core_of_work_and_the_memory_of_its_sockets() -> None:
     def calls(**settings: object) -> int:
-        return limiting_bound(
-            gateway_task_bounds(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))
+        return find_limiting_bound(
+            calculate_gateway_task_bounds(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))
         ).calls
 
     # Half of the 214 minutes of calls that an x86 core processes in a minute.
@@ -265,37 +276,38 @@ def test_generated_files_have_consistent_host_and_task_limits(tmp_path: Path, da
 
 def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     """Compare plan, simulate, cost and the checks with the capacity of each tier, including agents."""
-    aws, found = deployment.aws, {each.name: each.calls for each in capacities(deployment.aws)}
+    aws, found = deployment.aws, {each.name: each.calls for each in build_aws_tier_capacities(deployment.aws)}
     assert aws.agents
-    room = calls_by_tier(capacities(aws))
-    planned = {str(row["name"]): row["calls"] for row in capacity_as_dict(deployment)}
-    simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {})}
+    room = sum_calls_by_tier(build_aws_tier_capacities(aws))
+    planned = {str(row["name"]): row["calls"] for row in serialize_capacity(deployment)}
+    simulated = {plan.name: plan.slots for plan in create_fleet_plans(deployment, {})}
     assert planned == found
     held = aws.agents.conversations
     assert simulated == {name: calls for name, calls in found.items() if name != "state"} | {"agent": held}
-    agent, *others = aws_conversation_chain(aws)
-    (shown,) = [row for row in conversations_as_dict(deployment) if row["name"] == "agent"]
+    agent, *others = build_aws_conversation_chain(aws)
+    (shown,) = [row for row in serialize_conversations(deployment) if row["name"] == "agent"]
     assert (agent.calls, shown["low"], shown["most"]) == (
         held,
         aws.agents.tasks.min * held,
         aws.agents.tasks.max * held,
     )
-    designed = design_load(deployment.model_copy(update={"load": None}))
-    assert peak_calls(designed) <= min(most for _, most in room.values()) * TARGET_UTILIZATION + 1
-    assert aws_calls(aws, designed).peak == peak_calls(designed)
-    minutes = aws_conversations(aws, designed)
+    designed = resolve_design_load(deployment.model_copy(update={"load": None}))
+    assert calculate_peak_calls(designed) <= min(most for _, most in room.values()) * TARGET_UTILIZATION + 1
+    assert estimate_aws_calls(aws, designed).peak == calculate_peak_calls(designed)
+    minutes = estimate_aws_conversations(aws, designed)
     assert minutes
     assert minutes.minutes.peak <= (agent.most * TARGET_UTILIZATION + 1) * 730 * 60
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run_checks(deployment))
     assert refused == any(
-        peak_calls_for(tier, most) < 2 * calls_reaching_tier(calls, tier, audio=aws.agents.listening == "audio")
+        calculate_supported_peak_calls(tier, most)
+        < 2 * calls_reaching_tier(calls, tier, audio=aws.agents.listening == "audio")
         for tier, (_, most) in room.items()
     )
     assert deployment.load
-    (row,) = calls_rows(deployment)
+    (row,) = check_call_capacity(deployment)
     assert f"to {min(most for _, most in room.values()):,};" in row.result
     said = {finding.check.id for finding in checks.run_checks(deployment)}
-    assert ("load-fits-agents" in said) == (agent.most < concurrent_conversations(deployment.load)[1])
+    assert ("load-fits-agents" in said) == (agent.most < calculate_concurrent_conversations(deployment.load)[1])
     assert ("agents-fit-tiers" in said) == any(agent.most > each.most for each in others)
 
 
@@ -340,26 +352,29 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     azure, found = deployment.azure, deployment.azure.callers
     assert found
     assert azure.agents
-    tiers = caller_capacities(found)
-    assert {row["name"]: row["calls"] for row in capacity_as_dict(deployment)} == {
+    tiers = build_azure_caller_capacities(found)
+    assert {row["name"]: row["calls"] for row in serialize_capacity(deployment)} == {
         each.name: each.calls for each in tiers
     }
-    simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {}) if plan.kind not in TRANSCRIBING_KINDS}
+    simulated = {
+        plan.name: plan.slots for plan in create_fleet_plans(deployment, {}) if plan.kind not in TRANSCRIBING_KINDS
+    }
     assert simulated == {each.name: each.calls for each in tiers[:3]} | {"agent": azure.agents.conversations}
     most = {each.tier: each.max_calls for each in tiers}
-    engines = sum(room.max_replicas * room.sessions for room in transcription_capacity(azure))
-    designed = design_load(deployment.model_copy(update={"load": None}))
+    engines = sum(room.max_replicas * room.sessions for room in iter_transcription_capacities(azure))
+    designed = resolve_design_load(deployment.model_copy(update={"load": None}))
     assert (
-        azure_calls(azure, designed).peak
-        == peak_calls(designed)
+        estimate_azure_calls(azure, designed).peak
+        == calculate_peak_calls(designed)
         <= min(engines, *most.values()) * TARGET_UTILIZATION + 1
     )
-    (row,) = calls_rows(deployment)
+    (row,) = check_call_capacity(deployment)
     assert f"to {min(most.values()):,};" in row.result
     audio = azure.agents.listening == "audio"
     refused = any(finding.check.id == "load-fits-callers" for finding in checks.run_checks(deployment))
     assert refused == any(
-        peak_calls_for(tier, room) < 2 * calls_reaching_tier(calls, tier, audio=audio) for tier, room in most.items()
+        calculate_supported_peak_calls(tier, room) < 2 * calls_reaching_tier(calls, tier, audio=audio)
+        for tier, room in most.items()
     )
 
 
@@ -391,7 +406,7 @@ def test_generated_files_have_consistent_pod_limits(tmp_path: Path, edits: dict[
         for entry in env
         if entry["name"] == admits[tier]
     }
-    carried = {each.name: each.calls for each in caller_capacities(found)[:3]}
+    carried = {each.name: each.calls for each in build_azure_caller_capacities(found)[:3]}
     assert said == carried | {"gateway": 2 * carried["gateway"], "agent": deployment.azure.agents.conversations}
 
 
@@ -406,7 +421,7 @@ def test_planned_sizes_support_the_load_and_are_balanced(calls: int, tmp_path: P
     }
     base = load_with_edits(edits, tmp_path)
     asked: dict[str, object] = {}
-    for each, text in recommended_sizes(base.aws, load):
+    for each, text in recommend_sizes(base.aws, load):
         low_high = text.strip("{}").replace("min: ", "").replace("max: ", "").split(", ")
         place = ".".join(map(str, each.location))
         asked[place] = text if each.tier is Tier.STATE else dict(zip(("min", "max"), map(int, low_high), strict=True))
@@ -448,8 +463,12 @@ def service(stack: Stack, variable: str) -> int:
 
 
 def planned_admission_limits(deployment: Deployment) -> dict[str, set[str]]:
-    found = {each.name: {str(each.calls)} for each in capacities(deployment.aws) if each.tier is not Tier.STATE}
-    return found | {"agent": {str(aws_conversation_chain(deployment.aws)[0].calls)}}
+    found = {
+        each.name: {str(each.calls)}
+        for each in build_aws_tier_capacities(deployment.aws)
+        if each.tier is not Tier.STATE
+    }
+    return found | {"agent": {str(build_aws_conversation_chain(deployment.aws)[0].calls)}}
 
 
 def test_hosts_admit_their_capacity() -> None:
@@ -469,4 +488,4 @@ def test_hosts_admit_the_measured_capacity(tmp_path: Path) -> None:
 
 def test_production_capacity_exceeds_its_peak() -> None:
     assert isinstance(PRODUCTION, Deployment)
-    assert min(most for _, most in calls_by_tier(capacities(PRODUCTION.aws)).values()) == 20_668
+    assert min(most for _, most in sum_calls_by_tier(build_aws_tier_capacities(PRODUCTION.aws)).values()) == 20_668

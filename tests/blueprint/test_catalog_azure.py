@@ -73,7 +73,7 @@ def test_topology_matches_the_vm_size(size: VmSize) -> None:
 def test_nc96_has_a_gpu_for_each_numa_node_and_two_pairs() -> None:
     size = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
     assert [(node.vcpus, node.gpus) for node in size.numa_nodes] == [(24, (gpu,)) for gpu in range(4)]
-    assert [size.nvlink_domain(gpu) for gpu in range(4)] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert [size.find_nvlink_domain(gpu) for gpu in range(4)] == [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=names(SIZES))
@@ -119,4 +119,4 @@ def test_gpus_report_less_memory_than_advertised() -> None:
 
 def test_gpus_compute_in_fp8_since_ada() -> None:
     ada_and_newer = {"H100", "H100-NVL", "H200", "L40S", "L4"}
-    assert {name for name, gpu in catalog.gpus().items() if gpu.computes_fp8} == ada_and_newer
+    assert {name for name, gpu in catalog.gpus().items() if gpu.supports_fp8} == ada_and_newer

@@ -16,16 +16,18 @@ def sandbox(folder: Path, number: int, **edits: object) -> Deployment:
 
 
 def test_a_cell_has_its_own_name_and_lists_the_other_cells(tmp_path: Path) -> None:
-    (cell,) = sandbox(tmp_path, 2).region_deployments()
+    (cell,) = sandbox(tmp_path, 2).split_by_region()
     assert cell.name == "sandbox-2"
     assert cell.aws.edge.domain
     assert cell.aws.edge.domain.name == "c2.voice.example.com"
-    assert cell.cell_domains("c2.voice.example.com") == tuple(f"c{number}.voice.example.com" for number in (1, 2, 3))
+    assert cell.list_cell_domains("c2.voice.example.com") == tuple(
+        f"c{number}.voice.example.com" for number in (1, 2, 3)
+    )
 
 
 def test_a_domain_that_contains_a_cell_prefix_is_not_truncated(tmp_path: Path) -> None:
     cell = sandbox(tmp_path, 2, **{"aws.edge.domain.name": "abc2.example.com"})
-    assert cell.cell_domains("c2.abc2.example.com")[2] == "c3.abc2.example.com"
+    assert cell.list_cell_domains("c2.abc2.example.com")[2] == "c3.abc2.example.com"
 
 
 def test_a_cell_number_beyond_the_load_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS, load_text
 from tests.synthesized import ROOT
 from voice_blueprint import DeploymentFileError, checks
-from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
 
@@ -23,24 +23,24 @@ def with_cells(calls: int, of_cell: int, per_account: int = 10) -> Deployment:
 @given(calls=st.integers(1, 10**7), of_cell=st.integers(1, 10**6), regions=st.integers(1, 5))
 def test_all_cells_but_one_support_the_peak(calls: int, of_cell: int, regions: int) -> None:
     load = CallLoad(calls=calls, peak_factor=2)
-    count = Cells(calls=of_cell).count(load, regions)
+    count = Cells(calls=of_cell).calculate_cell_count(load, regions)
     if count == 1:
-        assert peak_calls(load) <= of_cell
+        assert calculate_peak_calls(load) <= of_cell
         return
     assert count % regions == 0
-    assert (count - 1) * of_cell >= peak_calls(load)
-    assert (count - 1 - regions) * of_cell < peak_calls(load)
+    assert (count - 1) * of_cell >= calculate_peak_calls(load)
+    assert (count - 1 - regions) * of_cell < calculate_peak_calls(load)
 
 
 def test_a_cell_is_the_deployment_with_its_share_of_the_load() -> None:
     whole = with_cells(100_000, 12_000)
-    (cell,) = whole.region_deployments()
+    (cell,) = whole.split_by_region()
     assert whole.cell_count == 85
     assert cell.whole_deployment is whole
     assert cell.cells is None
     assert cell.load
     assert 84 * cell.load.calls >= 100_000
-    assert peak_calls(cell.load) <= 12_000
+    assert calculate_peak_calls(cell.load) <= 12_000
     assert cell.aws is PRODUCTION.aws
     assert cell.source is PRODUCTION.source
 

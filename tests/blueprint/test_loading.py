@@ -25,11 +25,11 @@ from tests.blueprint.documents import (
     text,
 )
 from tests.blueprint.mistakes import MISTAKES, Mistake
-from voice_blueprint import DeploymentFileError, Problem, checks
+from voice_blueprint import DeploymentFileError, FileProblem, checks
 from voice_blueprint.base import Model
-from voice_blueprint.file.messages import MAX_ERRORS
+from voice_blueprint.file.messages import MAX_REPORTED_ERRORS
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
 SHIPPED_FILES = sorted(DEPLOYMENTS.glob("*.yaml"))
 FUZZ = settings(
@@ -39,7 +39,7 @@ FUZZ = settings(
 )
 
 
-def problems_in(content: str | bytes, folder: Path) -> tuple[Problem, ...]:
+def problems_in(content: str | bytes, folder: Path) -> tuple[FileProblem, ...]:
     file = folder / "deployment.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DeploymentFileError) as caught:
@@ -126,7 +126,7 @@ def test_a_quote_that_is_never_closed_is_reported_where_it_opens(quote: str, tmp
 
 def test_the_number_of_reported_problems_is_limited(tmp_path: Path) -> None:
     problems = problems_in("".join(f"setting{index}: 1\n" for index in range(5_000)), tmp_path)
-    assert len(problems) == MAX_ERRORS + 1
+    assert len(problems) == MAX_REPORTED_ERRORS + 1
     assert problems[-1].message == "and 4,952 more problems; is it a deployment file?"
 
 
@@ -147,7 +147,7 @@ def test_a_merge_key_is_reported(tmp_path: Path) -> None:
 )
 def test_a_suggestion_has_the_same_instance_family(word: str, meant: str | None) -> None:
     known = ["c8g.xlarge", "c8g.12xlarge", "inf2.xlarge", "p5.48xlarge", "g6e.xlarge"]
-    assert suggestion(word, known) == (f"; did you mean `{meant}`?" if meant else "")
+    assert format_suggestion(word, known) == (f"; did you mean `{meant}`?" if meant else "")
 
 
 def test_all_mistakes_are_reported_in_file_order(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_all_unknown_names_are_reported_in_file_order(tmp_path: Path) -> None:
 
 
 def test_a_problem_is_formatted_like_a_compiler_message() -> None:
-    assert str(Problem(Path("a.yaml"), 3, "is wrong")) == "a.yaml:3: is wrong"
-    assert str(Problem(Path("a.yaml"), None, "is wrong")) == "a.yaml: is wrong"
+    assert str(FileProblem(Path("a.yaml"), 3, "is wrong")) == "a.yaml:3: is wrong"
+    assert str(FileProblem(Path("a.yaml"), None, "is wrong")) == "a.yaml: is wrong"
 
 
 @pytest.mark.parametrize("file", SHIPPED_FILES, ids=lambda file: file.stem)
@@ -199,12 +199,12 @@ def test_every_value_of_the_file_has_a_line_number(tmp_path: Path) -> None:
     source = load_text(BASE, tmp_path).source
     rows = BASE.splitlines()
     for place in setting_locations(parse_yaml(BASE)):
-        line = source.line(place)
+        line = source.find_line(place)
         assert line
         key = place[-1] if isinstance(place[-1], str) else place[-2]
         assert str(key) in rows[line - 1] or rows[line - 1].lstrip().startswith("- "), place
-    assert source.line(location("aws.vad.drain_timeout_s")) == line_number(BASE, "  vad:")
-    assert source.line(("nowhere",)) == 1
+    assert source.find_line(location("aws.vad.drain_timeout_s")) == line_number(BASE, "  vad:")
+    assert source.find_line(("nowhere",)) == 1
 
 
 def models_in(value: object) -> list[Model]:

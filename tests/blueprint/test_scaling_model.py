@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from voice_blueprint.aws.alarms import AlarmRule
-from voice_blueprint.aws.autoscaling import alarm_rule_for, step_adjustment
+from voice_blueprint.aws.autoscaling import find_step_adjustment, to_alarm_rule
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 ONE_STEP = (Step(adjustment=1),)
@@ -42,9 +42,9 @@ SCALE_IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, ad
 
 
 def adjustment_at(scaling: ScalingRule, value: float) -> int:
-    if not alarm_rule_for(scaling).breaches(value):
+    if not to_alarm_rule(scaling).is_breached_by(value):
         return 0
-    return step_adjustment(scaling.bands, value - scaling.threshold)
+    return find_step_adjustment(scaling.bands, value - scaling.threshold)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def rules(draw: st.DrawFn) -> ScalingRule:
 @given(one=rules(), value=finite)
 def test_hosts_change_exactly_when_the_alarm_breaches(one: ScalingRule, value: float) -> None:
     alarm = AlarmRule(one.comparison, one.threshold, 1, 1, one.missing_data)
-    assert (adjustment_at(one, value) != 0) == alarm.breaches(value)
+    assert (adjustment_at(one, value) != 0) == alarm.is_breached_by(value)
 
 
 @given(one=rules(), distances=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from voice_blueprint.azure.topology import (
     FreeResources,
     Request,
-    admit,
+    admit_container,
     admit_pods,
-    admitted_cpus,
     are_nvlink_connected,
-    empty_node_resources,
-    kube_reserved_cpus,
+    calculate_kube_reserved_cpus,
+    find_admitted_cpus,
+    list_empty_node_resources,
 )
 from voice_blueprint.catalog.azure import NumaNode, VmSize
 from voice_blueprint.file.model.azure import TopologyPolicy
@@ -43,7 +43,7 @@ UNKNOWN_TOPOLOGY = vm_size(gpus=8, domains=(tuple(range(8)),))
 
 def two_pairs(policy: TopologyPolicy, cpus: int, free: FreeResources | None = None) -> list[tuple[int, ...] | str]:
     """Return the GPUs of two containers with two each, in order."""
-    answers = admit_pods(NC96, [Request(2, cpus)] * 2, policy, free or empty_node_resources(NC96, 0))
+    answers = admit_pods(NC96, [Request(2, cpus)] * 2, policy, free or list_empty_node_resources(NC96, 0))
     return [answer.gpus if answer.is_admitted else REFUSAL for answer in answers]
 
 
@@ -68,7 +68,7 @@ def test_two_gpus_on_four_numa_nodes_are_placed(
 
 @pytest.mark.parametrize("policy", [NONE, BEST_EFFORT, RESTRICTED])
 def test_single_gpu_pods_break_nvlink_pairs(policy: TopologyPolicy) -> None:
-    (gets, _) = two_pairs(policy, 40, empty_node_resources(NC96, 0).without_gpus(0, 2))
+    (gets, _) = two_pairs(policy, 40, list_empty_node_resources(NC96, 0).without_gpus(0, 2))
     assert gets == (1, 3)
     assert not are_nvlink_connected(NC96, (1, 3))
 
@@ -86,25 +86,25 @@ def test_single_gpu_pods_break_nvlink_pairs(policy: TopologyPolicy) -> None:
     ],
 )
 def test_admitted_cpus_depend_on_the_topology_policy(policy: TopologyPolicy, gpus: int, cpus: range | None) -> None:
-    assert admitted_cpus(NC96, gpus, policy) == cpus
+    assert find_admitted_cpus(NC96, gpus, policy) == cpus
 
 
 def test_containers_without_whole_cpus_are_not_pinned() -> None:
-    assert admit(NC96, empty_node_resources(NC96, 0), Request(2, None), RESTRICTED).gpus == (0, 1)
-    assert not admit(NC96, empty_node_resources(NC96, 0), Request(2, None), SINGLE).is_admitted
+    assert admit_container(NC96, list_empty_node_resources(NC96, 0), Request(2, None), RESTRICTED).gpus == (0, 1)
+    assert not admit_container(NC96, list_empty_node_resources(NC96, 0), Request(2, None), SINGLE).is_admitted
 
 
 def test_cpus_reserved_by_aks() -> None:
     """Rows of https://learn.microsoft.com/azure/aks/node-resource-reservations."""
     for vcpus, reserved in ((4, 0.14), (8, 0.18), (16, 0.26), (32, 0.42), (64, 0.74)):
-        assert kube_reserved_cpus(vm_size(NumaNode(vcpus=vcpus))) == pytest.approx(reserved)
-    assert empty_node_resources(NC96).cpus == (22, 24, 24, 24)
+        assert calculate_kube_reserved_cpus(vm_size(NumaNode(vcpus=vcpus))) == pytest.approx(reserved)
+    assert list_empty_node_resources(NC96).cpus == (22, 24, 24, 24)
 
 
 def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
-    free = empty_node_resources(NC96)
-    assert admit(NC96, free, Request(2, 48), RESTRICTED).gpus == (1, 2)
-    assert admit(NC96, free, Request(2, 46), RESTRICTED).gpus == (0, 1)
+    free = list_empty_node_resources(NC96)
+    assert admit_container(NC96, free, Request(2, 48), RESTRICTED).gpus == (1, 2)
+    assert admit_container(NC96, free, Request(2, 46), RESTRICTED).gpus == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -116,27 +116,29 @@ def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
     ],
 )
 def test_refusal_contains_the_numbers(policy: TopologyPolicy, cpus: int, message: str) -> None:
-    answer = admit(NC96, empty_node_resources(NC96, 0), Request(2, cpus), policy)
+    answer = admit_container(NC96, list_empty_node_resources(NC96, 0), Request(2, cpus), policy)
     assert not answer.is_admitted
     assert message in answer.reason
 
 
 def test_more_gpus_than_are_free_are_refused() -> None:
-    answer = admit(NC96, empty_node_resources(NC96, 0).without_gpus(0, 1, 2), Request(2, 1), NONE)
+    answer = admit_container(NC96, list_empty_node_resources(NC96, 0).without_gpus(0, 1, 2), Request(2, 1), NONE)
     assert answer.reason == "2 GPUs of 1 that are free"
 
 
 def test_a_pair_on_two_numa_nodes_is_placed() -> None:
-    assert not admit(NC80, empty_node_resources(NC80, 0), Request(2, 40), RESTRICTED).is_admitted
-    assert admit(NC80, empty_node_resources(NC80, 0), Request(2, 41), RESTRICTED).gpus == (0, 1)
+    assert not admit_container(NC80, list_empty_node_resources(NC80, 0), Request(2, 40), RESTRICTED).is_admitted
+    assert admit_container(NC80, list_empty_node_resources(NC80, 0), Request(2, 41), RESTRICTED).gpus == (0, 1)
 
 
 def test_a_size_with_unknown_numa_nodes_admits_pods() -> None:
     answers = list(
-        admit_pods(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, empty_node_resources(UNKNOWN_TOPOLOGY, 0))
+        admit_pods(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, list_empty_node_resources(UNKNOWN_TOPOLOGY, 0))
     )
     assert [answer.gpus for answer in answers] == [(gpu,) for gpu in range(8)]
-    assert not admit(UNKNOWN_TOPOLOGY, empty_node_resources(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE).is_admitted
+    assert not admit_container(
+        UNKNOWN_TOPOLOGY, list_empty_node_resources(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE
+    ).is_admitted
 
 
 def test_nvlink_domains() -> None:
@@ -238,7 +240,7 @@ def test_allocation_matches_the_kubelet(
         groups = [[(mask, preferred) for mask, preferred in group if preferred and mask.bit_count() == 1]
                   for group in groups]  # fmt: skip
     mask, preferred = merge_offers(groups, count)
-    answer = admit(size, free, request, policy)
+    answer = admit_container(size, free, request, policy)
     enough = (request.cpus or 0) <= sum(free.cpus)
     assert answer.is_admitted == (enough and (preferred or policy is BEST_EFFORT))
     if answer.is_admitted:

@@ -14,8 +14,8 @@ from tests.stacks.azure.recorded import inputs
 from voice_agent.metrics import Metrics as AgentMetrics
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS
-from voice_blueprint.engines.launch.dcgm import COUNTERS, LABELS
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.engines.launch.dcgm import DCGM_METRIC_LABELS, EXPORTED_FIELDS
+from voice_blueprint.engines.published.release import load_published_table
 from voice_runtime.metrics import Metrics
 from voice_sandbox.azure.graph import Graph
 
@@ -33,14 +33,14 @@ def rules(graph: Graph) -> list[Rule]:
     """Return every rule of every group."""
     return [
         rule
-        for each in graph.resources_of_type("alertsmanagement:PrometheusRuleGroup")
+        for each in graph.find_resources_of_type("alertsmanagement:PrometheusRuleGroup")
         for rule in inputs(each)["rules"]
     ]
 
 
 def graph_expressions(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield the expression of every graph of every dashboard, with its title."""
-    for each in graph.resources_of_type("dashboard:DashboardDefinition"):
+    for each in graph.find_resources_of_type("dashboard:DashboardDefinition"):
         for panel in json.loads(inputs(each)["properties"]["serializedData"])["panels"]:
             yield from ((panel["title"], target["expr"]) for target in panel["targets"])
 
@@ -58,11 +58,11 @@ def published_metrics(recorded: Collection[str]) -> set[str]:
     engines = {
         f"{metric.name}{ending}"
         for engine in ("vllm", "vllm-omni", "lmcache")
-        for metric in published_table(engine).metrics
+        for metric in load_published_table(engine).metrics
         for ending in (_HISTOGRAM if metric.kind == "histogram" else ("",))
     }
     ours = {
-        f"{metric.series}{ending}"
+        f"{metric.prometheus_name}{ending}"
         for metric in METRICS.values()
         for ending in (_HISTOGRAM if metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds" else ("",))
     }
@@ -71,7 +71,7 @@ def published_metrics(recorded: Collection[str]) -> set[str]:
         for family in AgentMetrics(1, Metrics("test", "agent")).registry.collect()
         for ending in (_HISTOGRAM if family.type == "histogram" else ("_total",) if family.type == "counter" else ("",))
     }
-    return engines | ours | agents | set(kube_state) | {counter.field for counter in COUNTERS} | set(recorded)
+    return engines | ours | agents | set(kube_state) | {counter.field for counter in EXPORTED_FIELDS} | set(recorded)
 
 
 def unpublished_metrics(graph: Graph) -> list[str]:
@@ -87,13 +87,13 @@ def unpublished_metrics(graph: Graph) -> list[str]:
 
 def unpublished_gpu_labels(graph: Graph) -> list[str]:
     """Return labels that rules and dashboards expect of GPU metrics, and that the exporter does not write."""
-    fields = {counter.field for counter in COUNTERS}
+    fields = {counter.field for counter in EXPORTED_FIELDS}
     read = [(rule.get("alert") or rule["record"], rule["expression"]) for rule in rules(graph)]
     return [
         f"{where}: no GPU metric has the label {label}"
         for where, expression in (*read, *graph_expressions(graph))
         if metrics(expression) & fields
-        for label in sorted(_labels(expression) - LABELS)
+        for label in sorted(_labels(expression) - DCGM_METRIC_LABELS)
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.contract.templates import Templates, resources_by_type, text
 from voice_blueprint.contract.environment import Variable
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.engines.published.release import load_published_table
 
 PREFIX = "VOICE_"
 
@@ -85,7 +85,7 @@ def _engine_variables(image: Image, names: Iterable[str]) -> set[str]:
     if image not in ENGINE_TABLES:
         return set()
     table = ENGINE_TABLES[image]
-    known = LIBRARY_VARIABLES.keys() | (published_table(table).environment if table else set())
+    known = LIBRARY_VARIABLES.keys() | (load_published_table(table).environment if table else set())
     return {name for name in names if name in known}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.contract.templates import Templates, resources_by_type, text
-from voice_blueprint.aws.metrics import LOG_NAMESPACE, log_namespace
+from voice_blueprint.aws.metrics import LOG_NAMESPACE, build_log_namespace
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import (
     ALLOWANCE_DIMENSION,
@@ -19,7 +19,7 @@ from voice_blueprint.contract.metrics import (
     Allowance,
     DataPlaneEvent,
     DropReason,
-    Loss,
+    LossReason,
     Metric,
     StartPhase,
 )
@@ -59,7 +59,7 @@ def violations(
 def _check(
     use: Use, declared: Mapping[tuple[str, str], Metric], deployment: str, fleets: Collection[str]
 ) -> Iterator[str]:
-    if use.namespace.startswith(LOG_NAMESPACE) and use.namespace != log_namespace(deployment):
+    if use.namespace.startswith(LOG_NAMESPACE) and use.namespace != build_log_namespace(deployment):
         yield f"{use.where}: {use.namespace} is not this deployment's namespace of log metrics"
     namespace = LOG_NAMESPACE if use.namespace.startswith(LOG_NAMESPACE) else use.namespace
     metric = declared.get((namespace, use.name))
@@ -81,7 +81,7 @@ def _check(
         DEPLOYMENT_DIMENSION: {deployment},
         FLEET_DIMENSION: set(fleets),
         REASON_DIMENSION: {reason.value for reason in DropReason},
-        LOSS_DIMENSION: {loss.value for loss in Loss},
+        LOSS_DIMENSION: {loss.value for loss in LossReason},
         PHASE_DIMENSION: {phase.value for phase in StartPhase},
         ALLOWANCE_DIMENSION: {allowance.value for allowance in Allowance},
         EVENT_DIMENSION: {event.value for event in DataPlaneEvent},
@@ -98,7 +98,7 @@ def _missing_metric_filters(templates: Templates, declared: Collection[Metric], 
         for change in each.properties["MetricTransformations"]
     }
     wanted = {
-        (log_namespace(deployment), metric.name, metric.unit, 0)
+        (build_log_namespace(deployment), metric.name, metric.unit, 0)
         for metric in declared
         if metric.publisher == "log-filter"
     }

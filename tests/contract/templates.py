@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from voice_userdata import unpack
+from voice_userdata import unpack_script
 
 Template = dict[str, Any]
 Templates = Mapping[str, Template]
@@ -46,7 +46,7 @@ def text(value: object) -> str:
         case {"Fn::Join": [str(separator), list(parts)]}:
             return separator.join(map(text, parts))
         case {"Fn::Base64": inner}:
-            return unpack(text(inner))
+            return unpack_script(text(inner))
         case {"Ref": str(name)} | {"Fn::ImportValue": str(name)}:
             return f"<{name}>"
         case {"Fn::GetAtt": [str(name), str(attribute)]}:

@@ -21,8 +21,8 @@ from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from tests.synthesized import ROOT
 from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.observability.alerting import MIN_REFUSALS
-from voice_blueprint.observability.azure.platform import platform_alerts
-from voice_ops.reference import azure_alerts_page
+from voice_blueprint.observability.azure.platform import build_platform_alerts
+from voice_ops.reference import render_azure_alerts_page
 from voice_sandbox.azure.graph import Graph
 
 _PRODUCTION = yaml.safe_load((ROOT / "tests/deployments/production-azure.yaml").read_text(encoding="utf-8"))["azure"]
@@ -141,7 +141,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(graph: Graph) -> N
 
 def test_runbooks_name_graphs_that_exist(graph: Graph) -> None:
     titles = {title for title, _ in azure_alert_rules.graph_expressions(graph)}
-    topics = {inputs(each)["dashboardName"] for each in graph.resources_of_type("dashboard:Dashboard")}
+    topics = {inputs(each)["dashboardName"] for each in graph.find_resources_of_type("dashboard:Dashboard")}
     for id_, text in RUNBOOKS.items():
         assert set(re.findall(r"[Dd]ashboard `(\w+)`", text)) <= topics, id_
         for line in text.splitlines():
@@ -163,7 +163,7 @@ def test_the_graph_of_response_times_uses_published_metrics(graph: Graph) -> Non
 
 
 def test_the_table_matches_the_deployment(graph: Graph) -> None:
-    table = azure_alerts_page()
+    table = render_azure_alerts_page()
     for rule in nonempty(azure_alert_rules.rules(graph)):
         if "alert" in rule:
             (row,) = (line for line in table.splitlines() if line.startswith(f"| [{rule['alert']}]"))
@@ -218,19 +218,19 @@ def test_the_agent_keeps_metrics_of_rules_and_dashboards(graph: Graph) -> None:
 
 
 def test_every_alert_and_the_budget_notify_operators(graph: Graph) -> None:
-    (group,) = graph.resources_of_type("monitor:ActionGroup")
+    (group,) = graph.find_resources_of_type("monitor:ActionGroup")
     group_id = group.id
     assert [each["emailAddress"] for each in inputs(group)["emailReceivers"]] == ["a@b.de"]
     for rule in azure_alert_rules.rules(graph):
         if "alert" in rule:
             assert [action["actionGroupId"] for action in rule["actions"]] == [group_id]
-    (budget,) = graph.resources_of_type("consumption:Budget")
+    (budget,) = graph.find_resources_of_type("consumption:Budget")
     assert inputs(budget)["amount"] == 900
     told = inputs(budget)["notifications"].values()
     assert {(each["thresholdType"], each["threshold"]) for each in told} == {("Actual", 80), ("Forecasted", 100)}
     assert all(each["contactGroups"] == [group_id] for each in told)
     # The nodes, which cause most of the cost, are in a resource group that AKS creates.
-    (aks,) = graph.resources_of_type("containerservice:ManagedCluster")
+    (aks,) = graph.find_resources_of_type("containerservice:ManagedCluster")
     groups = inputs(budget)["filter"]["dimensions"]["values"]
     assert inputs(aks)["nodeResourceGroup"] in groups
     assert budget.ignore_changes == ("timePeriod",)
@@ -240,7 +240,7 @@ def test_every_alert_and_the_budget_notify_operators(graph: Graph) -> None:
 
 def metric_alerts(graph: Graph) -> list[dict[str, Any]]:
     """Return the inputs of every metric alert of Azure Monitor."""
-    return [inputs(each) for each in nonempty(graph.resources_of_type("monitor:MetricAlert"))]
+    return [inputs(each) for each in nonempty(graph.find_resources_of_type("monitor:MetricAlert"))]
 
 
 def criterion(alert: dict[str, Any]) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def test_metric_alerts_read_published_metrics_of_the_resource(graph: Graph) -> N
 
 
 def test_the_table_matches_the_metric_alerts(graph: Graph) -> None:
-    table = azure_alerts_page()
+    table = render_azure_alerts_page()
     for alert in metric_alerts(graph):
         watched = criterion(alert)
         (row,) = (line for line in table.splitlines() if line.startswith(f"| [{watched['name']}]"))
@@ -290,7 +290,7 @@ def test_failed_requests_are_counted_relative_to_the_load() -> None:
 
     def limit(calls: int) -> float:
         load = CallLoad(calls=calls, minutes_each=5, speech_share=0.5, peak_factor=2)
-        alerts = platform_alerts(shipped.model_copy(update={"load": load}))
+        alerts = build_platform_alerts(shipped.model_copy(update={"load": load}))
         return next(each.threshold for each in alerts if each.id == "edge-errors")
 
     # 5 % of the calls that begin in five minutes.
@@ -307,11 +307,14 @@ def test_workloads_without_an_image_raise_no_alert() -> None:
 
 
 def test_without_a_configured_budget_no_budget_is_created() -> None:
-    assert list(cluster(edit_deployment({"azure.observability": ABSENT})).resources_of_type("consumption:Budget")) == []
+    assert (
+        list(cluster(edit_deployment({"azure.observability": ABSENT})).find_resources_of_type("consumption:Budget"))
+        == []
+    )
 
 
 def test_rule_groups_do_not_exceed_the_azure_limit(graph: Graph) -> None:
-    for each in nonempty(graph.resources_of_type("alertsmanagement:PrometheusRuleGroup")):
+    for each in nonempty(graph.find_resources_of_type("alertsmanagement:PrometheusRuleGroup")):
         assert 0 < len(inputs(each)["rules"]) <= 20
 
 

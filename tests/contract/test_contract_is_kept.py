@@ -21,8 +21,8 @@ from voice_blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
 from voice_blueprint.contract.network import FLOWS
 from voice_blueprint.environment import ENVIRONMENT
 from voice_blueprint.hosts import AWS_IMAGES
-from voice_blueprint.observability.aws.alerts import alerts
-from voice_blueprint.observability.aws.dashboards import dashboards
+from voice_blueprint.observability.aws.alerts import build_alerts
+from voice_blueprint.observability.aws.dashboards import build_dashboards
 
 DEPLOYMENTS = ("sandbox", "production-us-east-1", "both", "small")
 
@@ -54,7 +54,7 @@ def test_shipped_deployment_satisfies_the_contract(name: str, check: Check) -> N
 
 def runbook_problems(name: str) -> list[str]:
     of = deployment(name)
-    noticed = [alert.alarm_name(of) for alert in alerts(of) if alert.callers_affected]
+    noticed = [alert.format_alarm_name(of) for alert in build_alerts(of) if alert.affects_callers]
     url = of.aws.observability.runbook_url
     return runbook_rules.violations(templates_by_tier(shipped(name)), RUNBOOKS, url, noticed)
 
@@ -136,8 +136,8 @@ def test_every_image_is_launched_by_a_shipped_file() -> None:
 
 
 def test_runbooks_name_dashboards_and_graphs_that_exist() -> None:
-    graphs = {panel.title for dashboard in dashboards(deployment("sandbox")) for panel in dashboard.panels}
-    topics = {dashboard.topic for dashboard in dashboards(deployment("sandbox"))}
+    graphs = {panel.title for dashboard in build_dashboards(deployment("sandbox")) for panel in dashboard.panels}
+    topics = {dashboard.topic for dashboard in build_dashboards(deployment("sandbox"))}
     for id_, runbook in RUNBOOKS.items():
         assert set(re.findall(r"[Dd]ashboard `\$D-(\w+)`", runbook)) <= topics, id_
         for line in runbook.splitlines():

@@ -14,9 +14,9 @@ from voice_blueprint.contract import environment as variables
 from voice_blueprint.contract.environment import Variable
 from voice_blueprint.contract.images import Image
 from voice_blueprint.environment import CALLER_RULE_VARIABLES, ENVIRONMENT
-from voice_blueprint.images import BuiltImage, specs
+from voice_blueprint.images import BuiltImage, load_image_specs
 
-BUILT_IMAGES = {image: spec for image, spec in specs().items() if isinstance(spec, BuiltImage)}
+BUILT_IMAGES = {image: spec for image, spec in load_image_specs().items() if isinstance(spec, BuiltImage)}
 
 INTERNAL_VARIABLES = {
     "VOICE_ARCHIVE_ENDPOINT": "of emulators alone: the cloud's own server follows from the address of the archive",

@@ -37,17 +37,17 @@ from voice_blueprint.contract.metrics import (
     Allowance,
     DataPlaneEvent,
     DropReason,
-    Loss,
+    LossReason,
     Metric,
     StartPhase,
 )
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
 from voice_runtime.metrics import Metrics
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
 from voice_telemetry import __main__ as telemetry
-from voice_telemetry.cloudwatch import CloudWatch
+from voice_telemetry.cloudwatch import CloudWatchPublisher
 from voice_telemetry.prometheus import LatestValues
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import nic
@@ -112,7 +112,7 @@ def cloud() -> Iterator["CloudWatchClient"]:
 async def engine_after_session(store: Redis, server: StoreServer) -> AsyncIterator[EngineHost]:
     engine = EngineHost(server)
     try:
-        engine.wait_ready()
+        engine.wait_until_ready()
         await open_session(store, SSRC)
         await engine.say(chunks_of(SSRC, first_sentence()))
         await finals(store, SSRC, 1)
@@ -145,7 +145,7 @@ async def published_by_telemetry(
         publish_every_s=0.5,
     )
     answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400, "stopped": 0}) for at in range(100)]
-    sent, stop = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
+    sent, stop = CloudWatchPublisher(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
     newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
     async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
         tasks.create_task(telemetry.run(settings, store.settings, sent, newest, stop))
@@ -180,13 +180,13 @@ async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]
                 await connection.send(bytes(32_000))
                 await holds("audio leaves", lambda: len(vad.packets) > 30)
                 said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
-                assert await Transcripts(store).publish(opened.ssrc, said, 1)
+                assert await TranscriptStore(store).publish(opened.ssrc, said, 1)
                 await holds("the transcript is seen", lambda: bool(gateway.metric("TimeToFinal")))
             assert await opened.close() == 204
             hosts.put(Tier.ASR, "asr-1", slots=0)
             await gateway.answers(503)
             async with synthetic.caller(gateway, server, own_calls) as own:
-                assert not await own.call()
+                assert not await own.make_call()
         gateway.terminate()
         assert gateway.wait() == 0
     finally:
@@ -200,7 +200,7 @@ async def published_by_front_door(folder: Path) -> set[Series]:
     certificate = localhost_certificate(folder)
     async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n") as port:
         front_door, lines = door(port, certificate)
-        assert await front_door.check()
+        assert await front_door.check_hosts()
     front_door.metrics.flush()
     return set(embedded_metric_series(map(json.loads, lines)))
 
@@ -242,7 +242,7 @@ async def test_programs_publish_the_metrics_of_the_contract(
     driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
     monkeypatch.setattr(telemetry, "GpuSource", lambda: GpuSource(driver))
     readings = itertools.count()
-    monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
+    monkeypatch.setattr(nic, "find_default_interface", lambda: "ens5")
     monkeypatch.setattr(nic, "read_counters", lambda _: dict.fromkeys(Allowance, next(readings)))
     by_gateway = await published_by_gateway(store, store_server) | await published_by_front_door(tmp_path)
     by_agent = await published_by_agent(store)
@@ -255,7 +255,7 @@ async def test_programs_publish_the_metrics_of_the_contract(
 
     assert differences(published, METRICS.values()) == []
     assert words["RxDropped"] == set(DropReason)
-    assert words["SpeechLost"] == set(Loss)
+    assert words["SpeechLost"] == set(LossReason)
     assert words["DataPlaneEvents"] == set(DataPlaneEvent)
     assert words["AllowanceExceeded"] == set(Allowance)
     assert words["ColdStart"] == set(StartPhase)

@@ -97,8 +97,8 @@ NEW_ALERT = """
         "sessions-flood",
         Tier.GATEWAY,
         "Callers ask for more sessions than they ever did.",
-        (fleet_series(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
-        rule_above(5, 2, 3),
+        (build_fleet_series(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
+        build_rule_above(5, 2, 3),
         MINUTE_S,
     )
 """
@@ -205,7 +205,7 @@ CHANGES: dict[str, Change] = {
     "an alert's threshold on AWS": Change(
         files={
             "voice_blueprint/observability/aws/alerts/fleets.py": Edit(
-                "rule_above(2, 1, 1)", "rule_above(1, 1, 1)", instead=True
+                "build_rule_above(2, 1, 1)", "build_rule_above(1, 1, 1)", instead=True
             ),
             INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },
@@ -301,8 +301,8 @@ CHANGES: dict[str, Change] = {
     "a metric with an alarm on AWS": Change(
         files={
             "voice_blueprint/contract/metrics.py": Edit(
-                '\n        Metric("SessionsRequested", "Count", Image.GATEWAY, "Sessions that callers asked for.", _GATEWAY),',
-                '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, is_summable=True),',
+                '\n        Metric("SessionsRequested", "Count", Image.GATEWAY, "Sessions that callers asked for.", _GATEWAY_TIERS),',
+                '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY_TIERS, is_summable=True),',
             ),
             "images/gateway/src/voice_gateway/session_routes.py": Edit(
                 '    gateway.metrics.count("SessionsRequested")\n',

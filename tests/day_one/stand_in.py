@@ -25,7 +25,7 @@ STATE = Path(os.environ.get("DAY_ONE_STATE", ""))
 REGISTRY = Registry(os.environ.get("DAY_ONE_REGISTRY", ""), {}, STATE)
 """Local registry; its certificate and credentials are in the environment."""
 
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 
 
 def refuse(text: str) -> NoReturn:
@@ -81,7 +81,7 @@ def docker(arguments: list[str]) -> None:
 
 def real_skopeo(arguments: list[str]) -> None:
     """Run the real program, with more attempts on a busy machine where the handshake exceeds skopeo's ten seconds."""
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         done = subprocess.run([os.environ["DAY_ONE_SKOPEO"], *arguments], capture_output=True, text=True, check=False)  # noqa: S603
         if "handshake timeout" not in done.stderr:
             break

@@ -18,7 +18,7 @@ SAMPLE_RATE = 16000
 TRANSFERRED_BYTES = "vllm:nixl_bytes_transferred_sum"
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 EXTERNAL_HITS = "vllm:external_prefix_cache_hits_total"
-PROMPTED, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
+PROMPT_TOKENS, GENERATION_TOKENS = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class Growth:
 
     def __init__(self, engine: EngineProcess) -> None:
         self._engine = engine
-        self._before = engine.metrics()
+        self._before = engine.fetch_metrics()
 
     def take(self) -> dict[str, int]:
         """Return the increase of every series since the last call; an unpublished series counts as 0."""
-        before, self._before = self._before, self._engine.metrics()
+        before, self._before = self._before, self._engine.fetch_metrics()
         return {name: round(value - before.get(name, 0)) for name, value in self._before.items()}

@@ -9,17 +9,17 @@ import pytest
 
 from tests.engines.cell import cell_pod
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.services import aggregated_launch, chat_launch
+from voice_blueprint.engines.launch.services import create_aggregated_processes, create_chat_launcher
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService
 from voice_sandbox.engines.pod import Pod
-from voice_sandbox.engines.processes import ENVIRONMENT, LOOPBACK, MODELS, ROOT, EngineProcess, run_processes
+from voice_sandbox.engines.processes import LOOPBACK, MODELS_FOLDER, ROOT, VENV_FOLDER, EngineProcess, run_processes
 from voice_sandbox.engines.substitutions import CommandRenderer
 from voice_sandbox.loopback import find_free_port
 
 # These tests require the environment of the engines.
-collect_ignore_glob = [] if (ENVIRONMENT / ".ready").exists() else ["test_*.py"]
+collect_ignore_glob = [] if (VENV_FOLDER / ".ready").exists() else ["test_*.py"]
 
 PRODUCTION = ROOT / "deployments/production-azure.yaml"
 LOGS = ROOT / "build/engines"
@@ -30,8 +30,8 @@ LOGS = ROOT / "build/engines"
 def models() -> Path:
     """Return the folder of tiny models."""
     program = ROOT / "voice_sandbox/engines/tiny_models.py"
-    subprocess.run([ENVIRONMENT / "bin/python", program, MODELS], check=True, timeout=300)  # noqa: S603
-    return MODELS
+    subprocess.run([VENV_FOLDER / "bin/python", program, MODELS_FOLDER], check=True, timeout=300)  # noqa: S603
+    return MODELS_FOLDER
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ class Bench:
         """Return an engine without starting it."""
         ports = {launcher.port: find_free_port()} | (ports or {})
         process = CommandRenderer(self.folder / name, self.models, ports).render_process(launcher)
-        for each in process.applied:
+        for each in process.applied_substitutions:
             print(f"{name}: {each.name}: {each.reason}")
         return EngineProcess(name, process, self.folder, f"http://{LOOPBACK}:{ports[launcher.port]}")
 
@@ -60,7 +60,7 @@ class Bench:
         """Create the engine process of a launcher that renders ``port``, without starting it."""
         own = find_free_port()
         process = CommandRenderer(self.folder / name, self.models, {port: own}).render_process(launcher)
-        for each in process.applied:
+        for each in process.applied_substitutions:
             print(f"{name}: {each.name}: {each.reason}")
         return EngineProcess(name, process, self.folder, f"http://{LOOPBACK}:{own}")
 
@@ -93,7 +93,7 @@ class Tokens:
         return queried, hit
 
     def _read(self) -> tuple[float, float]:
-        figures = self._engine.metrics()
+        figures = self._engine.fetch_metrics()
         return figures["vllm:prefix_cache_queries_total"], figures["vllm:prefix_cache_hits_total"]
 
 
@@ -109,13 +109,13 @@ def audio_service(azure: Azure) -> AggregatedService:
 def chat(azure: Azure, bench: Bench) -> Iterator[EngineProcess]:
     """Start one replica of the text model."""
     service = chat_service(azure)
-    with run_processes(bench.engine(chat_launch(azure, service, service.pools[0]), "chat")) as (engine,):
+    with run_processes(bench.engine(create_chat_launcher(azure, service, service.pools[0]), "chat")) as (engine,):
         yield engine
 
 
 @pytest.fixture(scope="session")
 def voxtral_launch(azure: Azure) -> VllmServer:
-    return aggregated_launch(azure, audio_service(azure)).engine
+    return create_aggregated_processes(azure, audio_service(azure)).engine
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +124,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Pod
     pod = cell_pod(tmp_path_factory.mktemp("cell"), models)
     try:
         pod.start()
-        pod.wait_ready()
+        pod.wait_until_ready()
         yield pod
     finally:
         pod.kill()

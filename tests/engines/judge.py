@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voice_blueprint.engines.launch.base import Launcher
-from voice_sandbox.engines.processes import ENVIRONMENT
-from voice_sandbox.engines.substitutions import Process, remove_numactl
+from voice_sandbox.engines.processes import VENV_FOLDER
+from voice_sandbox.engines.substitutions import RenderedProcess, remove_numactl
 
 PROGRAM = Path(__file__).with_name("parsers.py")
 PARSE_TIMEOUT_S = 800  # a minute on idle cores
@@ -25,10 +25,10 @@ class Question:
     @classmethod
     def from_launcher(cls, launcher: Launcher) -> "Question":
         """Return the command line without substitutions, for its parser only."""
-        return cls(remove_numactl(launcher.command()), launcher.environment(), False)
+        return cls(remove_numactl(launcher.build_command()), launcher.build_environment(), False)
 
     @classmethod
-    def from_process(cls, process: Process) -> "Question":
+    def from_process(cls, process: RenderedProcess) -> "Question":
         """Return a substituted command line, from which an engine's configuration can be created."""
         return cls(process.argv, process.environment, True)
 
@@ -42,7 +42,7 @@ def parser_errors(questions: Sequence[Question]) -> list[list[str]]:
     asked = [json.dumps(vars(question), sort_keys=True) for question in questions]
     once = list(dict.fromkeys(asked))  # several files render the same command
     done = subprocess.run(  # noqa: S603  a program of the tests
-        [ENVIRONMENT / "bin/python", PROGRAM],
+        [VENV_FOLDER / "bin/python", PROGRAM],
         input=f"[{','.join(once)}]",
         capture_output=True,
         text=True,

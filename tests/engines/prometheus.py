@@ -13,7 +13,7 @@ from tests.stacks.azure.manifests import engine_pods, manifests
 from voice_blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.engines.processes import LOOPBACK, EngineProcess
-from voice_sandbox.engines.substitutions import Process
+from voice_sandbox.engines.substitutions import RenderedProcess
 from voice_sandbox.loopback import find_free_port
 
 SCRAPE_S = 1
@@ -62,7 +62,7 @@ def prometheus(folder: Path, jobs: list[dict[str, Any]]) -> EngineProcess:
         f"--web.listen-address={LOOPBACK}:{port}", "--log.level=warn",
     ]  # fmt: skip
     return EngineProcess(
-        "prometheus", Process(argv, {}, {config: text}, []), folder, f"http://{LOOPBACK}:{port}", "/-/ready"
+        "prometheus", RenderedProcess(argv, {}, {config: text}, []), folder, f"http://{LOOPBACK}:{port}", "/-/ready"
     )
 
 

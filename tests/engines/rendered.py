@@ -29,11 +29,11 @@ class OnHost(Launcher):
     argv: tuple[str, ...]
     variables: Mapping[str, str]
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the arguments of ``docker run`` after the image."""
         return self.argv
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables of its environment file."""
         return dict(self.variables)
 

@@ -45,7 +45,7 @@ class Service:
         made = [self._start(next(self._numbers)) for _ in range(count)]
         self.replicas.extend(made)
         for each in made:
-            each.engine.wait_ready()
+            each.engine.wait_until_ready()
             each.probe.wait(ready=True, within_s=PATIENCE_S)
         return made
 

@@ -18,7 +18,7 @@ import pytest
 from tests.engines.callers import EXTERNAL_HITS, HITS, Caller, Growth, tone, user_message
 from tests.engines.conftest import audio_service
 from voice_blueprint.azure.contract import ENGINE_HTTP, LMCACHE, LMCACHE_HTTP
-from voice_blueprint.engines.launch.services import AggregatedLaunch, aggregated_launch
+from voice_blueprint.engines.launch.services import AggregatedProcesses, create_aggregated_processes
 from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 from voice_blueprint.file.model.azure import Azure
 from voice_sandbox.engines.processes import LOOPBACK, ROOT, EngineProcess, run_processes
@@ -80,7 +80,7 @@ class Conversation:
 class Lives:
     """An engine and its LMCache server, each replaceable without the other."""
 
-    def __init__(self, launch: AggregatedLaunch, folder: Path, models: Path) -> None:
+    def __init__(self, launch: AggregatedProcesses, folder: Path, models: Path) -> None:
         assert launch.lmcache
         self._folder = folder
         ports = {port.number: find_free_port() for port in (ENGINE_HTTP, LMCACHE, LMCACHE_HTTP)}
@@ -117,12 +117,12 @@ class Lives:
         self.cache.wait()
         argv = self.cache.process.argv
         argv[argv.index("--chunk-size") + 1] = str(chunk_tokens)
-        self.cache.start().wait_ready()
+        self.cache.start().wait_until_ready()
 
 
 @pytest.fixture(scope="module")
 def lives(azure: Azure, models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    made = Lives(aggregated_launch(azure, audio_service(azure)), tmp_path_factory.mktemp("lives"), models)
+    made = Lives(create_aggregated_processes(azure, audio_service(azure)), tmp_path_factory.mktemp("lives"), models)
     with run_processes(made.cache):
         yield made
 
@@ -194,7 +194,7 @@ def test_hash_seed_and_number_type_are_not_part_of_a_chunk_key(lives: Lives, tal
             Caller(wider.url, lives.model, salt=salt).chat(talk.messages[:-1], ANSWER_TOKENS).raise_for_status().json()
             for salt in (None, "computed")
         ]
-        assert wider.exit_code() is None
+        assert wider.get_exit_code() is None
     read, computed = (each["choices"][0]["message"]["content"] for each in answers)
     assert read == computed
     assert "Failed to scatter" in wider.log.read_text(encoding="utf-8"), "it was never tried"

@@ -10,7 +10,7 @@ import pytest
 from tests.engines.callers import (
     EXTERNAL_HITS,
     HITS,
-    PROMPTED,
+    PROMPT_TOKENS,
     QUERIES,
     TRANSFERRED_BYTES,
     Caller,
@@ -33,13 +33,13 @@ FAILED_TRANSFERS = "vllm:nixl_num_failed_transfers_total"
 @pytest.fixture
 def front(cell: Pod) -> Caller:
     """Return a client of the cluster's router."""
-    return Caller(cell.url(ENGINE_HTTP.number), MODEL)
+    return Caller(cell.get_url(ENGINE_HTTP.number), MODEL)
 
 
 @pytest.fixture
 def decode_only(cell: Pod) -> Caller:
     """Return a client of the decode engine, which has the same weights as the cell."""
-    return Caller(cell.url(DECODE_HTTP.number), MODEL, salt="alone")
+    return Caller(cell.get_url(DECODE_HTTP.number), MODEL, salt="alone")
 
 
 def whole_blocks(tokens: int) -> int:
@@ -57,12 +57,12 @@ def test_an_answer_equals_that_of_one_engine_and_its_kv_cache_was_transferred(
         f"NIXL moved {localize[TRANSFERRED_BYTES]} bytes for {tokens} tokens; decode had {localize[EXTERNAL_HITS]} "
         "of them"
     )
-    assert computed[PROMPTED] == localize[PROMPTED] == localize[EXTERNAL_HITS] == tokens
+    assert computed[PROMPT_TOKENS] == localize[PROMPT_TOKENS] == localize[EXTERNAL_HITS] == tokens
     assert localize[TRANSFERRED_BYTES] == whole_blocks(tokens)
     assert localize[FAILED_TRANSFERS] == 0
 
     expected = decode_only.complete(PROMPT, 16).raise_for_status().json()
-    assert prefill.take()[PROMPTED] == 0
+    assert prefill.take()[PROMPT_TOKENS] == 0
     assert decode.take()[TRANSFERRED_BYTES] == 0
     assert answer["choices"][0]["text"] == expected["choices"][0]["text"]
 
@@ -77,7 +77,7 @@ def test_speech_inside_json_is_prefilled_and_its_kv_cache_is_transferred(
     localize = decode.take()
     print(f"6 s of audio and a question are {tokens} tokens; {localize[EXTERNAL_HITS]} came by NIXL")
     assert tokens > 375  # audio is padded to 30 s, which are 375 tokens
-    assert prefill.take()[PROMPTED] == localize[EXTERNAL_HITS] == tokens
+    assert prefill.take()[PROMPT_TOKENS] == localize[EXTERNAL_HITS] == tokens
     assert localize[TRANSFERRED_BYTES] == whole_blocks(tokens)
     expected = decode_only.chat(question).raise_for_status().json()
     assert answer["choices"][0]["message"]["content"] == expected["choices"][0]["message"]["content"]
@@ -101,11 +101,11 @@ def test_an_upload_is_transcribed_by_the_decode_engine_alone(cell: Pod, front: C
     prefill, decode = Growth(cell.containers["prefill"]), Growth(cell.containers["decode"])
     assert "text" in front.transcribe(tone(220)).raise_for_status().json()
     computed = decode.take()
-    assert computed[PROMPTED] > 0
-    assert computed[EXTERNAL_HITS] == computed[TRANSFERRED_BYTES] == prefill.take()[PROMPTED] == 0
+    assert computed[PROMPT_TOKENS] > 0
+    assert computed[EXTERNAL_HITS] == computed[TRANSFERRED_BYTES] == prefill.take()[PROMPT_TOKENS] == 0
 
 
 def test_the_router_rejects_uploads(cell: Pod) -> None:
     """The front therefore sends uploads directly to the decode engine; a router that accepts them needs no front."""
-    answer = Caller(cell.url(PD_ROUTER_HTTP.number), MODEL).transcribe(tone(220))
+    answer = Caller(cell.get_url(PD_ROUTER_HTTP.number), MODEL).transcribe(tone(220))
     assert (answer.status_code, answer.text.partition(":")[0]) == (400, "Invalid JSON body")

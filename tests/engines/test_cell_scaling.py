@@ -23,7 +23,7 @@ from tests.stacks.azure.recorded import cluster, edit_deployment
 from voice_blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP
 from voice_blueprint.azure.metrics import SERVICE_METRIC_LABEL
 from voice_blueprint.file.model.azure import TtsService
-from voice_blueprint.observability.azure.alerts import alerts
+from voice_blueprint.observability.azure.alerts import build_alerts
 from voice_sandbox.engines.pod import Pod
 from voice_sandbox.engines.processes import EngineProcess, run_processes
 
@@ -68,7 +68,7 @@ def server(cell: Pod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engi
 def query_values(cell: Pod, server: EngineProcess) -> dict[str, tuple[float, float, float]]:
     """Return each scaling query's value before, at most during, and after a load of long prompts and answers."""
     queries = [each for _, each in scaling_queries() if not is_speech_service(each)]
-    caller = Caller(cell.url(ENGINE_HTTP.number), MODEL)
+    caller = Caller(cell.get_url(ENGINE_HTTP.number), MODEL)
     before = wait_for(server, queries, lambda values: len(values) == len(queries))
     highest, over, numbers = dict(before), threading.Event(), itertools.count()
 
@@ -128,7 +128,7 @@ def test_metrics_of_alerts_and_dashboards_are_published(
     """Each expression returns numbers; those that need another publisher are printed with the reason."""
     assert query_values
     text = edit_deployment({"images": DIGESTS})
-    read = [(alert.name, alert.query) for alert in alerts(load_text(text, tmp_path))]
+    read = [(alert.name, alert.query) for alert in build_alerts(load_text(text, tmp_path))]
     read += list(azure_alert_rules.graph_expressions(cluster(text)))
     there, silent, judged = published_series(server), [], 0
     for name, expression in read:

@@ -52,7 +52,7 @@ class Observations:
 @contextmanager
 def callers(cell: Pod) -> Iterator[Observations]:
     """Send a request every two seconds without waiting for the previous one."""
-    caller, seen, over = Caller(cell.url(ENGINE_HTTP.number), MODEL), Observations(), threading.Event()
+    caller, seen, over = Caller(cell.get_url(ENGINE_HTTP.number), MODEL), Observations(), threading.Event()
 
     def ask() -> None:
         asked = time.monotonic()
@@ -109,7 +109,7 @@ def test_a_killed_container_is_restarted_and_the_cell_serves_again(cell: Pod, vi
     shown = ", ".join(f"{seen_of} x {status or 'connection ended'}" for status, seen_of in status_counts(seen))
     ROWS.append(f"| {victim} | {shown} | {seen.longest_s():.1f} | {ready - killed:.1f} | {again:.1f} |")
     assert seen.statuses() <= ALLOWED_STATUSES[victim], seen.answers
-    others = {name: each.exit_code() for name, each in cell.containers.items()}
+    others = {name: each.get_exit_code() for name, each in cell.containers.items()}
     assert set(others.values()) == {None}, f"ended with it: {others}"
     assert again < SERVED_AGAIN_WITHIN_S
 
@@ -117,13 +117,13 @@ def test_a_killed_container_is_restarted_and_the_cell_serves_again(cell: Pod, vi
 def test_the_decode_engine_computes_prompts_without_a_prefill_engine(cell: Pod) -> None:
     """If the prefill engine is killed between two calls of the router, responses are correct, and decode survives."""
     prompt = "this cache is lost with its engine " * 40
-    decode = Caller(cell.url(DECODE_HTTP.number), MODEL)
+    decode = Caller(cell.get_url(DECODE_HTTP.number), MODEL)
     expected = replace(decode, salt="alone").complete(prompt).raise_for_status().json()["choices"][0]["text"]
-    parameters = Caller(cell.url(PREFILL_HTTP.number), MODEL).prefill(prompt)
+    parameters = Caller(cell.get_url(PREFILL_HTTP.number), MODEL).prefill(prompt)
     cell.containers["prefill"].kill()
     answer = decode.decode(prompt, parameters)
     cell.containers["prefill"].start()
-    assert cell.containers["decode"].exit_code() is None
+    assert cell.containers["decode"].get_exit_code() is None
     assert answer.raise_for_status().json()["choices"][0]["text"] == expected
     cell.wait_for_probe("prefill", "startupProbe")
 
@@ -135,28 +135,28 @@ def status_counts(seen: Observations) -> list[tuple[int, int]]:
 def test_a_cell_without_prefill_is_not_healthy(cell: Pod) -> None:
     """The cluster's router checks the health of the front, since the decode engine alone would still be healthy."""
     front = EngineProcess(
-        "front", cell.containers["front"].process, cell.containers["front"].folder, cell.url(ENGINE_HTTP.number)
+        "front", cell.containers["front"].process, cell.containers["front"].folder, cell.get_url(ENGINE_HTTP.number)
     )
-    router = EngineProcess("router", front.process, front.folder, cell.url(PD_ROUTER_HTTP.number))
+    router = EngineProcess("router", front.process, front.folder, cell.get_url(PD_ROUTER_HTTP.number))
     # An engine that an earlier test has restarted is available once the router has checked it.
-    wait_until("the cell is healthy", lambda: front.status() == OK)
+    wait_until("the cell is healthy", lambda: front.fetch_health_status() == OK)
     cell.containers["prefill"].freeze()
     try:
-        wait_until("the router notices", lambda: router.status() != OK)
-        assert front.status() == 503
+        wait_until("the router notices", lambda: router.fetch_health_status() != OK)
+        assert front.fetch_health_status() == 503
     finally:
         cell.containers["prefill"].thaw()
-    wait_until("the router notices", lambda: front.status() == OK)
+    wait_until("the router notices", lambda: front.fetch_health_status() == OK)
 
 
 def test_requests_in_flight_complete_while_the_pod_stops(cell: Pod) -> None:
     """The last test of the pod, which is stopped."""
-    caller, decode = Caller(cell.url(ENGINE_HTTP.number), MODEL), cell.containers["decode"]
+    caller, decode = Caller(cell.get_url(ENGINE_HTTP.number), MODEL), cell.containers["decode"]
     with ThreadPoolExecutor() as threads:
         asked = [threads.submit(caller.complete, f"{number} stops " * 40, ANSWER_TOKENS) for number in range(4)]
         # Wait until all have started: the draining decode engine would reject a request that is still in prefill. In a
         # cluster the router stops sending earlier than prefill takes.
-        wait_until("all are decoded", lambda: decode.metrics()["vllm:num_requests_running"] >= len(asked))
+        wait_until("all are decoded", lambda: decode.fetch_metrics()["vllm:num_requests_running"] >= len(asked))
         ended = threads.submit(cell.terminate)
         late = Observations()
         while not all(each.done() for each in asked):

@@ -100,11 +100,11 @@ def test_an_engine_that_exits_shows_the_reason(bench: Bench) -> None:
     engine = bench.launch_process(rendered()["both: p5"], "flagged", VLLM.number)
     engine.process.argv.append("--no-such-flag")
     with pytest.raises(EngineError, match=r"(?s)flagged ended with 2.*--no-such-flag"):
-        engine.start().wait_ready()
+        engine.start().wait_until_ready()
 
 
 def test_a_substitution_without_its_flag_is_reported(models: Path, tmp_path: Path) -> None:
     fleet = rendered()["both: p5"]
-    bare = OnHost(without_flag(fleet.command(), "--gpu-memory-utilization"), fleet.environment())
+    bare = OnHost(without_flag(fleet.build_command(), "--gpu-memory-utilization"), fleet.build_environment())
     with pytest.raises(ValueError, match="renders no --gpu-memory-utilization"):
         CommandRenderer(tmp_path, models).render_process(bare)

@@ -19,11 +19,11 @@ import pytest
 from tests.blueprint.launch.samples import VOXTRAL_LOAD, WHISPER_LOAD, p5
 from tests.engines.conftest import Bench, chat_service
 from voice_blueprint.azure.contract import ENGINE_HTTP
-from voice_blueprint.engines.launch.base import http_url
-from voice_blueprint.engines.launch.services import chat_launch, fleet_launch
+from voice_blueprint.engines.launch.base import build_http_url
+from voice_blueprint.engines.launch.services import create_chat_launcher, create_fleet_launcher
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.model.azure import Azure
-from voice_constructs.azure.kubernetes.engine_check import SOURCE, engine_probes
+from voice_constructs.azure.kubernetes.engine_check import SOURCE_FILE, create_engine_probes
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 from voice_sandbox.engines.processes import EngineProcess, run_processes
 from voice_whisper.vllm_backend import VllmBackend
@@ -65,7 +65,7 @@ class Kubelet:
         """Wait for a readiness state, and return the duration in seconds."""
         began = time.monotonic()
         while self.ready is not ready:
-            assert not ready or self.engine.exit_code() is None, self.engine.tail()
+            assert not ready or self.engine.get_exit_code() is None, self.engine.read_log_tail()
             assert time.monotonic() - began < within_s, self.said[-5:]
             time.sleep(0.1)
         return time.monotonic() - began
@@ -98,14 +98,14 @@ class Kubelet:
 
 def kubelet(engine: EngineProcess, launcher: VllmServer, folder: Path, kind: str = "readiness") -> Kubelet:
     """Return a kubelet that runs an engine's rendered probe on the local port."""
-    probes = engine_probes("engine", ENGINE_HTTP, launcher.model)
+    probes = create_engine_probes("engine", ENGINE_HTTP, launcher.model)
     probe = probes["readiness" if kind == "readiness" else "liveness"]
     assert isinstance(probe.exec_, k8s.core.v1.ExecActionArgs)
     assert isinstance(probe.exec_.command, list)
     check: dict[str, Any] = json.loads(str(probe.exec_.command[-1]))
-    check = json.loads(json.dumps(check).replace(http_url(ENGINE_HTTP.number), engine.url))
+    check = json.loads(json.dumps(check).replace(build_http_url(ENGINE_HTTP.number), engine.url))
     check["state"] = str(folder / f"{engine.name}-{kind}.json")
-    command = [sys.executable, "-I", "-S", str(SOURCE), json.dumps(check)]
+    command = [sys.executable, "-I", "-S", str(SOURCE_FILE), json.dumps(check)]
     period_s, timeout_s, failures = probe.period_seconds, probe.timeout_seconds, probe.failure_threshold
     assert isinstance(period_s, int)
     assert isinstance(timeout_s, int)
@@ -117,7 +117,7 @@ def kubelet(engine: EngineProcess, launcher: VllmServer, folder: Path, kind: str
 def launcher(azure: Azure) -> VllmServer:
     """Return the text model's launcher, with one request at a time and a queue of three."""
     service = chat_service(azure)
-    rendered = chat_launch(azure, service, service.pools[0])
+    rendered = create_chat_launcher(azure, service, service.pools[0])
     return replace(rendered, sizing=replace(rendered.sizing, max_num_seqs=1, max_queued_requests=4))
 
 
@@ -144,7 +144,7 @@ def test_a_hung_engine_is_removed_in_time_and_returns(engine: EngineProcess, nod
     engine.freeze_cores()
     try:
         left_s = node.wait(ready=False)
-        assert engine.status() == 200, "and yet its server says that all is well"
+        assert engine.fetch_health_status() == 200, "and yet its server says that all is well"
     finally:
         engine.thaw()
     back_s = node.wait(ready=True)
@@ -195,7 +195,7 @@ def test_requests_are_served_until_the_router_stops_sending_and_then_complete(
     tokens = round(IN_FLIGHT_S * 20 / (time.monotonic() - began))
     with concurrent.futures.ThreadPoolExecutor() as threads:
         asked = threads.submit(ask, engine, tokens)
-        while not engine.metrics()["vllm:num_requests_running"]:
+        while not engine.fetch_metrics()["vllm:num_requests_running"]:
             time.sleep(0.05)
         engine.terminate()
         time.sleep(1)
@@ -214,7 +214,7 @@ def test_requests_are_served_until_the_router_stops_sending_and_then_complete(
 def vllm_on_host(request: pytest.FixtureRequest, bench: Bench) -> Iterator[tuple[EngineProcess, VllmServer]]:
     """Start the vLLM of a p5 host."""
     load = WHISPER_LOAD if request.param.startswith("whisper") else VOXTRAL_LOAD
-    launcher = fleet_launch(p5(request.param, load))
+    launcher = create_fleet_launcher(p5(request.param, load))
     with run_processes(bench.engine(launcher, request.param)) as (engine,):
         yield engine, launcher
 
@@ -234,11 +234,11 @@ async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(
     transcriber = VllmBackend(engine.url)
     running_ = asyncio.create_task(transcriber.run())
     async with asyncio.timeout(PATIENCE_S):
-        await transcriber.ready()
-        before = engine.metrics()["vllm:generation_tokens_total"]
+        await transcriber.wait_until_ready()
+        before = engine.fetch_metrics()["vllm:generation_tokens_total"]
         await asyncio.sleep(15)
         assert not transcriber.is_stuck
-        assert engine.metrics()["vllm:generation_tokens_total"] > before, "silence makes it generate"
+        assert engine.fetch_metrics()["vllm:generation_tokens_total"] > before, "silence makes it generate"
         engine.freeze_cores()
         try:
             began = time.monotonic()

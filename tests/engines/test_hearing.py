@@ -22,8 +22,8 @@ from tests.engines.conftest import Bench
 from tests.engines.replicas import Service
 from tests.router.conftest import LOOPBACK, Cluster, Front, haproxy
 from voice_agent.chat import AudioChat
-from voice_blueprint.engines.launch.router import Backend, Router, ServicePods
-from voice_blueprint.engines.launch.services import aggregated_launch
+from voice_blueprint.engines.launch.router import Backend, BackendService, Router
+from voice_blueprint.engines.launch.services import create_aggregated_processes
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService
 from voice_sandbox.engines.processes import ROOT
@@ -50,7 +50,7 @@ def service(bench: Bench, cluster: Cluster) -> Iterator[Service]:
     assert azure
     voxtral = next(each for each in azure.services if isinstance(each, AggregatedService))
     # Only the prefix cache of the engine; `test_peers.py` adds LMCache.
-    launch = aggregated_launch(azure, voxtral.model_copy(update={"lmcache": None}))
+    launch = create_aggregated_processes(azure, voxtral.model_copy(update={"lmcache": None}))
     service = Service(bench, launch.engine, cluster)
     yield service
     service.end()
@@ -60,7 +60,7 @@ def service(bench: Bench, cluster: Cluster) -> Iterator[Service]:
 def front(service: Service, haproxy: Path) -> Iterator[Front]:
     service.start(1)
     cluster = service.cluster
-    backend = Backend(service.model, [ServicePods("voxtral", f"{service.model}.test", cluster.engine_port, 8)])
+    backend = Backend(service.model, [BackendService("voxtral", f"{service.model}.test", cluster.engine_port, 8)])
     launcher = Router(find_free_port(), [backend], 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
     front = Front(haproxy, launcher, cluster.folder / "front")
     front.start()

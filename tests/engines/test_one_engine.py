@@ -29,9 +29,9 @@ def test_an_engine_accepts_the_rendered_flags_and_answers(chat: EngineProcess) -
 
 def test_a_repeated_prompt_is_a_prefix_cache_hit(chat: EngineProcess) -> None:
     ask(chat, PROMPT + "once").raise_for_status()
-    before = chat.metrics()
+    before = chat.fetch_metrics()
     ask(chat, PROMPT + "twice").raise_for_status()
-    after = chat.metrics()
+    after = chat.fetch_metrics()
     queries, hits = (
         after[name] - before[name] for name in ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total")
     )
@@ -72,8 +72,8 @@ def test_a_hung_core_only_answers_the_health_check(chat: EngineProcess) -> None:
     try:
         with pytest.raises(httpx2.TimeoutException):
             ask(chat, timeout_s=5)
-        assert chat.status(PATIENCE_S) == 200
-        figures = chat.metrics()
+        assert chat.fetch_health_status(PATIENCE_S) == 200
+        figures = chat.fetch_metrics()
         assert figures["vllm:num_requests_running"] == figures["vllm:num_requests_waiting"] == 0
     finally:
         chat.thaw()
@@ -82,11 +82,11 @@ def test_a_hung_core_only_answers_the_health_check(chat: EngineProcess) -> None:
 
 def test_a_stopping_engine_completes_requests_and_rejects_new_ones(chat: EngineProcess) -> None:
     """The last test of this engine, which is stopped."""
-    while chat.metrics()["vllm:num_requests_running"]:  # requests abandoned by an earlier test
+    while chat.fetch_metrics()["vllm:num_requests_running"]:  # requests abandoned by an earlier test
         time.sleep(0.05)
     with concurrent.futures.ThreadPoolExecutor() as threads:
         asked = threads.submit(ask, chat, PROMPT, 400)
-        while not asked.done() and not chat.metrics()["vllm:num_requests_running"]:
+        while not asked.done() and not chat.fetch_metrics()["vllm:num_requests_running"]:
             time.sleep(0.05)
         chat.terminate()
         late = []

@@ -25,7 +25,12 @@ from voice_blueprint.azure.contract import (
     LMCACHE_PEERS,
 )
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.services import POD_ADDRESS, AggregatedLaunch, aggregated_launch, coordinator_launch
+from voice_blueprint.engines.launch.services import (
+    POD_ADDRESS_VARIABLE,
+    AggregatedProcesses,
+    create_aggregated_processes,
+    create_coordinator_launcher,
+)
 from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService
@@ -46,7 +51,11 @@ STORED_WITHIN_S = 2.0
 def _local_address(rendered: str) -> str:
     """Replace a cluster address with a local one."""
     host, _, port = rendered.rpartition(":")
-    return f"http://{LOOPBACK}:{port}" if host.startswith("http") else rendered.replace(f"$({POD_ADDRESS})", LOOPBACK)
+    return (
+        f"http://{LOOPBACK}:{port}"
+        if host.startswith("http")
+        else rendered.replace(f"$({POD_ADDRESS_VARIABLE})", LOOPBACK)
+    )
 
 
 PEER_SUBSTITUTIONS = (
@@ -62,7 +71,7 @@ PEER_SUBSTITUTIONS = (
 class Replica:
     """An engine and its LMCache server."""
 
-    def __init__(self, bench: Bench, launch: AggregatedLaunch, number: int, coordinator_port: int) -> None:
+    def __init__(self, bench: Bench, launch: AggregatedProcesses, number: int, coordinator_port: int) -> None:
         assert launch.lmcache
         rendered = (ENGINE_HTTP, LMCACHE, LMCACHE_HTTP, LMCACHE_PEERS)
         self._ports = {port.number: find_free_port() for port in rendered}
@@ -126,10 +135,12 @@ class User:
 
 
 @pytest.fixture(scope="module")
-def launch() -> AggregatedLaunch:
+def launch() -> AggregatedProcesses:
     azure = load(ROOT / "deployments/hearing.yaml").azure_section
     assert azure
-    return aggregated_launch(azure, next(each for each in azure.services if isinstance(each, AggregatedService)))
+    return create_aggregated_processes(
+        azure, next(each for each in azure.services if isinstance(each, AggregatedService))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +148,7 @@ def coordinator(bench: Bench) -> Iterator[EngineProcess]:
     """Return the coordinator without starting it."""
     port = find_free_port()
     process = CommandRenderer(bench.folder, bench.models, {LMCACHE_COORDINATOR.number: port}).render_process(
-        coordinator_launch()
+        create_coordinator_launcher()
     )
     made = EngineProcess("coordinator", process, bench.folder, f"http://{LOOPBACK}:{port}", "/instances")
     yield made
@@ -145,14 +156,14 @@ def coordinator(bench: Bench) -> Iterator[EngineProcess]:
 
 
 @pytest.fixture(scope="module")
-def replicas(bench: Bench, launch: AggregatedLaunch, coordinator: EngineProcess) -> Iterator[list[Replica]]:
+def replicas(bench: Bench, launch: AggregatedProcesses, coordinator: EngineProcess) -> Iterator[list[Replica]]:
     port = int(coordinator.url.rpartition(":")[2])
     made = [Replica(bench, launch, number, port) for number in range(REPLICAS)]
     with run_processes(*(each.cache for each in made)), run_processes(*(each.engine for each in made)):
         yield made
 
 
-def newcomers(replicas: list[Replica], launch: AggregatedLaunch) -> list[User]:
+def newcomers(replicas: list[Replica], launch: AggregatedProcesses) -> list[User]:
     """Return users who have sent their first questions, each to its home replica."""
     users = [User(home, Conversation(launch.engine.model.name)) for home in range(REPLICAS)]
     for user in users:
@@ -167,13 +178,13 @@ def mean_cached_share(users: list[User], replicas: list[Replica], step: int) -> 
 
 
 def test_a_conversation_is_a_cache_hit_on_any_replica(
-    replicas: list[Replica], launch: AggregatedLaunch, coordinator: EngineProcess
+    replicas: list[Replica], launch: AggregatedProcesses, coordinator: EngineProcess
 ) -> None:
     rows = {}
     users = newcomers(replicas, launch)
     rows["session: the same replica; no peers"] = mean_cached_share(users, replicas, 0)
     rows["round robin: another replica; no peers"] = mean_cached_share(users, replicas, 1)
-    coordinator.start().wait_ready()
+    coordinator.start().wait_until_ready()
     wait_until(lambda: all(each.peers() == REPLICAS - 1 for each in replicas))
     users = newcomers(replicas, launch)
     rows["session: the same replica; peers"] = mean_cached_share(users, replicas, 0)
@@ -202,9 +213,9 @@ def test_peers_use_the_ports_of_the_network_policies(replicas: list[Replica]) ->
 
 
 def test_a_hanging_peer_delays_a_turn_by_at_most_its_timeout(
-    replicas: list[Replica], launch: AggregatedLaunch, coordinator: EngineProcess
+    replicas: list[Replica], launch: AggregatedProcesses, coordinator: EngineProcess
 ) -> None:
-    coordinator.start().wait_ready()
+    coordinator.start().wait_until_ready()
     wait_until(lambda: all(each.peers() == REPLICAS - 1 for each in replicas))
     users = newcomers(replicas, launch)
     replicas[0].cache.freeze()
@@ -215,4 +226,4 @@ def test_a_hanging_peer_delays_a_turn_by_at_most_its_timeout(
     finally:
         replicas[0].cache.thaw()
     assert shares[0] >= 1
-    assert replicas[1].engine.exit_code() is None
+    assert replicas[1].engine.get_exit_code() is None

@@ -13,8 +13,8 @@ import pytest
 from tests.engines.conftest import Bench, chat_service
 from tests.engines.replicas import PATIENCE_S, Service
 from tests.router.conftest import LOOPBACK, Callers, Cluster, Front, haproxy, wait_until
-from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S, Backend, Router, ServicePods
-from voice_blueprint.engines.launch.services import chat_launch
+from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S, Backend, BackendService, Router
+from voice_blueprint.engines.launch.services import create_chat_launcher
 from voice_blueprint.file.model.azure import Azure
 from voice_sandbox.loopback import find_free_port
 
@@ -36,7 +36,7 @@ def cluster(bench: Bench) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def service(azure: Azure, bench: Bench, cluster: Cluster) -> Iterator[Service]:
     chat = chat_service(azure)
-    service = Service(bench, chat_launch(azure, chat, chat.pools[0]), cluster)
+    service = Service(bench, create_chat_launcher(azure, chat, chat.pools[0]), cluster)
     yield service
     service.end()
 
@@ -45,7 +45,7 @@ def service(azure: Azure, bench: Bench, cluster: Cluster) -> Iterator[Service]:
 def front(service: Service, haproxy: Path) -> Iterator[Front]:
     service.start(REPLICAS)
     cluster = service.cluster
-    backend = Backend(service.model, [ServicePods("qwen", f"{service.model}.test", cluster.engine_port, 8)])
+    backend = Backend(service.model, [BackendService("qwen", f"{service.model}.test", cluster.engine_port, 8)])
     launcher = Router(find_free_port(), [backend], 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
     front = Front(haproxy, launcher, cluster.folder / "front")
     front.start()
@@ -90,7 +90,7 @@ def test_callers_survive_an_engine_that_hangs(front: Front, service: Service) ->
         wait_for_answers(asking, CONVERSATIONS)
         since = time.monotonic()
         hung.engine.freeze_cores()
-        assert hung.engine.status() == 200
+        assert hung.engine.fetch_health_status() == 200
         wait_until("it leaves", lambda: front.up(service.model) == REPLICAS - 1, PATIENCE_S)
         left_s = time.monotonic() - since
         wait_for_answers(asking, 1)

@@ -18,7 +18,7 @@ from tests.blueprint.launch.samples import WHISPER_LOAD, p5
 from tests.engines.conftest import Bench, Tokens
 from tests.engines.rendered import on_host
 from voice_blueprint.contract.network import VLLM
-from voice_blueprint.engines.launch.services import fleet_launch
+from voice_blueprint.engines.launch.services import create_fleet_launcher
 from voice_blueprint.file.model.serving import Quantization
 from voice_sandbox.engines.processes import EngineProcess, run_processes
 
@@ -69,7 +69,7 @@ def voxtral(bench: Bench) -> Iterator[EngineProcess]:
 
 @pytest.fixture(scope="module")
 def whisper(bench: Bench) -> Iterator[EngineProcess]:
-    launcher = fleet_launch(p5(WHISPER, WHISPER_LOAD, Quantization.FP8))
+    launcher = create_fleet_launcher(p5(WHISPER, WHISPER_LOAD, Quantization.FP8))
     with run_processes(bench.launch_process(launcher, "whisper", VLLM.number)) as (engine,):
         yield engine
 

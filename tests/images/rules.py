@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from tests.images.dockerfile import Dockerfile, Instruction
 from voice_blueprint import catalog
-from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, HttpHealth, ImageSpec
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, HttpHealthCheck, ImageSpec
 
 _SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key|credential|private_?key)")
 _DOWNLOAD = re.compile(r"\b(curl|wget)\b(?!=)")
@@ -107,7 +107,7 @@ def _is_in_build_context(source: PurePosixPath) -> bool:
 
 def is_healthy(docker: Dockerfile, spec: ImageSpec) -> Iterator[str]:
     """An HTTP or TCP probe uses a port that the image listens on; a separate HEALTHCHECK would duplicate it."""
-    if isinstance(spec.health, HttpHealth) and spec.health.port not in spec.ports:
+    if isinstance(spec.health, HttpHealthCheck) and spec.health.port not in spec.ports:
         yield f"health is asked on {spec.health.port}, which is none of its ports"
     yield from (f"line {item.line}: HEALTHCHECK; image.yaml says how to ask" for item in docker.all("HEALTHCHECK"))
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
-from voice_blueprint.hosts import required_images
-from voice_blueprint.images import BUILD_CONTEXT, specs
+from voice_blueprint.hosts import list_required_images
+from voice_blueprint.images import BUILD_CONTEXT, load_image_specs
 from voice_ops.cli import app
 from voice_ops.images import commands
 from voice_ops.images.rehearsal import RehearsalError, install_tools
@@ -42,7 +42,7 @@ def test_the_list_contains_every_image() -> None:
 
 def test_the_list_for_a_pipeline_is_json() -> None:
     listed = {record["image"]: record for record in json.loads(voice("--json").stdout)["images"]}
-    assert listed.keys() == set(specs())
+    assert listed.keys() == set(load_image_specs())
     assert listed["lmcache"]["kind"] == "mirrored"
     assert listed["pd-router"]["ports"]["cluster_contract.PD_ROUTER_HTTP"] == 8003
 
@@ -94,13 +94,13 @@ def test_images_without_a_digest_are_published() -> None:
     printed = voice("publish", str(file), "--registry", "ghcr.io/you")
     assert printed.exit_code == 0, printed.output
     published = [shlex.split(command) for command in printed.stdout.replace("\\\n", " ").splitlines()]
-    wanted = required_images(voice_blueprint.load(file))
+    wanted = list_required_images(voice_blueprint.load(file))
     assert [command[:3] for command in published] == [[".ci/images", "ghcr.io/you", image] for image in wanted]
     for image, (*_, base) in zip(wanted, published, strict=True):
         name, _, command = base.partition("=")
-        assert name == next(iter(commands.base_references(specs()[image])))
+        assert name == next(iter(commands.list_base_references(load_image_specs()[image])))
         assert command.startswith("$(skopeo inspect --no-tags --format '{{.Digest}}' docker://")
-        assert command.removesuffix(")").endswith(commands.base_references(specs()[image])[name])
+        assert command.removesuffix(")").endswith(commands.list_base_references(load_image_specs()[image])[name])
 
 
 def test_images_with_a_digest_are_imported_not_published(tmp_path: Path) -> None:
@@ -142,9 +142,11 @@ def test_invalid_responses_are_refused(arguments: list[str], message: str) -> No
 
 
 def test_every_base_requires_its_digest() -> None:
-    spec = specs()[Image.ASR_VLLM].model_copy(update={"bases": {"BUILD_IMAGE": "debian", "BASE_IMAGE": "vllm"}})
+    spec = load_image_specs()[Image.ASR_VLLM].model_copy(
+        update={"bases": {"BUILD_IMAGE": "debian", "BASE_IMAGE": "vllm"}}
+    )
     with pytest.raises(
-        commands.WrongDigestError, match=r"requires a digest for BASE_IMAGE: `skopeo inspect .*vllm-openai"
+        commands.InvalidDigestError, match=r"requires a digest for BASE_IMAGE: `skopeo inspect .*vllm-openai"
     ):
         commands.parse_digests(spec, [DIGEST])
     both = commands.parse_digests(spec, [f"BASE_IMAGE={DIGEST}", f"BUILD_IMAGE={DIGEST}"])

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from voice_blueprint.contract.images import Image
-from voice_blueprint.images import BuiltImage, TcpHealth, specs
+from voice_blueprint.images import BuiltImage, TcpHealthCheck, load_image_specs
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES
 
-SPEC = specs()[Image.VAD_DATAPLANE]
+SPEC = load_image_specs()[Image.VAD_DATAPLANE]
 assert isinstance(SPEC, BuiltImage)
 FOLDER = SPEC.folder
 DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def test_hosts_grant_the_capabilities_that_the_image_is_tested_with() -> None:
 
 
 def test_load_balancers_check_the_port_of_the_image() -> None:
-    assert SPEC.health == TcpHealth(port="contract.VAD_HEALTH")
+    assert SPEC.health == TcpHealthCheck(port="contract.VAD_HEALTH")
 
 
 @pytest.mark.parametrize("pattern", [r"-mcpu=\S+(?= ;;)", r"sed -i -E '[^']+'"])

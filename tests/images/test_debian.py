@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from voice_blueprint.images import IMAGES_FOLDER, BaseImage, BuiltImage, bases, specs
+from voice_blueprint.images import IMAGES_FOLDER, BaseImage, BuiltImage, load_base_images, load_image_specs
 from voice_ops.images import snapshots
 
 SCRIPT = IMAGES_FOLDER / "debian.sh"
@@ -208,7 +208,9 @@ def test_expired_package_lists_are_refused_without_the_option(debian: Debian, tm
 
 def lists(base: str) -> str:
     """Return lists in Debian's format with all packages that images on a base pin."""
-    over = [spec for spec in specs().values() if isinstance(spec, BuiltImage) and base in spec.bases.values()]
+    over = [
+        spec for spec in load_image_specs().values() if isinstance(spec, BuiltImage) and base in spec.bases.values()
+    ]
     return "\n".join(
         f"Package: {package.name}\nMaintainer: x\nVersion: {package.version}\n"
         for spec in over
@@ -216,17 +218,19 @@ def lists(base: str) -> str:
     )
 
 
-@pytest.mark.parametrize("base", bases().values(), ids=bases())
+@pytest.mark.parametrize("base", load_base_images().values(), ids=load_base_images())
 def test_a_snapshot_is_recorded_while_the_archive_has_every_version(base: BaseImage) -> None:
     text = lists(base.name)
-    assert list(snapshots.missing_versions(base, snapshots.parse_versions(text))) == []
+    assert list(snapshots.find_missing_versions(base, snapshots.parse_versions(text))) == []
     gone = re.sub(r"(?<=^Package: ca-certificates\nMaintainer: x\nVersion: ).*", "99", text, flags=re.MULTILINE)
-    (line, *_) = snapshots.missing_versions(base, snapshots.parse_versions(gone))
+    (line, *_) = snapshots.find_missing_versions(base, snapshots.parse_versions(gone))
     assert re.search(rf"CA_CERTIFICATES_VERSION is ca-certificates \S+, but {base.bootstrap} has 99: update", line)
 
 
 def test_updating_a_snapshot_changes_no_other_line() -> None:
     text = snapshots.BASES_FILE.read_text(encoding="utf-8")
-    changed = snapshots.replace_snapshot(text, bases()["debian-bookworm"], "20991231T235959Z")
+    changed = snapshots.replace_snapshot(text, load_base_images()["debian-bookworm"], "20991231T235959Z")
     differing = [pair for pair in zip(text.splitlines(), changed.splitlines(), strict=True) if pair[0] != pair[1]]
-    assert differing == [(f"   snapshot: {bases()['debian-bookworm'].snapshot},", "   snapshot: 20991231T235959Z,")]
+    assert differing == [
+        (f"   snapshot: {load_base_images()['debian-bookworm'].snapshot},", "   snapshot: 20991231T235959Z,")
+    ]

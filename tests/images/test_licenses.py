@@ -11,51 +11,51 @@ import pytest
 from license_expression import get_spdx_licensing
 from packaging.requirements import Requirement
 
-from voice_blueprint.images import BuiltImage, specs
+from voice_blueprint.images import BuiltImage, load_image_specs
 from voice_ops.images.licenses import (
+    LicenseReview,
     Package,
-    Review,
-    bundled_libraries,
-    declared_license,
-    installed_package,
-    pinned_packages,
+    find_bundled_libraries,
+    parse_declared_license,
+    read_installed_package,
     read_packages,
+    read_pinned_packages,
 )
-from voice_ops.images.locks import images_with_requirements
+from voice_ops.images.locks import list_images_with_requirements
 
 LABEL = "org.opencontainers.image.licenses"
 PACKAGES = read_packages()
-REVIEW = Review.read()
-IMAGES_WITH_PACKAGES = images_with_requirements()
-PYAV = installed_package(distribution("av"))
+REVIEW = LicenseReview.read()
+IMAGES_WITH_PACKAGES = list_images_with_requirements()
+PYAV = read_installed_package(distribution("av"))
 """The wheel from PyPI, with which the gateway's tests run here; its image compiles PyAV instead."""
 
 
 def packages(spec: BuiltImage) -> list[Package]:
-    return [PACKAGES[pin] for pin in pinned_packages(spec).items()]
+    return [PACKAGES[pin] for pin in read_pinned_packages(spec).items()]
 
 
 @pytest.mark.parametrize("spec", IMAGES_WITH_PACKAGES, ids=lambda spec: spec.name)
 def test_every_package_of_an_image_is_permitted(spec: BuiltImage) -> None:
-    assert pinned_packages(spec)
-    assert [problem for package in packages(spec) for problem in REVIEW.package_problems(package)] == []
+    assert read_pinned_packages(spec)
+    assert [problem for package in packages(spec) for problem in REVIEW.find_package_problems(package)] == []
 
 
 def test_the_table_matches_the_images_packages() -> None:
-    assert PACKAGES.keys() == {pin for spec in IMAGES_WITH_PACKAGES for pin in pinned_packages(spec).items()}
+    assert PACKAGES.keys() == {pin for spec in IMAGES_WITH_PACKAGES for pin in read_pinned_packages(spec).items()}
 
 
 @pytest.mark.parametrize("spec", IMAGES_WITH_PACKAGES, ids=lambda spec: spec.name)
 def test_a_label_names_every_license_of_the_packages(spec: BuiltImage) -> None:
     licensing = get_spdx_licensing()
     labelled = {str(symbol) for symbol in licensing.license_symbols(spec.labels[LABEL])}
-    inside = {identifier for each in packages(spec) for identifier in REVIEW.package_identifiers(each)}
+    inside = {identifier for each in packages(spec) for identifier in REVIEW.collect_package_identifiers(each)}
     assert inside - labelled == set()
     assert labelled <= set(REVIEW.permitted)
 
 
 def test_a_wheel_that_bundles_a_library_under_the_gpl_is_refused() -> None:
-    problems = REVIEW.package_problems(PYAV)
+    problems = REVIEW.find_package_problems(PYAV)
     assert {"libx264", "libx265"} <= set(PYAV.libraries)
     assert f"av {PYAV.version} bundles libx264, under no known license" in problems
 
@@ -67,9 +67,9 @@ def test_a_wheel_that_bundles_a_library_under_the_gpl_is_refused() -> None:
 )  # fmt: skip
 def test_an_expression_is_permitted_as_a_whole(license_: str, is_permitted: bool) -> None:
     package = Package("any", "1", license_)
-    assert (REVIEW.package_problems(package) == []) is is_permitted
+    assert (REVIEW.find_package_problems(package) == []) is is_permitted
     bundles = replace(package, license="MIT", libraries=("libany",))
-    assert (replace(REVIEW, libraries={"liba*": license_}).package_problems(bundles) == []) is is_permitted
+    assert (replace(REVIEW, libraries={"liba*": license_}).find_package_problems(bundles) == []) is is_permitted
 
 
 def test_hash_and_version_are_removed_from_names_of_bundled_libraries() -> None:
@@ -79,7 +79,7 @@ def test_hash_and_version_are_removed_from_names_of_bundled_libraries() -> None:
         "av/_core.abi3.so",
         "a/lib.py",
     ]
-    assert bundled_libraries(files) == ("libgfortran", "libx264")
+    assert find_bundled_libraries(files) == ("libgfortran", "libx264")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_hash_and_version_are_removed_from_names_of_bundled_libraries() -> None:
      ("License: ISC\n", "ISC"), (f"License: {'text ' * 30}\n", ""), ("Name: any\n", "")],
 )  # fmt: skip
 def test_metadata_states_a_license_in_one_of_three_ways(metadata: str, stated: str) -> None:
-    assert declared_license(metadata) == stated
+    assert parse_declared_license(metadata) == stated
 
 
 def test_licenses_of_dependencies_are_permitted() -> None:
@@ -104,15 +104,15 @@ def test_licenses_of_dependencies_are_permitted() -> None:
         for requirement in map(Requirement, found.requires or ()):
             marker = requirement.marker
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*extras, "")):
-                package = installed_package(distribution(requirement.name))
+                package = read_installed_package(distribution(requirement.name))
                 if package.name not in seen:
                     seen[package.name] = package
                     waiting.append((requirement.name, tuple(requirement.extras)))
     assert len(seen) > 50
-    assert [problem for package in seen.values() for problem in REVIEW.package_problems(package)] == []
+    assert [problem for package in seen.values() for problem in REVIEW.find_package_problems(package)] == []
 
 
-BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
+BUILT_IMAGES = [spec for spec in load_image_specs().values() if isinstance(spec, BuiltImage)]
 TEST_LIBRARIES = ("libgtest-dev",)
 RUN_TIME = ("libc6",)
 """Part of every base image, whose publisher states the licenses."""
@@ -135,9 +135,9 @@ def test_programs_linked_to_debian_libraries_are_detected() -> None:
 @pytest.mark.parametrize("spec", IMAGES_WITH_LIBRARIES, ids=lambda spec: spec.name)
 def test_every_debian_library_is_permitted_and_in_the_label(spec: BuiltImage) -> None:
     packages = dependencies(native_libraries(spec))
-    assert REVIEW.debian_problems(packages) == []
+    assert REVIEW.find_debian_problems(packages) == []
     labelled = {str(symbol) for symbol in get_spdx_licensing().license_symbols(spec.labels[LABEL])}
-    assert REVIEW.debian_identifiers(packages) - labelled == set()
+    assert REVIEW.collect_debian_identifiers(packages) - labelled == set()
     assert labelled <= set(REVIEW.permitted)
 
 
@@ -161,7 +161,7 @@ def dependencies(packages: Iterable[str]) -> set[str]:
 
 def test_a_debian_library_under_the_gpl_is_refused() -> None:
     review = replace(REVIEW, debian={"libx264-*": "GPL-2.0-or-later", **REVIEW.debian})
-    assert review.debian_problems(["libopus0", "libx264-164", "libnew1"]) == [
+    assert review.find_debian_problems(["libopus0", "libx264-164", "libnew1"]) == [
         "Debian's libx264-164 is under GPL-2.0-or-later",
         "Debian's libnew1 is under no known license",
     ]

@@ -26,14 +26,14 @@ NUMBERS = {
         gateway.MAX_UNAUTHENTICATED_UPLOADS,
         gateway.DISCARD_TIMEOUT_S,
     ),
-    "test_unknown_keys_do_not_delay_callers": (callers.MAX_WAITING_CALLERS, 2 * callers.TIMEOUT_S),
+    "test_unknown_keys_do_not_delay_callers": (callers.MAX_WAITING_CALLERS, 2 * callers.ISSUER_TIMEOUT_S),
     "test_incomplete_heads_time_out_and_idle_connections_are_limited": (http.MAX_IDLE_CONNECTIONS,),
     "test_unauthenticated_sockets_beyond_the_limit_close_the_oldest": (
-        server.MAX_UNAUTHENTICATED,
+        server.MAX_UNAUTHENTICATED_SOCKETS,
         server.AUTHENTICATION_TIMEOUT_S,
     ),
     "test_silent_sockets_at_a_full_agent_use_no_sibling_slots": (
-        siblings.MAX_UNAUTHENTICATED,
+        siblings.MAX_UNAUTHENTICATED_CONNECTIONS,
         siblings.DISCOVERY_TIMEOUT_S + 2 * siblings.AUTHENTICATION_TIMEOUT_S,
     ),
     "test_unknown_sessions_at_most_double_a_callers_latency": (
@@ -45,10 +45,10 @@ NUMBERS = {
     "test_file_queue_is_limited": (state.MAX_FILE_PIECES,),
     "test_decoders_of_containers_are_bounded": (gateway.MAX_CONCURRENT_CONTAINERS,),
     "test_the_total_backlog_of_all_callers_is_limited": (pacer.MAX_BACKLOG_BYTES // MIB,),
-    "test_incomplete_large_messages_are_limited_in_total": (websocket.MAX_LARGE_BYTES // MIB,),
+    "test_incomplete_large_messages_are_limited_in_total": (websocket.MAX_LARGE_MESSAGE_BYTES // MIB,),
     "test_readers_of_a_session_are_limited": (gateway.MAX_READERS_PER_SESSION,),
     "test_readers_share_a_connection_to_the_store": (store.MAX_CONNECTIONS,),
-    "test_concurrent_hand_overs_are_limited": (siblings.MAX_FORWARDED_PER_SLOT,),
+    "test_concurrent_hand_overs_are_limited": (siblings.MAX_FORWARDED_CONNECTIONS_PER_SLOT,),
     "test_chunks_that_wait_for_the_store_are_limited": (journal_batch.MAX_WAITING_CHUNKS,),
 }
 """Numbers of each row, by test."""

@@ -9,13 +9,13 @@ from voice_blueprint.images import BuiltImage
 from voice_ops.images.locks import (
     BASE_FILE,
     PYTHON_VERSIONS,
-    images_with_requirements,
-    layer_packages,
+    create_version_pins,
+    list_images_with_requirements,
     parse_lock,
-    version_pins,
+    select_layer_packages,
 )
 
-IMAGES_WITH_LOCKS = images_with_requirements()
+IMAGES_WITH_LOCKS = list_images_with_requirements()
 BASE_PACKAGES = re.compile(
     r"^(vllm|torch.*|triton|nvidia-.*|flashinfer.*|xgrammar|transformers|tokenizers|numba|cuda-toolkit)$"
 )
@@ -24,7 +24,7 @@ BASE_PACKAGES = re.compile(
 @pytest.mark.parametrize("spec", [spec for spec in IMAGES_WITH_LOCKS if spec.versions], ids=lambda spec: spec.name)
 def test_locks_match_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
     found = parse_lock((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
-    wanted = dict(pin.split("==") for pin in version_pins(spec))
+    wanted = dict(pin.split("==") for pin in create_version_pins(spec))
     if (spec.folder / BASE_FILE).exists():
         del wanted[(spec.folder / BASE_FILE).read_text(encoding="utf-8").split()[-1]]
     assert wanted
@@ -60,5 +60,5 @@ def test_a_layer_contains_missing_or_different_packages() -> None:
     wanted = parse_lock(
         "a==1 \\\n    --hash=sha256:aa\nb==0.9 \\\n    --hash=sha256:b9\nc==2 \\\n    --hash=sha256:cc\n"
     )
-    assert list(layer_packages(wanted, base)) == ["b", "c"]
-    assert layer_packages(wanted, base)["b"] == ("0.9", "b==0.9 \\\n    --hash=sha256:b9\n")
+    assert list(select_layer_packages(wanted, base)) == ["b", "c"]
+    assert select_layer_packages(wanted, base)["b"] == ("0.9", "b==0.9 \\\n    --hash=sha256:b9\n")

@@ -13,15 +13,15 @@ from tests.stacks.azure.manifests import DIGESTS, Pod, pods, production, workloa
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint import catalog
 from voice_blueprint.catalog.publishers import PublishedImage, published_images
-from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
-from voice_blueprint.engines.launch.services import fleet_launch, preparation_launch
-from voice_blueprint.images import BuiltImage, MirroredImage, find_port, specs
+from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
+from voice_blueprint.engines.launch.services import create_fleet_launcher, create_preparation_launcher
+from voice_blueprint.images import BuiltImage, MirroredImage, find_port, load_image_specs
 
 ROWS = published_images()
-MIRRORED_IMAGES = {spec.name: spec for spec in specs().values() if isinstance(spec, MirroredImage)}
+MIRRORED_IMAGES = {spec.name: spec for spec in load_image_specs().values() if isinstance(spec, MirroredImage)}
 IMAGES_BY_BASE = {
     spec.name: (spec, ROWS[engine])
-    for spec in specs().values()
+    for spec in load_image_specs().values()
     if isinstance(spec, BuiltImage)
     for engine in spec.bases.values()
     if engine in ROWS
@@ -75,7 +75,7 @@ def user_problems(pod: Pod, container: dict[str, Any], row: PublishedImage) -> l
         return []
     if row.unprivileged is None:
         return [f"{row.engine} needs root, and {container['name']} runs as another user"]
-    if shared.get("runAsUser") != UNPRIVILEGED_USER:
+    if shared.get("runAsUser") != UNPRIVILEGED_UID:
         return [f"{container['name']} runs as {shared.get('runAsUser')}"]
     values = {entry["name"]: entry.get("value", "") for entry in container["env"]}
     missing = [f"{container['name']} lacks {name}" for name in row.unprivileged.variables if not values.get(name)]
@@ -169,8 +169,8 @@ def test_containers_with_upstream_base_images_start(name: str) -> None:
 def test_hosts_with_upstream_base_images_start() -> None:
     row = IMAGES_BY_BASE[Image.ASR_VLLM][1]
     fleet = p5("voxtral-small-24b", VOXTRAL_LOAD)
-    assert row.contains_program(fleet_launch(fleet).command()[0])
-    assert row.contains_program(preparation_launch(fleet).command()[0])
+    assert row.contains_program(create_fleet_launcher(fleet).build_command()[0])
+    assert row.contains_program(create_preparation_launcher(fleet).build_command()[0])
 
 
 @pytest.mark.parametrize("image", IMAGES_BY_BASE)

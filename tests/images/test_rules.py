@@ -9,9 +9,9 @@ from tests.images import rules
 from tests.images.dockerfile import parse, read
 from tests.nonempty import nonempty
 from voice_blueprint.contract.images import Image
-from voice_blueprint.images import IMAGES_FOLDER, SPEC_FILE, BuiltImage, HttpHealth, specs
+from voice_blueprint.images import IMAGES_FOLDER, SPEC_FILE, BuiltImage, HttpHealthCheck, load_image_specs
 
-BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
+BUILT_IMAGES = [spec for spec in load_image_specs().values() if isinstance(spec, BuiltImage)]
 VLLM = next(spec for spec in BUILT_IMAGES if spec.name == "asr-vllm")
 ROUTER = next(spec for spec in BUILT_IMAGES if spec.name == "pd-router")
 
@@ -98,7 +98,7 @@ def test_the_last_stage_determines_the_user() -> None:
 
 
 def test_a_probe_of_an_unused_port_is_detected() -> None:
-    deaf = VLLM.model_copy(update={"health": HttpHealth(port="contract.VALKEY", path="/health")})
+    deaf = VLLM.model_copy(update={"health": HttpHealthCheck(port="contract.VALKEY", path="/health")})
     assert list(rules.is_healthy(read(VLLM.folder), deaf)) == [
         "health is asked on contract.VALKEY, which is none of its ports"
     ]

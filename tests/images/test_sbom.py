@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from voice_blueprint.images import BuiltImage, specs
-from voice_ops.images.licenses import Review, pinned_packages, read_packages
-from voice_ops.images.locks import images_with_requirements
+from voice_blueprint.images import BuiltImage, load_image_specs
+from voice_ops.images.licenses import LicenseReview, read_packages, read_pinned_packages
+from voice_ops.images.locks import list_images_with_requirements
 from voice_ops.images.sbom import LICENSES_LABEL, add_licenses, main
 
 PACKAGES = read_packages()
@@ -16,7 +16,7 @@ PACKAGES = read_packages()
 
 def syft_output(spec: BuiltImage, **more: str) -> dict[str, Any]:
     """Return syft's output for an image: packages of Debian and of Python, without reviewed licenses."""
-    python = pinned_packages(spec) | more
+    python = read_pinned_packages(spec) | more
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -32,16 +32,16 @@ def syft_output(spec: BuiltImage, **more: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("spec", images_with_requirements(), ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", list_images_with_requirements(), ids=lambda spec: spec.name)
 def test_every_package_and_bundled_library_has_a_license(spec: BuiltImage) -> None:
     document = syft_output(spec)
     assert add_licenses(document, spec) == []
     assert document["metadata"]["component"]["licenses"] == [{"expression": spec.labels[LICENSES_LABEL]}]
     licensed = {each["name"]: each["licenses"] for each in document["components"] if "licenses" in each}
-    review = Review.read()
-    for name, version in pinned_packages(spec).items():
+    review = LicenseReview.read()
+    for name, version in read_pinned_packages(spec).items():
         package = PACKAGES[name, version]
-        assert licensed[name] == [{"expression": review.package_expression(package)}]
+        assert licensed[name] == [{"expression": review.find_package_expression(package)}]
         assert licensed.keys() >= set(package.libraries)
     references = [each["bom-ref"] for each in document["components"] if "bom-ref" in each]
     assert len(references) == len(set(references))
@@ -49,7 +49,7 @@ def test_every_package_and_bundled_library_has_a_license(spec: BuiltImage) -> No
 
 
 def test_a_package_that_is_not_reviewed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gateway = next(each for each in images_with_requirements() if each.name == "gateway")
+    gateway = next(each for each in list_images_with_requirements() if each.name == "gateway")
     file = tmp_path / "gateway.cdx.json"
     file.write_text(json.dumps(syft_output(gateway, **{"x264-python": "1.0"})))
     assert main("gateway", str(file)) == 1
@@ -60,5 +60,5 @@ def test_a_package_that_is_not_reviewed_is_refused(tmp_path: Path, capsys: pytes
 
 
 def test_an_upstream_image_is_not_changed(tmp_path: Path) -> None:
-    mirrored = next(each.name for each in specs().values() if not isinstance(each, BuiltImage))
+    mirrored = next(each.name for each in load_image_specs().values() if not isinstance(each, BuiltImage))
     assert main(mirrored, str(tmp_path / "not read")) == 0

@@ -13,32 +13,32 @@ from tests.images.dockerfile import read
 from tests.nonempty import nonempty
 from voice_blueprint import catalog
 from voice_blueprint.contract.environment import ENVIRONMENT
-from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
 from voice_blueprint.engines.launch.pd_router import CellFront
 from voice_blueprint.engines.launch.services import HOST_CACHE_DIR
 from voice_blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
-from voice_blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, service_images
+from voice_blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, list_service_images
 from voice_blueprint.images import (
     IMAGES_FOLDER,
     SPEC_FILE,
     BuiltImage,
-    CommandHealth,
+    CommandHealthCheck,
     MirroredImage,
-    NoHealth,
-    bases,
+    NoHealthCheck,
     find_port,
-    load_spec,
-    specs,
+    load_base_images,
+    load_image_spec,
+    load_image_specs,
 )
 
-BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
-MIRRORED_IMAGES = [spec for spec in specs().values() if isinstance(spec, MirroredImage)]
+BUILT_IMAGES = [spec for spec in load_image_specs().values() if isinstance(spec, BuiltImage)]
+MIRRORED_IMAGES = [spec for spec in load_image_specs().values() if isinstance(spec, MirroredImage)]
 
 
 def missing_definitions(image: Image, running: Collection[Image]) -> list[str]:
     """Return the missing definitions of an image of the contract, one sentence per file."""
     wanted = [
-        (image in specs(), f"describe it in images/{image}/{SPEC_FILE}"),
+        (image in load_image_specs(), f"describe it in images/{image}/{SPEC_FILE}"),
         (
             image in ENVIRONMENT,
             f"say what it reads: Image.{image.name} in voice_blueprint/contract/environment.py",
@@ -71,11 +71,11 @@ def test_the_folder_of_a_mirrored_image_contains_only_its_spec(spec: MirroredIma
 def azure_images() -> set[Image]:
     kinds: tuple[Any, ...] = (PrefillDecodeCell, AggregatedService, ChatService, TtsService)
     services = [kind.model_construct(lmcache=LmcachePool.model_construct()) for kind in kinds]
-    return {*CLUSTER_IMAGES, *CALLER_IMAGES, *(image for service in services for image in service_images(service))}
+    return {*CLUSTER_IMAGES, *CALLER_IMAGES, *(image for service in services for image in list_service_images(service))}
 
 
 def test_the_clouds_of_an_image_match_the_deployments_that_run_it() -> None:
-    for image, spec in nonempty(specs().items()):
+    for image, spec in nonempty(load_image_specs().items()):
         running = {"aws"} if image in (*AWS_IMAGES, *AGENT_IMAGES) else set()
         running |= {"azure"} if image in {*azure_images(), *AGENT_IMAGES} else set()
         assert set(spec.clouds) == running, (
@@ -85,17 +85,17 @@ def test_the_clouds_of_an_image_match_the_deployments_that_run_it() -> None:
 
 def test_users_and_cache_folders_match_the_launchers() -> None:
     for spec in BUILT_IMAGES:
-        assert spec.root_because or spec.user_id == UNPRIVILEGED_USER
+        assert spec.root_because or spec.user_id == UNPRIVILEGED_UID
         assert spec.cache_dir in {None, HOST_CACHE_DIR}
         dockerfile = (spec.folder / "Dockerfile").read_text(encoding="utf-8")
         assert set(re.findall(r"/var/cache/voice\b", dockerfile)) <= {spec.cache_dir}
 
 
 def test_the_front_reads_its_file_at_the_path_of_the_launcher() -> None:
-    spec = specs()[Image.PD_ROUTER]
+    spec = load_image_specs()[Image.PD_ROUTER]
     assert isinstance(spec, BuiltImage)
     [command] = read(spec.folder).all("CMD")
-    assert tuple(command.words) == CellFront(1, 2, 3, 4).command()
+    assert tuple(command.words) == CellFront(1, 2, 3, 4).build_command()
 
 
 def test_vllm_and_vllm_omni_never_share_an_image() -> None:
@@ -112,19 +112,19 @@ def test_an_engine_pins_its_base_image() -> None:
 
 
 def test_every_budget_and_package_has_a_source() -> None:
-    for spec in specs().values():
+    for spec in load_image_specs().values():
         assert len(spec.size.source) > 10
     for spec in BUILT_IMAGES:
         assert all(len(package.source) > 10 for package in spec.packages.values())
 
 
 def test_base_images_are_distributions_rather_than_engines() -> None:
-    assert not bases().keys() & catalog.engines().keys()
+    assert not load_base_images().keys() & catalog.engines().keys()
 
 
 def test_health_endpoint_is_served() -> None:
-    for spec in nonempty(specs().values()):
-        if not isinstance(spec.health, CommandHealth | NoHealth):
+    for spec in nonempty(load_image_specs().values()):
+        if not isinstance(spec.health, CommandHealthCheck | NoHealthCheck):
             assert spec.health.port in spec.ports, spec.name
 
 
@@ -161,4 +161,4 @@ def test_an_invalid_spec_is_refused(tmp_path: Path, image: str, change: dict[str
     file.parent.mkdir()
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises((ValidationError, ValueError), match=re.escape(message)):
-        load_spec(file)
+        load_image_spec(file)

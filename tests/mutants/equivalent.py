@@ -151,7 +151,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ("cloudwatch and publishing", "cloudwatch or publishing")),
     *_each(f"{TELEMETRY}/cloudwatch.py", "one value more or less of a batch", ("REQUEST = 1000", "REQUEST = 999")),
     *_each(f"{TELEMETRY}/cloudwatch.py", "one value of 36,000",
-           *(("MAX_BUFFERED = 36_000", f"MAX_BUFFERED = {number}") for number in (35999, 36001))),
+           *(("MAX_BUFFERED_VALUES = 36_000", f"MAX_BUFFERED_VALUES = {number}") for number in (35999, 36001))),
     *_each(f"{TELEMETRY}/cloudwatch.py", "an unknown status is no refusal",
            *(('Code", 0)', f'Code", {number})') for number in (1, -1))),
     *_each(f"{TELEMETRY}/cloudwatch.py", "no answer that is an error has 499", ("< 500  # noqa", "< 499  # noqa")),
@@ -167,7 +167,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            *((f"{name}: int = 0", f"{name}: int = 1")
              for name in ("neuron_device_count", "neuroncore_per_device_count"))),
     *_each(f"{TELEMETRY}/sources/neuron.py", "no element less than none", ("max(0, cores", "max( -1, cores")),
-    *_each(f"{TELEMETRY}/sources/neuron.py", "at this instant", ("> _STALE_AFTER_S", ">= _STALE_AFTER_S")),
+    *_each(f"{TELEMETRY}/sources/neuron.py", "at this instant", ("> _MAX_DOCUMENT_AGE_S", ">= _MAX_DOCUMENT_AGE_S")),
     *_each(f"{TELEMETRY}/sources/nic.py", "a name has at most 15 characters", ("[:15]", "[: 16]")),
     *_each(f"{TELEMETRY}/sources/nic.py", "a field that the kernel writes",
            ("_GSSET_INFO, 0, 1", "_GSSET_INFO, 1, 1"), ("_STATS_SET, 0)))[3]", "_STATS_SET, 1)))[3]")),

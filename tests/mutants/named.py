@@ -21,15 +21,15 @@ class Named(NamedTuple):
 
 
 AWS_MUTANTS = (
-    Named("ring alert at 60 %", TIERS, "rule_above(80, 2, 3)", "rule_above(60, 2, 3)", ALERTS),
+    Named("ring alert at 60 %", TIERS, "build_rule_above(80, 2, 3)", "build_rule_above(60, 2, 3)", ALERTS),
     Named("first transcript after 9 s", "voice_blueprint/observability/alerting.py",
           "first words of a transcript.\",\n        1000,", "first words of a transcript.\",\n        9000,", ALERTS),
-    Named("a tenth of calls may be late", TIERS, "LATE_PERCENT = 5", "LATE_PERCENT = 10", ALERTS),
-    Named("10 % of requests fail", TIERS, "rule_above(0.01, 3, 5)", "rule_above(0.1, 3, 5)", ALERTS),
+    Named("a tenth of calls may be late", TIERS, "MAX_LATE_PERCENT = 5", "MAX_LATE_PERCENT = 10", ALERTS),
+    Named("10 % of requests fail", TIERS, "build_rule_above(0.01, 3, 5)", "build_rule_above(0.1, 3, 5)", ALERTS),
     Named("fewest free slots", TIERS, '"FreeSlots", "Maximum"', '"FreeSlots", "Minimum"', ALERTS),
     Named("any busy GPU fleet", TIERS, 'aggregation="MIN"', 'aggregation="MAX"', ALERTS),
-    Named("callers notice nothing", TIERS, "callers_affected=True", "callers_affected=False", ALERTS),
-    Named("budget at 8 %", f"{CONSTRUCTS}/budget.py", "SPENT_PERCENT = 80", "SPENT_PERCENT = 8", ALERTS),
+    Named("callers notice nothing", TIERS, "affects_callers=True", "affects_callers=False", ALERTS),
+    Named("budget at 8 %", f"{CONSTRUCTS}/budget.py", "MAX_SPENT_PERCENT = 80", "MAX_SPENT_PERCENT = 8", ALERTS),
     Named("heartbeat of 90 s", "voice_blueprint/engines/launch/coldstart.py",
           "SILENCE_S = {False: 900", "SILENCE_S = {False: 90", NUMBERS),
     Named("half of the hosts replaced at once", f"{CONSTRUCTS}/host.py",

@@ -22,24 +22,30 @@ from tests.stacks.azure.recorded import cluster
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import caller_tier_capacities, calls_by_tier
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.capacity.tiers import build_caller_tier_capacities, sum_calls_by_tier
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.day import design_load
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.limits import limit_needs
-from voice_blueprint.observability.aws.alerts.tiers import SATURATED_SHARE
+from voice_blueprint.limits import calculate_limit_usages
+from voice_blueprint.observability.aws.alerts.tiers import SATURATED_UTILIZATION
 from voice_ops.cost.day import DaySimulation, simulate_day
-from voice_ops.cost.estimate import Assumptions, Section, azure_resources, charged_sections, price_section
-from voice_ops.cost.model import Audio, Line
-from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
+from voice_ops.cost.estimate import (
+    Assumptions,
+    Section,
+    collect_azure_resources,
+    collect_charged_sections,
+    price_section,
+)
+from voice_ops.cost.model import Audio, CostLine
+from voice_ops.cost.prices import HOURS_PER_MONTH, load_price_book
 from voice_ops.init.answers import Answers, Cloud
-from voice_ops.init.drafts import UNLIMITED_BUDGET, create_drafts
-from voice_ops.needs import fargate_needs, vcpu_needs
-from voice_ops.preflight.azure.quotas import REGIONAL_QUOTA
-from voice_ops.preflight.azure.quotas import vcpu_needs as azure_vcpu_needs
-from voice_ops.simulate.run import Result
-from voice_ops.synthesis import templates
+from voice_ops.init.drafts import UNLIMITED_BUDGET_USD, create_drafts
+from voice_ops.needs import calculate_required_fargate_vcpus, calculate_required_vcpus
+from voice_ops.preflight.azure.quotas import REGIONAL_QUOTA_NAME
+from voice_ops.preflight.azure.quotas import calculate_required_vcpus as azure_vcpu_needs
+from voice_ops.simulate.run import PolicyResult
+from voice_ops.synthesis import synthesize_templates
 from voice_sandbox.azure.graph import Graph
 
 Bounds = tuple[int, int]
@@ -96,7 +102,7 @@ def rendered_aws(deployment: Deployment, stacks: Templates) -> Rendered:
         for stack, _, kind, properties in found
         if kind == "AutoScaling::WarmPool"
     }
-    fleets = {names.group_name(deployment, fleet.name): fleet.name for fleet in deployment.aws.asr}
+    fleets = {names.build_group_name(deployment, fleet.name): fleet.name for fleet in deployment.aws.asr}
     for stack, logical, kind, properties in found:
         if kind == "AutoScaling::AutoScalingGroup":
             low, most = int(properties["MinSize"]), int(properties["MaxSize"])
@@ -128,13 +134,13 @@ def rendered_aws(deployment: Deployment, stacks: Templates) -> Rendered:
 def assert_aws_needs(deployment: Deployment, stacks: Templates, rendered: Rendered) -> None:
     """Compare the quotas and limits that `preflight` queries with the rendered bounds."""
     asked: dict[str, list[Bounds]] = {}
-    for (family, _), bounds in vcpu_needs(deployment).items():
+    for (family, _), bounds in calculate_required_vcpus(deployment).items():
         asked.setdefault(family, []).append(bounds)
     needs = {family: added(iter(bounds)) for family, bounds in asked.items()}
-    assert {**needs, "fargate": fargate_needs(deployment)} == rendered.vcpus
+    assert {**needs, "fargate": calculate_required_fargate_vcpus(deployment)} == rendered.vcpus
     most = {name: bounds[1] for name, bounds in rendered.units.items()}
     limits: dict[str, int] = {}
-    for each in limit_needs(deployment):
+    for each in calculate_limit_usages(deployment):
         limits[each.limit.id] = max(limits.get(each.limit.id, 0), each.units.max)
     assert limits["nlb-targets"] == most["gateway"] + most["vad"]
     assert limits["ecs-tasks-per-service"] == max(most["gateway"], most.get("agent", 0))
@@ -173,7 +179,7 @@ def assert_aws_alarms(deployment: Deployment, stacks: Templates, rendered: Rende
         if alarm:
             assert alarm["Threshold"] == most - 1
     saturated = alarms[f"{deployment.name}-alert-service-saturated-gateway"]
-    assert saturated["Threshold"] == pytest.approx(SATURATED_SHARE * rendered.sockets, rel=0.01)
+    assert saturated["Threshold"] == pytest.approx(SATURATED_UTILIZATION * rendered.sockets, rel=0.01)
 
 
 # --- Azure ----------------------------------------------------------------------------------------------------
@@ -184,9 +190,11 @@ def rendered_azure(graphs: list[Graph]) -> Rendered:
     vcpus: list[Bounds] = []
     units: dict[str, Bounds] = {}
     sockets = 0
-    (cluster,) = (each for graph in graphs for each in graph.resources_of_type("containerservice:ManagedCluster"))
+    (cluster,) = (each for graph in graphs for each in graph.find_resources_of_type("containerservice:ManagedCluster"))
     pools = [dict(each) for each in cluster.inputs["agentPoolProfiles"]]
-    pools += [dict(each.inputs) for graph in graphs for each in graph.resources_of_type("containerservice:AgentPool")]
+    pools += [
+        dict(each.inputs) for graph in graphs for each in graph.find_resources_of_type("containerservice:AgentPool")
+    ]
     for pool in pools:
         bounds = int(pool["minCount"]), int(pool["maxCount"])
         nodes[str(pool.get("agentPoolName") or pool["name"])] = bounds
@@ -197,28 +205,30 @@ def rendered_azure(graphs: list[Graph]) -> Rendered:
         size = catalog.vm_sizes()[pool["vmSize"]].vcpus
         vcpus.append((bounds[0] * size, (bounds[1] + more) * size))
     for graph in graphs:
-        for machine in graph.resources_of_type("compute:VirtualMachine"):
+        for machine in graph.find_resources_of_type("compute:VirtualMachine"):
             size = catalog.vm_sizes()[machine.inputs["hardwareProfile"]["vmSize"]].vcpus
             vcpus.append((size, size))
-        for scaled in graph.resources_of_type("keda.sh/v1alpha1:ScaledObject"):
+        for scaled in graph.find_resources_of_type("keda.sh/v1alpha1:ScaledObject"):
             spec = scaled.inputs["spec"]
             units[spec["scaleTargetRef"]["name"]] = int(spec["minReplicaCount"]), int(spec["maxReplicaCount"])
-        for workload in graph.resources_of_type("apps/v1:Deployment"):
+        for workload in graph.find_resources_of_type("apps/v1:Deployment"):
             containers = workload.inputs["spec"]["template"]["spec"]["containers"]
             sockets += sum(int(each) for each in environment(containers, "VOICE_MAX_CONNECTIONS"))
     services = (
-        each.inputs["spec"] for graph in graphs for each in graph.resources_of_type("kubernetes:core/v1:Service")
+        each.inputs["spec"] for graph in graphs for each in graph.find_resources_of_type("kubernetes:core/v1:Service")
     )
     rules = sum(len(each["ports"]) for each in services if each.get("type") == "LoadBalancer")
-    return Rendered(units, nodes, {REGIONAL_QUOTA: added(iter(vcpus))}, sockets, rules)
+    return Rendered(units, nodes, {REGIONAL_QUOTA_NAME: added(iter(vcpus))}, sockets, rules)
 
 
 def assert_azure_needs(deployment: Deployment, rendered: Rendered) -> None:
-    assert azure_vcpu_needs(deployment.azure)[REGIONAL_QUOTA] == rendered.vcpus[REGIONAL_QUOTA]
-    limits = {each.limit.id: each.units for each in limit_needs(deployment)}
+    assert azure_vcpu_needs(deployment.azure)[REGIONAL_QUOTA_NAME] == rendered.vcpus[REGIONAL_QUOTA_NAME]
+    limits = {each.limit.id: each.units for each in calculate_limit_usages(deployment)}
     low, most = added(iter(rendered.nodes.values()))
     assert (limits["aks-nodes"].min, limits["aks-nodes"].max) == (low, most)
-    highest = max(each.units.max for each in limit_needs(deployment) if each.limit.id == "aks-nodes-per-pool")
+    highest = max(
+        each.units.max for each in calculate_limit_usages(deployment) if each.limit.id == "aks-nodes-per-pool"
+    )
     assert highest == max(most for _, most in rendered.nodes.values())
     assert limits["aks-node-pools"].max == len(rendered.nodes)
     assert not deployment.azure.callers or limits["load-balancer-rules"].max == rendered.rules
@@ -232,15 +242,15 @@ def assert_plan(deployment: Deployment, rendered: Rendered) -> None:
 
     A cluster without callers has no tiers.
     """
-    assert bool(caller_tier_capacities(deployment)) == (rendered.sockets > 0)
-    for each in caller_tier_capacities(deployment):
+    assert bool(build_caller_tier_capacities(deployment)) == (rendered.sockets > 0)
+    for each in build_caller_tier_capacities(deployment):
         if each.tier is not Tier.STATE:
             assert (each.units.min, each.units.max) == rendered.units[each.name], each.name
         if each.tier is Tier.GATEWAY:
             assert each.calls == pytest.approx(rendered.sockets / SOCKETS_PER_CALL, abs=1)
 
 
-def assert_simulation(deployment: Deployment, rendered: Rendered, result: Result) -> None:
+def assert_simulation(deployment: Deployment, rendered: Rendered, result: PolicyResult) -> None:
     """Compare the simulated fleets with the rendered bounds, and the day's calls with those of the plan."""
     for plan in nonempty(result.plans):
         bounds = added((group.min_hosts, group.max_hosts) for group in plan.groups)
@@ -250,27 +260,27 @@ def assert_simulation(deployment: Deployment, rendered: Rendered, result: Result
         hosts = result.time_series.hosts[plan.name]
         assert hosts.min() >= bounds[0]
         assert hosts.max() <= bounds[1]
-    peak = peak_calls(design_load(deployment))
+    peak = calculate_peak_calls(resolve_design_load(deployment))
     assert float(result.time_series.wanted.max()) == pytest.approx(peak, rel=0.01)
-    room = calls_by_tier(caller_tier_capacities(deployment))
+    room = sum_calls_by_tier(build_caller_tier_capacities(deployment))
     if room:
         assert result.time_series.carried.max() <= min(most for _, most in room.values())
         assert peak <= min(most for _, most in room.values())
 
 
-def host_lines(section: Section) -> list[Line]:
+def host_lines(section: Section) -> list[CostLine]:
     kinds = {"AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service", "containerservice:AgentPool"}
     sizes = {*catalog.instance_types(), *catalog.vm_sizes()}
     return [
         each
-        for each in price_section(section, price_book()).lines
+        for each in price_section(section, load_price_book()).lines
         if each.kind in kinds and (each.price.item in sizes or each.price.item.startswith("fargate-"))
     ]
 
 
-def assert_cost_on_aws(deployment: Deployment, rendered: Rendered, result: Result) -> None:
+def assert_cost_on_aws(deployment: Deployment, rendered: Rendered, result: PolicyResult) -> None:
     """Compare the hosts of `voice cost` with the integral of the simulated day, and their bounds with the rendered."""
-    (section,) = charged_sections(deployment, Assumptions())
+    (section,) = collect_charged_sections(deployment, Assumptions())
     lines = host_lines(section)
     rates = {plan.name: plan.usd_per_hour or 0.0 for plan in result.plans}
     usd = sum(float(hosts.mean()) * rates[name] for name, hosts in result.time_series.hosts.items())
@@ -291,7 +301,7 @@ def assert_cost_on_azure(
     deployment: Deployment, graphs: list[Graph], rendered: Rendered, played: DaySimulation
 ) -> None:
     """Compare the nodes of `voice cost` with the rendered pools, and their mean with the simulated day."""
-    rented = tuple(azure_resources(graphs, played.expected_sizes))
+    rented = tuple(collect_azure_resources(graphs, played.expected_sizes))
     lines = host_lines(Section("azure", deployment.azure.location, rented, Audio(None, "none"), ()))
     for line in nonempty(lines):
         low, most = rendered.nodes[line.resource]
@@ -312,7 +322,7 @@ def assert_all_agree(text: str, folder: Path) -> None:
     deployment = load_text(text, folder)
     played = simulate_day(deployment)
     if deployment.aws_section:
-        stacks = templates(deployment)
+        stacks = synthesize_templates(deployment)
         rendered = rendered_aws(deployment, stacks)
         assert_aws_needs(deployment, stacks, rendered)
         assert_aws_alarms(deployment, stacks, rendered)
@@ -328,7 +338,7 @@ def assert_all_agree(text: str, folder: Path) -> None:
 
 def first_file(cloud: Cloud, calls: int) -> str:
     first, *_ = create_drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
-    return first.text(UNLIMITED_BUDGET, "schema.json")
+    return first.render_text(UNLIMITED_BUDGET_USD, "schema.json")
 
 
 @pytest.mark.parametrize(("cloud", "calls"), FILES_ON_EVERY_CHANGE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.azure_types.__main__ import Definitions, NameTree
+from tools.azure_types.__main__ import NameTree, TypeDefinitionReader
 
 REQUIRED, READ_ONLY, WRITABLE = 1, 2, 0
 FILE = "generated/things/microsoft.things/2026-01-01/types.json"
@@ -52,7 +52,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def test_a_type_is_read_as_deep_as_the_given_values(clone: Path) -> None:
-    definitions = Definitions(clone)
+    definitions = TypeDefinitionReader(clone)
     assert len(definitions.commit) == 40
     given: NameTree = {"size": {}, "parts": {"*": {}}, "shape": {"radius": {}}, "tags": {}}
     found = definitions.find_resource(KIND.lower(), given)
@@ -73,4 +73,4 @@ def test_a_type_is_read_as_deep_as_the_given_values(clone: Path) -> None:
 @pytest.mark.parametrize("name", ["Microsoft.Things/boxes@2025-01-01", "Microsoft.Things/lids@2026-01-01"])
 def test_a_type_that_does_not_exist_is_reported(clone: Path, name: str) -> None:
     with pytest.raises(KeyError):
-        Definitions(clone).find_resource(name, {})
+        TypeDefinitionReader(clone).find_resource(name, {})

@@ -5,14 +5,25 @@ import re
 
 import pytest
 
-from voice_ops.demo.agent.command import BARGE_IN, MAX_ERROR_RATE, MEDIAN, P95, ConversationResult, Goal, Turn, report
+from voice_ops.demo.agent.command import (
+    BARGE_IN,
+    MAX_ERROR_RATE,
+    MEDIAN,
+    P95,
+    ConversationResult,
+    Goal,
+    Turn,
+    report_result,
+)
 
 FAST, SLOW = {"transcription": 100, "speech_synthesis": 300}, {"transcription": 100, "speech_synthesis": 1100}
 
 
 def test_a_conversation_report_shows_each_stage_and_voice_to_voice_latency(capsys: pytest.CaptureFixture[str]) -> None:
     prompts = [{"tokens": 30, "cached": 0}, {"tokens": 70, "cached": 40}]
-    missed = report(ConversationResult([Turn("Paris it is.", "Paris, it is")], [FAST, FAST, SLOW], 0.25, prompts))
+    missed = report_result(
+        ConversationResult([Turn("Paris it is.", "Paris, it is")], [FAST, FAST, SLOW], 0.25, prompts)
+    )
     printed = capsys.readouterr().out
     told = [" ".join(re.findall(r"[\w%:.,']+", line)) for line in printed.splitlines()]
     assert missed == [P95, BARGE_IN]
@@ -30,7 +41,7 @@ def test_each_goal_is_judged_separately_and_met_at_its_limit(goal: Goal, measure
     def missed(measured: dict[Goal, int]) -> list[Goal]:
         totals = [*[measured[MEDIAN]] * 2, measured[P95]]
         stages = [{"transcription": total} for total in totals]
-        return report(ConversationResult([], stages, measured[BARGE_IN] / 1000, [{"tokens": 1, "cached": 0}]))
+        return report_result(ConversationResult([], stages, measured[BARGE_IN] / 1000, [{"tokens": 1, "cached": 0}]))
 
     limits = {each: each.max_ms for each in (MEDIAN, P95, BARGE_IN)}
     assert missed(limits) == []
@@ -47,5 +58,5 @@ def test_several_answers_with_a_wrong_transcript_are_an_error(
         [wrong] * misheard + [right] * (turns - misheard), [FAST], 0.2, [{"tokens": 1, "cached": 0}]
     )
     with pytest.raises(ConnectionError, match=f"{misheard} of {turns} answers") if fails else contextlib.nullcontext():
-        report(talk)
+        report_result(talk)
     assert capsys.readouterr().out.count("transcribed: It rains today in town") == misheard

@@ -8,20 +8,20 @@ import pytest
 
 import voice_blueprint
 from tests.synthesized import ROOT
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import design_load
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import with_placeholder_digests
 from voice_ops.cost.day import simulate_day
-from voice_ops.cost.estimate import Assumptions, charged_sections, price_section
-from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
-from voice_ops.gameday.command import _simulated_row
+from voice_ops.cost.estimate import Assumptions, collect_charged_sections, price_section
+from voice_ops.cost.prices import HOURS_PER_MONTH, load_price_book
+from voice_ops.gameday.command import _create_simulated_result
 from voice_ops.gameday.simulated import simulate_scenarios
 from voice_ops.init.answers import Answers, Cloud
 from voice_ops.init.drafts import create_drafts
-from voice_ops.simulate.run import Result
+from voice_ops.simulate.run import PolicyResult
 
 SHIPPED_DEPLOYMENTS = ("small", "cells", "production-azure", "production-us-east-1")
 """Files with a load, of which only `small` is simulated on every change."""
@@ -51,10 +51,10 @@ def generate_file(cloud: Cloud, calls: int) -> Deployment:
 def assert_no_alert(deployment: Deployment) -> None:
     """Simulate the day with the alerts of the file, and assert that none fires."""
     played = simulate_day(deployment, alert_deployment=with_placeholder_digests(deployment)).result
-    load = design_load(deployment)
+    load = resolve_design_load(deployment)
     assert played.firings == ()
-    assert float(played.time_series.wanted.max()) == pytest.approx(peak_calls(load), rel=0.01)
-    assert played.ledger.refused <= 0.001 * played.ledger.offered
+    assert float(played.time_series.wanted.max()) == pytest.approx(calculate_peak_calls(load), rel=0.01)
+    assert played.call_results.refused <= 0.001 * played.call_results.offered
 
 
 def assert_cost_matches_simulation(deployment: Deployment) -> None:
@@ -69,7 +69,7 @@ def assert_cost_matches_simulation(deployment: Deployment) -> None:
     assert ours == pytest.approx(float(np.median(others)), rel=TOLERANCE)
 
 
-def hosts_usd(result: Result) -> float:
+def hosts_usd(result: PolicyResult) -> float:
     prices = {plan.name: plan.usd_per_hour or 0.0 for plan in result.plans}
     return sum(float(np.mean(hosts)) * prices[name] for name, hosts in result.time_series.hosts.items())
 
@@ -95,7 +95,7 @@ def test_a_new_file_fires_no_alert_on_its_day(cloud: Cloud, calls: int) -> None:
 def alerts_of_faults(deployment: Deployment) -> set[str]:
     """Simulate each game-day fault, and return the alerts; a fault that drops calls must fire a documented alert."""
     effects = simulate_scenarios(deployment)
-    rows = [_simulated_row(deployment, name, effect) for name, effect in effects.items()]
+    rows = [_create_simulated_result(deployment, name, effect) for name, effect in effects.items()]
     assert [row for row in rows if not row.passed] == []
     return {row.scenario for row in rows if row.fired}
 
@@ -144,8 +144,8 @@ def test_faults_of_a_new_file_fire_the_documented_alerts(cloud: Cloud, calls: in
 
 def test_host_cost_matches_the_simulated_day_and_stays_below_the_budget_notification() -> None:
     deployment = load_shipped("small")
-    (section,) = charged_sections(deployment, Assumptions())
-    priced = price_section(section, price_book(None))
+    (section,) = collect_charged_sections(deployment, Assumptions())
+    priced = price_section(section, load_price_book(None))
     assert priced.usd.expected < NOTIFICATION_SHARE * deployment.aws.observability.monthly_budget_usd
     lines = [
         line

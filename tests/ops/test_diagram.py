@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from tests.synthesized import HOSTS, ROOT, Stacks, edited_sandbox, shipped
 from voice_ops.cli import app
-from voice_ops.diagram import Edge, Graph, Node, derive, dot, mermaid, svg
-from voice_ops.diagram import Path as Track
+from voice_ops.diagram import Edge, Graph, Node, derive_graph, dot, mermaid, svg
+from voice_ops.diagram import TrafficType as Track
 from voice_ops.diagram import command as diagram
 from voice_sandbox import npm
 
@@ -30,7 +30,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def graph_from(stacks: Stacks, *, without: str | None = None) -> Graph:
-    return derive("title", {tier: stack.template for tier, stack in stacks.items() if tier != without})
+    return derive_graph("title", {tier: stack.template for tier, stack in stacks.items() if tier != without})
 
 
 def node(graph: Graph, id_: str) -> Node:
@@ -115,7 +115,7 @@ def test_every_scaling_alarm_appears_with_its_metric_and_change(production: Grap
 
 
 def test_services_scale_on_sockets_and_conversations(production: Graph) -> None:
-    (sockets,), (conversations,) = production.signals_for("gateway"), production.signals_for("agents")
+    (sockets,), (conversations,) = production.list_fleet_signals("gateway"), production.list_fleet_signals("agents")
     assert sockets.text == "OpenSockets held at 150 per task: adds or removes tasks"
     assert conversations.text == "Conversations held at 6 per task: adds or removes tasks"
 
@@ -137,8 +137,8 @@ def test_another_deployment_gives_another_diagram(sandbox: Graph, tmp_path: Path
     assert node(changed, "inf2").title == "inf2: inf2.24xlarge"
     assert node(changed, "inf2").lines[-1] == "2-7 hosts"
     assert node(changed, "session-api").lines[-1] == "authenticates by: JWT, which the gateway checks, WAF"
-    assert "> 75%" in changed.signals_for("vad")[0].condition
-    assert changed.signals_for("vad")[0].change == "+1 from 75, +3 from 90 per zone"
+    assert "> 75%" in changed.list_fleet_signals("vad")[0].condition
+    assert changed.list_fleet_signals("vad")[0].change == "+1 from 75, +3 from 90 per zone"
     assert mermaid.render(changed) != mermaid.render(sandbox)
     assert dot.render(changed) != dot.render(sandbox)
 
@@ -273,7 +273,7 @@ def test_without_graphviz_the_remedy_is_reported(
     production: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(diagram, "build_graph", lambda _: production)
-    monkeypatch.setattr(npm, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(npm, "CHECKOUT_FOLDER", tmp_path)
     result = voice_diagram(PRODUCTION, "--output", tmp_path / "picture.svg")
     assert result.exit_code == 1
     assert "make setup" in result.stderr

@@ -14,26 +14,26 @@ from typer.testing import CliRunner, Result
 
 import voice_blueprint
 from voice_blueprint import Deployment, catalog, checks
-from voice_blueprint.capacity.conversations import conversation_chains
-from voice_blueprint.capacity.tiers import caller_capacities, caller_tier_capacities
+from voice_blueprint.capacity.conversations import iter_conversation_chains
+from voice_blueprint.capacity.tiers import build_azure_caller_capacities, build_caller_tier_capacities
 from voice_blueprint.checks.base import Level
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import size_services
 from voice_blueprint.file.model.text import Name
 from voice_ops.cli import app
 from voice_ops.init.answers import Answers, Cloud
-from voice_ops.init.drafts import create_drafts, deployment_name
+from voice_ops.init.drafts import create_drafts, derive_deployment_name
 from voice_ops.init.sizes import (
     MAX_SMALL_CALLS,
     UnsupportedAnswersError,
-    aws_values,
-    azure_values,
-    host_bounds,
-    max_calls,
+    build_aws_placeholder_values,
+    build_azure_placeholder_values,
+    calculate_host_count,
+    calculate_max_calls,
+    list_supported_regions,
     offers_gpus,
-    supported_regions,
 )
-from voice_ops.simulate.capacity import fleet_plans
+from voice_ops.simulate.capacity import create_fleet_plans
 
 ROOT = Path(__file__).parents[2]
 AWS = ["--cloud", "aws", "--region", "us-east-1", "--calls", "500", "--budget", "20000"]
@@ -79,15 +79,15 @@ def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget
     agents=st.booleans(),
 )
 def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int, calls: int, *, agents: bool) -> None:
-    sold = [region for region in supported_regions(cloud) if offers_gpus(cloud, region) or not agents]
+    sold = [region for region in list_supported_regions(cloud) if offers_gpus(cloud, region) or not agents]
     region = sold[index % len(sold)]
-    calls = min(calls, max_calls(cloud, region, agents=agents))
+    calls = min(calls, calculate_max_calls(cloud, region, agents=agents))
     found = list(drafted_files(cloud, region, calls, agents=agents))
     assert found
     for deployment in found:
-        tiers = caller_tier_capacities(deployment)
+        tiers = build_caller_tier_capacities(deployment)
         assert all(tier.max_calls >= calls for tier in tiers), tiers
-        for agents_link, *others in conversation_chains(deployment):
+        for agents_link, *others in iter_conversation_chains(deployment):
             assert agents_link.most >= calls
             assert all(other.most >= agents_link.most for other in others)
         assert any(half and half.agents for half in (deployment.aws_section, deployment.azure_section)) is agents
@@ -96,9 +96,9 @@ def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int,
 @pytest.mark.parametrize("cloud", list(Cloud))
 @pytest.mark.parametrize("agents", [True, False])
 def test_the_maximum_number_of_calls_is_accepted_and_one_more_refused(cloud: Cloud, *, agents: bool) -> None:
-    region = next(region for region in supported_regions(cloud) if offers_gpus(cloud, region))
-    most = max_calls(cloud, region, agents=agents)
-    values = {Cloud.AWS: aws_values, Cloud.AZURE: azure_values}[cloud]
+    region = next(region for region in list_supported_regions(cloud) if offers_gpus(cloud, region))
+    most = calculate_max_calls(cloud, region, agents=agents)
+    values = {Cloud.AWS: build_aws_placeholder_values, Cloud.AZURE: build_azure_placeholder_values}[cloud]
     assert values(region, most, agents=agents)
     with pytest.raises(UnsupportedAnswersError, match=r"exceed the capacity of (one state store|a VPC's subnets)"):
         values(region, most + 1, agents=agents)
@@ -110,7 +110,7 @@ def test_files_for_every_region_with_gpus_support_the_calls(region: str) -> None
         *_, deployment = drafted_files(Cloud.AWS, region, calls, agents=False) if calls > MAX_SMALL_CALLS else [None]
         if deployment:
             assert (deployment.name, deployment.aws.region) == ("mine", region)
-            for plan in fleet_plans(deployment, {}):
+            for plan in create_fleet_plans(deployment, {}):
                 assert plan.max_hosts * plan.slots >= calls, plan.name
 
 
@@ -122,7 +122,7 @@ def test_the_pool_of_every_location_supports_the_calls(region: str, calls: int) 
     assert not isinstance(sizing, Exception)
     assert sizing.sessions >= calls
     assert deployment.azure.callers
-    tiers = caller_capacities(deployment.azure.callers)
+    tiers = build_azure_caller_capacities(deployment.azure.callers)
     assert [each.tier for each in tiers] == [Tier.GATEWAY, Tier.VAD, Tier.ASR, Tier.STATE]
     assert all(each.units.min >= 2 for each in tiers[:3]), "a node image comes weekly and empties a node at a time"
 
@@ -249,7 +249,7 @@ def test_invalid_input_is_refused_with_a_remedy_and_nothing_is_written(
     ],
 )
 def test_a_deployment_is_named_after_its_file(stem: str, name: str) -> None:
-    assert deployment_name(Path(f"{stem}.yaml")) == name
+    assert derive_deployment_name(Path(f"{stem}.yaml")) == name
     TypeAdapter(Name).validate_python(name)
 
 
@@ -270,7 +270,7 @@ def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("calls", "min_hosts", "max_hosts"), [(1, 2, 3), (190, 2, 4), (191, 2, 5), (1500, 11, 25)])
 def test_hosts_follow_from_calls(calls: int, min_hosts: int, max_hosts: int) -> None:
-    found = host_bounds(calls, capacities=100)
+    found = calculate_host_count(calls, capacities=100)
     assert (found.min, found.max) == (min_hosts, max_hosts)
 
 

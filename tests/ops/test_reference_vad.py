@@ -5,7 +5,7 @@ import pytest
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
 from voice_ops.call.recording import read_samples
 from voice_ops.demo.command import SAMPLE_FILE
-from voice_ops.demo.utterances import FRAMES_IN_CHUNK, Utterances
+from voice_ops.demo.utterances import FRAMES_PER_CHUNK, UtteranceSplitter
 
 END_FLAGS = ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH
 SENTENCE = slice(46 * CHUNK_FRAME_SAMPLES, None)
@@ -13,11 +13,11 @@ SENTENCE = slice(46 * CHUNK_FRAME_SAMPLES, None)
 SPOKEN_FRAMES = 50
 
 
-@pytest.mark.parametrize("more", range(2 * FRAMES_IN_CHUNK))
+@pytest.mark.parametrize("more", range(2 * FRAMES_PER_CHUNK))
 def test_a_mark_is_never_lost(more: int) -> None:
     """Also if the mark follows the last frame of a chunk, and no audio remains to be sent."""
     samples = read_samples(SAMPLE_FILE)[SENTENCE]
-    utterances = Utterances(1, 0)
+    utterances = UtteranceSplitter(1, 0)
     chunks = []
     for frame in range(SPOKEN_FRAMES + more):
         spoken = samples[frame * CHUNK_FRAME_SAMPLES :][:CHUNK_FRAME_SAMPLES]

@@ -110,12 +110,12 @@ def test_the_schema_file_is_up_to_date() -> None:
 
 
 def test_the_reference_pages_list_every_setting_of_each_type_once() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", "\n".join(markdown.render(build_schema()).values()), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", "\n".join(markdown.render_schema_pages(build_schema()).values()), re.MULTILINE)
     assert sorted(rows) == sorted(name.partition(".")[2] for name, _ in settings())
 
 
 def test_every_section_is_linked_from_the_first_page_and_by_its_earlier_anchor() -> None:
-    pages = markdown.render(build_schema())
+    pages = markdown.render_schema_pages(build_schema())
     first = pages[markdown.ENTRY_PAGE]
     for page, text in nonempty(pages.items()):
         for title in re.findall(r"^## (.+)$", text, re.MULTILINE):

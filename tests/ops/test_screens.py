@@ -33,11 +33,11 @@ from tests.nonempty import nonempty
 from tests.ops.test_terminal import ROOT
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops import output
-from voice_ops.cli import COMMANDS, PANELS, app, load_command
+from voice_ops.cli import COMMANDS, HELP_PANELS, app, load_command
 from voice_ops.exits import REFUSED
-from voice_ops.gameday.command import ScenarioResult, runbook_pages
-from voice_ops.output import PlainConsole, empty_table, format_markup
-from voice_ops.preflight.report import make_row, print_report
+from voice_ops.gameday.command import ScenarioResult, list_runbook_pages
+from voice_ops.output import PlainConsole, create_table, format_markup
+from voice_ops.preflight.report import create_check_result, print_report
 from voice_ops.preview.tree import print_violations
 from voice_ops.progress import Progress
 from voice_sandbox.azure.policy import PolicyViolation
@@ -97,7 +97,7 @@ CACHED_FUNCTIONS = (
     (voice_ops.cost.command, "_synthesize_sections"),
     (voice_ops.diagram.command, "templates"),
     (voice_ops.gameday.command, "simulate_scenarios"),
-    (voice_ops.preview.command, "rehearse"),
+    (voice_ops.preview.command, "rehearse_deployment"),
 )
 """Functions whose results are cached, since they take seconds and do not depend on the surface."""
 
@@ -140,14 +140,14 @@ def _without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in CACHED_FUNCTIONS:
         monkeypatch.setattr(module, name, cached_by_deployment(getattr(module, name)))
     # A nightly test of `gameday` runs its drills, and compares its output with this screen.
-    for name in ("Rehearsal", "FirstMonth"):
+    for name in ("Rehearsal", "OperationsRehearsal"):
         monkeypatch.setattr(voice_ops.gameday.command, name, MagicMock())
     monkeypatch.setattr(voice_ops.gameday.command, "_run_drill", simulated_drill)
 
 
 def simulated_drill(deployment: Deployment, name: str, progress: Progress, _: object) -> ScenarioResult:
     with progress.phase(name):
-        return ScenarioResult(name, 0, None, 3.0, "the local AWS", runbook_pages(deployment, name))
+        return ScenarioResult(name, 0, None, 3.0, "the local AWS", list_runbook_pages(deployment, name))
 
 
 def cached_by_deployment(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -242,7 +242,7 @@ def test_messages_in_a_pipe_are_single_lines(run: str, tmp_path: Path, monkeypat
 
 
 def test_every_command_is_in_one_help_panel() -> None:
-    assert sorted(name for names in PANELS.values() for name in names) == sorted(COMMANDS)
+    assert sorted(name for names in HELP_PANELS.values() for name in names) == sorted(COMMANDS)
 
 
 DATA = [
@@ -285,7 +285,9 @@ PRINTERS: dict[str, Callable[[str], object]] = {
     "an error": output.print_error,
     "a style": lambda data: output.out.print(format_markup("[red]✗[/] [dim]{}[/]", data)),
     "claims of a rehearsal": lambda data: voice_ops.sandbox.command.print_claims([Claim(data, passed=False)]),
-    "answers of an account": lambda data: print_report(output.out, [make_row(data, data, data, data, blocks=data)]),
+    "answers of an account": lambda data: print_report(
+        output.out, [create_check_result(data, data, data, data, blocks=data)]
+    ),
     "snapshots": _show_snapshot,
     "a phase": _run_a_phase,
     "policies": lambda data: print_violations(
@@ -327,7 +329,7 @@ def printed(table: RenderableType, width: int) -> str:
 
 
 def test_the_widest_cell_of_a_too_wide_row_is_printed_below() -> None:
-    table = empty_table("fleets", ["name"], ["calls"], "why")
+    table = create_table("fleets", ["name"], ["calls"], "why")
     table.add_row("vad", "2,000", "one two three four five six seven eight nine ten")
     table.add_row("asr", "25", "")
     assert [line.rstrip() for line in printed(table, 40).splitlines()] == [

@@ -12,7 +12,7 @@ import voice_blueprint
 from tools import tuning_doc
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import to_json
-from voice_ops.plan.sizing import sizing_as_dict, sizing_tables
+from voice_ops.plan.sizing import create_sizing_tables, serialize_sizing
 
 DEPLOYMENTS = Path(__file__).parents[2] / "tests/deployments"
 SESSION_TOKENS = 1500
@@ -25,7 +25,7 @@ def deployment(name: str) -> Deployment:
 
 def sizing_output(name: str) -> str:
     console = Console(file=io.StringIO(), width=400)
-    for table in sizing_tables(deployment(name)):
+    for table in create_sizing_tables(deployment(name)):
         console.print(table)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -47,7 +47,7 @@ def test_services_layouts_and_limits_are_shown() -> None:
 
 
 def test_capacity_and_reload_time_of_kv_cache_outside_the_gpus_are_shown() -> None:
-    levels = sizing_as_dict(deployment("cells"))["kv_levels"]
+    levels = serialize_sizing(deployment("cells"))["kv_levels"]
     assert isinstance(levels, dict)
     memory, nvme = levels["voxtral-cells"]
     # 163,840 bytes a token; two GPUs with 32 GB/s each, and four disks with 7.88
@@ -70,28 +70,28 @@ def test_a_load_beyond_the_pools_is_shown() -> None:
     plan = deployment("cells")
     speech = next(service for service in plan.azure.services if service.kind == "tts")
     azure = plan.azure.model_copy(update={"services": (speech.model_copy(update={"sessions": 300}),)})
-    (*_, refusals) = sizing_tables(plan.model_copy(update={"azure_section": azure}))
+    (*_, refusals) = create_sizing_tables(plan.model_copy(update={"azure_section": azure}))
     assert refusals.title == "does not fit"
 
 
 def test_a_file_without_engines_shows_no_sizing() -> None:
-    assert sizing_tables(deployment("production-us-east-1")) == []
+    assert create_sizing_tables(deployment("production-us-east-1")) == []
 
 
 def test_json_contains_the_same_numbers() -> None:
-    answer = json.loads(to_json(sizing_as_dict(deployment("cells"))))
+    answer = json.loads(to_json(serialize_sizing(deployment("cells"))))
     cells = answer["services"]["voxtral-cells"]
     assert cells["enough"] is True
     assert cells["pools"][0]["engine"]["kv_cache_tokens"] == 604_530
     assert cells["alternatives"][0]["name"] == "prefill-decode-cell"
     assert answer["services"]["voxtral"]["alternatives"][0]["refusal"]["remedy"]
     assert answer["services"]["speech"]["pools"][0]["engine"]["sessions"] == 32
-    refused = json.loads(to_json(sizing_as_dict(deployment("seed"))))["fleets"]["inf2"]
+    refused = json.loads(to_json(serialize_sizing(deployment("seed"))))["fleets"]["inf2"]
     assert set(refused) == {"arithmetic", "remedy"}
 
 
 def test_the_tables_in_docs_are_up_to_date() -> None:
-    text = tuning_doc.DOCUMENT.read_text(encoding="utf-8")
+    text = tuning_doc.DOCUMENT_PATH.read_text(encoding="utf-8")
     fresh = tuning_doc.render_document(text)
     if os.environ.get("UPDATE_GOLDEN"):
         tuning_doc.main()

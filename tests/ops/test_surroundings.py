@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from voice_ops.exits import INTERRUPTED
-from voice_stacks.node import guard_package_cache
+from voice_stacks.node import disable_unsafe_package_cache
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from voice_ops.main import main; main()"
@@ -90,7 +90,7 @@ def test_group_writable_caches_in_the_home_directory_are_supported(tmp_path: Pat
     cache.mkdir()
     cache.chmod(0o775)
     environment = {"JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(cache / "packages")}
-    guard_package_cache(environment)
+    disable_unsafe_package_cache(environment)
     assert environment["JSII_RUNTIME_PACKAGE_CACHE"] == "disabled"
     program = "from voice_stacks.node import start_jsii; start_jsii()"
     shared = {name: value for name, value in os.environ.items() if name != "JSII_RUNTIME_PACKAGE_CACHE"}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from voice_blueprint.shipped import CHECKOUT
+from voice_blueprint.shipped import CHECKOUT_FOLDER
 
-UV = CHECKOUT / ".tools/bin/uv"
+UV = CHECKOUT_FOLDER / ".tools/bin/uv"
 WHEELS, CONSTRAINTS = "dist", "constraints.txt"
 """Folder next to the environment with the built wheels and the constraints from uv.lock."""
 
@@ -66,10 +66,10 @@ def install(folder: Path, extras: str) -> Installed:
     home, environment = folder / "home", folder / "env"
     home.mkdir(parents=True)
     constraints = folder / CONSTRAINTS
-    wheel = build(CHECKOUT, folder / WHEELS)
+    wheel = build(CHECKOUT_FOLDER, folder / WHEELS)
     uv("export", "--quiet", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes",
        "--output-file", constraints)  # fmt: skip
-    uv("venv", "--quiet", environment, "--python", CHECKOUT / ".venv/bin/python")
+    uv("venv", "--quiet", environment, "--python", CHECKOUT_FOLDER / ".venv/bin/python")
     python = environment / "bin/python"
     uv("pip", "install", "--quiet", "--python", python, "--constraint", constraints, f"{wheel}[{extras}]")
     return Installed(environment / "bin", home)
@@ -91,11 +91,11 @@ def earlier_release(folder: Path, version: str, differences: Sequence[tuple[str,
         version: Version of that release.
         differences: Paths, each with a text that occurs once in the file, and that release's text.
     """
-    tracked = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True)  # noqa: S607
+    tracked = subprocess.run(["git", "ls-files"], cwd=CHECKOUT_FOLDER, capture_output=True, text=True, check=True)  # noqa: S607
     for path in tracked.stdout.splitlines():
-        if not path.startswith("tests/") and (CHECKOUT / path).is_file():
+        if not path.startswith("tests/") and (CHECKOUT_FOLDER / path).is_file():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CHECKOUT / path, folder / path)
+            shutil.copy(CHECKOUT_FOLDER / path, folder / path)
     here = f'version = "{metadata.version("voice-serve")}"'
     for path, new, old in (("pyproject.toml", here, f'version = "{version}"'), *differences):
         text = (folder / path).read_text(encoding="utf-8")
@@ -104,6 +104,6 @@ def earlier_release(folder: Path, version: str, differences: Sequence[tuple[str,
     return folder
 
 
-def uv(*arguments: str | Path, cwd: Path = CHECKOUT) -> None:
+def uv(*arguments: str | Path, cwd: Path = CHECKOUT_FOLDER) -> None:
     done = subprocess.run([UV, *arguments], cwd=cwd, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stderr

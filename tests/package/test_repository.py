@@ -12,9 +12,9 @@ import yaml
 
 from tests.package.installed import CONSTRAINTS, WHEELS, Installed, build, earlier_release
 from tests.test_pipelines import FILE, Machine, scripts
-from voice_blueprint.shipped import CHECKOUT
+from voice_blueprint.shipped import CHECKOUT_FOLDER
 from voice_ops.new import repository as new
-from voice_ops.new.repository import EXECUTABLE_FILES, repository_files
+from voice_ops.new.repository import EXECUTABLE_FILES, render_repository_files
 from voice_sandbox.rehearsals.azure import Rehearsal
 
 ANSWERS = {
@@ -60,7 +60,7 @@ def test_the_pulumi_projects_run_with_the_policy_pack(tmp_path: Path) -> None:
         done = rehearsal.run()
         assert [each.project.name for each in done] == ["voice-cluster", "voice-workloads"]
         assert all(len(each.preview.graph.resources) > 10 for each in done)
-        assert [each for each in rehearsal.violations() if each.mandatory] == []
+        assert [each for each in rehearsal.find_violations() if each.mandatory] == []
 
 
 def test_nothing_is_overwritten(installation: Installed, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_nothing_is_overwritten(installation: Installed, tmp_path: Path) -> None
 
 
 def test_generated_files_do_not_refer_to_the_checkout() -> None:
-    texts = repository_files("staging")
+    texts = render_repository_files("staging")
     for path, text in texts.items():
         if path.endswith(".md") or path == "deployments/schema.json":
             continue
@@ -90,7 +90,7 @@ def test_generated_files_do_not_refer_to_the_checkout() -> None:
 
 
 def test_both_kinds_of_pipeline_run_the_same_scripts() -> None:
-    texts = repository_files("staging")
+    texts = render_repository_files("staging")
     github = scripts("".join(text for path, text in texts.items() if path.startswith(".github/")))
     gitlab = scripts(texts[".gitlab-ci.yml"])
     assert github == gitlab
@@ -102,7 +102,7 @@ def test_both_kinds_of_pipeline_run_the_same_scripts() -> None:
 def test_each_revision_is_set_up_by_its_own_script(script: str, tmp_path: Path) -> None:
     """Rollouts continue from a copy of their revision; rollbacks use a copy of the previous revision."""
     machine = Machine(tmp_path)
-    for path, text in repository_files("staging").items():
+    for path, text in render_repository_files("staging").items():
         if path.startswith(".ci/"):
             (tmp_path / path).write_text(text, encoding="utf-8")
     setup = 'mkdir -p "$5/.ci"; printf "echo set up $6 >>$CALLS" >"$5/.ci/setup"; chmod +x "$5/.ci/setup"'
@@ -115,12 +115,15 @@ def test_each_revision_is_set_up_by_its_own_script(script: str, tmp_path: Path) 
 @pytest.mark.parametrize("text", new._PATH_REPLACEMENTS)
 def test_replaced_texts_exist_in_the_shipped_files(text: str) -> None:
     """A replacement that no longer matches would silently keep the text of the checkout."""
-    shipped = [*map(Path, new._SHIPPED_FILES), *(path.relative_to(CHECKOUT) for path in new._STACKS.glob("*/*.yaml"))]
-    assert any(text in (CHECKOUT / path).read_text(encoding="utf-8") for path in shipped)
+    shipped = [
+        *map(Path, new._SHIPPED_FILES),
+        *(path.relative_to(CHECKOUT_FOLDER) for path in new._STACKS_FOLDER.glob("*/*.yaml")),
+    ]
+    assert any(text in (CHECKOUT_FOLDER / path).read_text(encoding="utf-8") for path in shipped)
 
 
 def test_scripts_are_valid_shell(tmp_path: Path) -> None:
-    for path, text in repository_files("staging").items():
+    for path, text in render_repository_files("staging").items():
         if path.startswith(".ci/"):
             (tmp_path / Path(path).name).write_text(text, encoding="utf-8")
     scripts = sorted(tmp_path.iterdir())
@@ -134,7 +137,7 @@ def test_scripts_are_valid_shell(tmp_path: Path) -> None:
 
 
 def test_an_external_app_uses_constructs_like_the_guide(installation: Installed, tmp_path: Path) -> None:
-    page = (CHECKOUT / "docs/guides/own-repository.md").read_text(encoding="utf-8")
+    page = (CHECKOUT_FOLDER / "docs/guides/own-repository.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "foreign.py").write_text(example, encoding="utf-8")
     (tmp_path / "stacks").mkdir()  # as every CDK user has

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from tests.package.installed import Installed
-from voice_blueprint.images import BuiltImage, specs
-from voice_blueprint.shipped import CHECKOUT
+from voice_blueprint.images import BuiltImage, load_image_specs
+from voice_blueprint.shipped import CHECKOUT_FOLDER
 
-DEPLOYMENTS = CHECKOUT / "deployments"
+DEPLOYMENTS = CHECKOUT_FOLDER / "deployments"
 
 
 @pytest.fixture
@@ -89,11 +89,13 @@ def copied_files(root: Path, image: str) -> set[Path]:
 def test_every_image_is_built_from_files_in_the_wheel(installation: Installed, folder: Path) -> None:
     (packaged,) = installation.bin.parent.glob("lib/*/site-packages/voice_blueprint/packaged")
     listed = json.loads(installation.voice(folder, "images", "--json"))["images"]
-    assert [each["image"] for each in listed] == list(specs())
-    built = [spec.name for spec in specs().values() if isinstance(spec, BuiltImage)]
+    assert [each["image"] for each in listed] == list(load_image_specs())
+    built = [spec.name for spec in load_image_specs().values() if isinstance(spec, BuiltImage)]
     # Other tests leave files in the source folders, such as downloaded libraries.
-    tracked = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True)  # noqa: S607
-    sources = {name: copied_files(CHECKOUT, name) & set(map(Path, tracked.stdout.splitlines())) for name in built}
+    tracked = subprocess.run(["git", "ls-files"], cwd=CHECKOUT_FOLDER, capture_output=True, text=True, check=True)  # noqa: S607
+    sources = {
+        name: copied_files(CHECKOUT_FOLDER, name) & set(map(Path, tracked.stdout.splitlines())) for name in built
+    }
     assert any(sources.values())
     assert {name: copied_files(packaged, name) for name in built} == sources
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from voice_blueprint.shipped import ROOT
 from voice_ops.main import main
-from voice_sandbox.aws.adapters.schemas import create_only_paths, identifier_properties
+from voice_sandbox.aws.adapters.schemas import list_create_only_paths, list_identifier_properties
 from voice_sandbox.aws.diff import UPGRADE_ONLY_PROPERTIES
 from voice_sandbox.aws.shapes import Json
 from voice_sandbox.azure.graph import Resource
-from voice_sandbox.azure.replacements import replaces
+from voice_sandbox.azure.replacements import requires_replacement
 
 FOLDER = Path(__file__).parent
 DRILL_TIERS = ("network", "registry", "state")
@@ -45,8 +45,8 @@ def template_identity(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def _immutable_properties(body: Mapping[str, Any]) -> dict[str, Any]:
     kind = body["Type"]
-    names = {path[0] for path in create_only_paths(kind)} | {
-        *identifier_properties(kind),
+    names = {path[0] for path in list_create_only_paths(kind)} | {
+        *list_identifier_properties(kind),
         *UPGRADE_ONLY_PROPERTIES.get(kind, ()),
     }
     names.update(_LAUNCHES.get(kind, ()))
@@ -64,7 +64,7 @@ def graph_identity(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _identity(item: Mapping[str, Any]) -> dict[str, Any]:
     resource = Resource(item["urn"], item["type"], item["name"], replace_on_changes=tuple(item["replace_on_changes"]))
-    needs = {name: urns for name, urns in item["property_dependencies"].items() if replaces(resource, name)}
+    needs = {name: urns for name, urns in item["property_dependencies"].items() if requires_replacement(resource, name)}
     kept = {name: item[name] for name in ("urn", "type", "name", "provider", "replace_on_changes") if item[name]}
     return {**kept, "inputs": _replacement_properties(resource, "", item["inputs"]), "property_dependencies": needs}
 
@@ -77,7 +77,9 @@ def _replacement_properties(resource: Resource, path: str, value: Json) -> Json:
         return value
     below = {f"{path}.{name}".removeprefix("."): name for name in value}
     return {
-        name: _replacement_properties(resource, at, value[name]) for at, name in below.items() if replaces(resource, at)
+        name: _replacement_properties(resource, at, value[name])
+        for at, name in below.items()
+        if requires_replacement(resource, at)
     }
 
 

@@ -43,7 +43,7 @@ def test_sessions_and_objects_survive_an_upgrade_in_place(tmp_path: Path) -> Non
             assert redis.hgetall("session:7") == {b"state": b"open"}
         assert buckets
         assert {s3.get_object(Bucket=bucket, Key="kept")["Body"].read() for bucket in buckets} == {b"as it was"}
-        assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
+        assert [claim.text for claim in rehearsal.verify() if not claim.passed] == []
 
 
 def _stateful_resources(rehearsal: Rehearsal) -> dict[tuple[str, str], str]:

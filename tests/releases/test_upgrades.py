@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from voice_blueprint import checks, load
-from voice_ops.plan.release import Comparison
+from voice_ops.plan.release import ReleaseComparison
 from voice_sandbox.aws import diff
 from voice_sandbox.azure import state
-from voice_sandbox.azure.diff import compare
+from voice_sandbox.azure.diff import diff_graphs
 from voice_sandbox.azure.graph import Graph, Resource
 from voice_sandbox.rehearsals import aws_outages as aws
 from voice_sandbox.rehearsals import azure_outages as azure
@@ -46,8 +46,8 @@ def test_a_file_of_the_last_release_can_be_upgraded(file: Path) -> None:
     deployment = load(file)
     refused = {finding.check.id for finding in checks.run_checks(deployment) if finding.is_blocking}
     assert refused == REFUSED_SINCE.get(file.stem, set())
-    away = Comparison.from_record(deployment, BASELINE, []).outages
-    assert away == [], "\n".join(each.text() for each in away)
+    away = ReleaseComparison.from_record(deployment, BASELINE, []).outages
+    assert away == [], "\n".join(each.format_summary() for each in away)
 
 
 def templates() -> dict[str, Template]:
@@ -172,15 +172,17 @@ def bake(data: str, version: str) -> dict[str, Template]:
 
 
 def test_a_component_cannot_be_replaced_under_its_version() -> None:
-    (found,) = aws.outages(diff.compare(bake("first", "1.0.0"), bake("second", "1.0.0")))
+    (found,) = aws.find_outages(diff.diff_stacks(bake("first", "1.0.0"), bake("second", "1.0.0")))
     assert "cannot replace a resource with an explicit name" in found.down
-    assert aws.outages(diff.compare(bake("first", "1.0.0"), bake("second", "1.0.1"))) == []
+    assert aws.find_outages(diff.diff_stacks(bake("first", "1.0.0"), bake("second", "1.0.1"))) == []
 
 
 def test_a_rest_api_with_another_logical_id_may_keep_its_name() -> None:
     """API Gateway accepts several APIs of one name."""
-    steps = diff.compare(*_old_and_new(rename("edge", "RestApi")))
-    assert not any(step.keeps_name or step.takes_name for step in steps if step.kind == "AWS::ApiGateway::RestApi")
+    steps = diff.diff_stacks(*_old_and_new(rename("edge", "RestApi")))
+    assert not any(
+        step.keeps_name or step.has_name_conflict for step in steps if step.kind == "AWS::ApiGateway::RestApi"
+    )
 
 
 def _old_and_new(change: Change) -> tuple[dict[str, Template], dict[str, Template]]:
@@ -193,23 +195,23 @@ def _old_and_new(change: Change) -> tuple[dict[str, Template], dict[str, Templat
 @pytest.mark.parametrize("name", DANGEROUS_CHANGES)
 def test_a_dangerous_upgrade_is_refused_with_the_affected_resources(name: str) -> None:
     change, down = DANGEROUS_CHANGES[name]
-    steps = diff.compare(*_old_and_new(change))
-    found = aws.outages(steps)
-    assert any(down in each.down for each in found), [each.text() for each in found]
-    assert aws.outages(steps, [each.name for each in found]) == []
+    steps = diff.diff_stacks(*_old_and_new(change))
+    found = aws.find_outages(steps)
+    assert any(down in each.down for each in found), [each.format_summary() for each in found]
+    assert aws.find_outages(steps, [each.name for each in found]) == []
 
 
 @pytest.mark.parametrize("name", HARMLESS_CHANGES)
 def test_a_harmless_upgrade_passes(name: str) -> None:
     old, new = _old_and_new(HARMLESS_CHANGES[name])
     assert old != new
-    assert aws.outages(diff.compare(old, new)) == []
+    assert aws.find_outages(diff.diff_stacks(old, new)) == []
 
 
 def test_dependents_of_a_replaced_resource_are_replaced() -> None:
     """Replacing a network replaces its subnets and their resources."""
-    steps = diff.compare(*_old_and_new(DANGEROUS_CHANGES["another address range"][0]))
-    (vpc,) = [each for each in aws.outages(steps) if "VPC " in each.label]
+    steps = diff.diff_stacks(*_old_and_new(DANGEROUS_CHANGES["another address range"][0]))
+    (vpc,) = [each for each in aws.find_outages(steps) if "VPC " in each.label]
     assert vpc.changes == ("CidrBlock",)
     subnets = [step for step in steps if step.kind == "AWS::EC2::Subnet"]
     assert len(subnets) == 9
@@ -220,7 +222,7 @@ def test_dependents_of_a_replaced_resource_are_replaced() -> None:
 
 
 def graph() -> Graph:
-    found = state.load_graph(state.state_file(BASELINE, AZURE, "voice-cluster"))
+    found = state.load_graph(state.get_state_file(BASELINE, AZURE, "voice-cluster"))
     assert found
     return found
 
@@ -249,8 +251,8 @@ def inputs(**values: object) -> Callable[[Resource], Resource]:
 def test_a_dangerous_upgrade_of_azure_is_refused(
     kind: str, change: Callable[[Resource], Resource | None], down: str
 ) -> None:
-    found = azure.outages(compare(graph(), change_resource(kind, change)))
-    assert any(down in each.down for each in found), [each.text() for each in found]
+    found = azure.find_outages(diff_graphs(graph(), change_resource(kind, change)))
+    assert any(down in each.down for each in found), [each.format_summary() for each in found]
 
 
 @pytest.mark.parametrize(
@@ -263,4 +265,4 @@ def test_a_dangerous_upgrade_of_azure_is_refused(
     ],
 )
 def test_a_harmless_upgrade_of_azure_passes(kind: str, change: Callable[[Resource], Resource | None]) -> None:
-    assert azure.outages(compare(graph(), change_resource(kind, change))) == []
+    assert azure.find_outages(diff_graphs(graph(), change_resource(kind, change))) == []

@@ -19,8 +19,8 @@ from typing import Self
 import httpx2
 import pytest
 
-from voice_blueprint.engines.launch.router import CONFIG_FILE, HEALTH_PATH, Backend, Router, ServicePods
-from voice_blueprint.images import bases
+from voice_blueprint.engines.launch.router import CONFIG_FILE, HEALTH_PATH, Backend, BackendService, Router
+from voice_blueprint.images import load_base_images
 from voice_sandbox.loopback import find_free_port
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def haproxy() -> Path:
     with (PROGRAM.parents[1] / "haproxy.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one of the parallel test processes unpacks it
         if not PROGRAM.exists():
-            unpack(Path(__file__).with_name("install.sh"), str(PROGRAM.parent), bases()["debian"].bootstrap)
+            unpack(Path(__file__).with_name("install.sh"), str(PROGRAM.parent), load_base_images()["debian"].bootstrap)
     return PROGRAM
 
 
@@ -73,7 +73,7 @@ class Pod:
         command = [sys.executable, str(STAND_IN), self.address, str(self.port), self.name]
         self.process = subprocess.Popen(command)  # noqa: S603
 
-    def wait_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         def answers() -> bool:
             with contextlib.suppress(httpx2.HTTPError):
                 return httpx2.get(f"http://{self.address}:{self.port}/health").is_success
@@ -124,7 +124,7 @@ class Cluster:
             self.pods.append(pod)
             made.append(pod)
         for pod in made:
-            pod.wait_ready()
+            pod.wait_until_ready()
             self.published.setdefault(service, []).append(pod)
         self.publish()
         return made
@@ -164,8 +164,8 @@ class Front:
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
         file = self.folder / "haproxy.cfg"
-        file.write_text(self.launcher.files()[CONFIG_FILE], encoding="utf-8")
-        command = [str(file) if word == CONFIG_FILE else word for word in self.launcher.command()]
+        file.write_text(self.launcher.render_files()[CONFIG_FILE], encoding="utf-8")
+        command = [str(file) if word == CONFIG_FILE else word for word in self.launcher.build_command()]
         log = (self.folder / "log").open("ab")
         self.process = subprocess.Popen([self.program, *command[1:]], stdout=log, stderr=log)  # noqa: S603
         wait_until("the router answers", self._is_up)
@@ -259,7 +259,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def front(cluster: Cluster, haproxy: Path, tmp_path: Path) -> Iterator[Front]:
     backends = [
-        Backend(name, [ServicePods(name, f"{name}.test", cluster.engine_port, 8)]) for name in ("qwen", "speech")
+        Backend(name, [BackendService(name, f"{name}.test", cluster.engine_port, 8)]) for name in ("qwen", "speech")
     ]
     launcher = Router(find_free_port(), backends, 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
     front = Front(haproxy, launcher, tmp_path / "front")

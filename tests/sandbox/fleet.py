@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.blueprint.documents import Edits, edit_document, load_text
 from voice_blueprint import Deployment
-from voice_ops.sandbox.month import group_hosts
+from voice_ops.sandbox.month import describe_group_hosts
 from voice_ops.synthesis import synthesize
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk
@@ -44,7 +44,7 @@ class Fleet:
 
     def hosts(self) -> dict[str, tuple[str, str]]:
         """Return machine image and user data of the hosts in service and in the warm pool."""
-        return group_hosts(self.rehearsal.aws, self._group)
+        return describe_group_hosts(self.rehearsal.aws, self._group)
 
     def status(self) -> str:
         client = self.rehearsal.session.client("cloudformation", endpoint_url=self.rehearsal.aws.endpoint)

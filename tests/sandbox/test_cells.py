@@ -108,12 +108,12 @@ def test_two_cells_share_the_calls_and_are_upgraded_and_removed_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.external_resources"):
-        monkeypatch.setattr(f"{module}.POLL_S", 0.2)
+        monkeypatch.setattr(f"{module}.POLL_INTERVAL_S", 0.2)
     files = {number: write(tmp_path, number) for number in NUMBERS}
     with Rehearsal(voice_blueprint.load(files[1])) as rehearsal:
         account = Account(rehearsal, files)
         rehearsal.bootstrap()
-        for name, value in rehearsal.aws.environment(rehearsal.home).items():
+        for name, value in rehearsal.aws.build_environment(rehearsal.home).items():
             monkeypatch.setenv(name, value)
         for number in NUMBERS:
             account.deploy(number)
@@ -125,7 +125,7 @@ def test_two_cells_share_the_calls_and_are_upgraded_and_removed_one_by_one(
         assert account.stacks() == {name for name in both if not name.startswith("sandbox-1-")}
         assert account.task(2)
         account.voice("teardown", 2)
-        assert dict(rehearsal.remaining_resources()) == {"role": len(NUMBERS)}
+        assert dict(rehearsal.count_remaining_resources()) == {"role": len(NUMBERS)}
 
 
 async def calls_arrive(account: Account, folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 
 from tests.synthesized import shipped, two_regions
-from voice_sandbox.aws.inventory import KINDS, LIST_CALLS, count_added, inventory
+from voice_sandbox.aws.inventory import INVENTORY_KINDS, LIST_CALLS, collect_resource_ids, count_added_resources
 from voice_sandbox.aws.process import LocalAws
 
 LISTED_TYPES = {
@@ -104,7 +104,7 @@ def test_every_deployed_type_is_listed_or_belongs_to_a_listed_type() -> None:
         for resource in stack.template["Resources"].values()
     }
     assert deployed == set(LISTED_TYPES) | set(DELETED_WITH)
-    assert set(LISTED_TYPES.values()) <= KINDS
+    assert set(LISTED_TYPES.values()) <= INVENTORY_KINDS
 
 
 def members(shape: Shape) -> set[str]:
@@ -128,15 +128,15 @@ def test_a_misspelled_path_is_an_error(kind: str) -> None:
 def test_only_new_resources_count_as_remaining() -> None:
     before = {"VPC": {"vpc-default"}, "role": set[str]()}
     after = {"VPC": {"vpc-default", "vpc-new"}, "role": set[str]()}
-    assert count_added(before, after) == {"VPC": 1}
-    assert not count_added(before, before)
+    assert count_added_resources(before, after) == {"VPC": 1}
+    assert not count_added_resources(before, before)
 
 
 def test_parameters_of_aws_itself_are_excluded(tmp_path: Path) -> None:
     """moto lists AWS's parameters, ten per call, once one of them has been read."""
     with LocalAws(tmp_path / "aws.log", region="us-east-1") as aws:
         session, client = aws.session(), aws.client("ssm")
-        before = inventory(session, aws.endpoint)
+        before = collect_resource_ids(session, aws.endpoint)
         client.get_parameter(Name="/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64")
         client.put_parameter(Name="ours", Value="1", Type="String")
-        assert count_added(before, inventory(session, aws.endpoint)) == {"parameter": 1}
+        assert count_added_resources(before, collect_resource_ids(session, aws.endpoint)) == {"parameter": 1}

@@ -126,7 +126,7 @@ class Operator:
 
     def differences(self) -> list[str]:
         """Return the differences between the file and the account."""
-        return [claim.text for claim in self.rehearsal.claims(voice_blueprint.load(self.file)) if not claim.passed]
+        return [claim.text for claim in self.rehearsal.verify(voice_blueprint.load(self.file)) if not claim.passed]
 
     @contextmanager
     def uninterrupted(self, *groups: str) -> Iterator[None]:
@@ -158,7 +158,7 @@ def _short(name: str, region: str) -> str:
 def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     """Return a signed-in operator with the file of a sandbox in one zone."""
     for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.external_resources"):
-        monkeypatch.setattr(f"{module}.POLL_S", 0.2)
+        monkeypatch.setattr(f"{module}.POLL_INTERVAL_S", 0.2)
     monkeypatch.setattr("voice_ops.prune.drain.DNS_CACHE_S", 0.0)
     file = tmp_path / "sandbox.yaml"
     file.write_text(edit_document(BASE, FILE.read_text(encoding="utf-8")), encoding="utf-8")
@@ -167,7 +167,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operat
         load_text(edit_document({"aws.other_regions": [WEST]}, file.read_text()), tmp_path / "all")
     ) as running:
         running.bootstrap()
-        for name, value in running.aws.environment(running.home).items():
+        for name, value in running.aws.build_environment(running.home).items():
             monkeypatch.setenv(name, value)
         yield Operator(running, file)
 
@@ -238,7 +238,7 @@ def test_fleets_agents_and_an_engine_are_removed_without_interrupting_service(
             result = operator.voice("teardown", "--yes", "--region", region)
             assert result.exit_code == 0, f"{attempt}: {result.output}"
             assert (image in result.stdout) == (region == "us-east-1")
-    assert operator.rehearsal.remaining_resources().keys() == {"role"}
+    assert operator.rehearsal.count_remaining_resources().keys() == {"role"}
 
 
 @pytest.mark.nightly
@@ -292,7 +292,7 @@ def test_removing_a_region_does_not_affect_another(operator: Operator, tmp_path:
     assert operator.voice("prune", "--dry-run").stdout.strip() == "no stack was removed from the file"
     operator.file.write_text(edit_document({"aws.asr": [INF2], "aws.host_images": ABSENT, "aws.agents": ABSENT}, one))
     assert operator.voice("teardown", "--yes").exit_code == 0
-    assert operator.rehearsal.remaining_resources().keys() == {"role"}
+    assert operator.rehearsal.count_remaining_resources().keys() == {"role"}
 
 
 @pytest.mark.nightly

@@ -91,9 +91,9 @@ def test_a_local_aws_killed_during_a_deploy_restarts_with_the_same_command() -> 
     with Rehearsal(DEPLOYMENT) as again:
         again.bootstrap()
         again.cdk.deploy()
-        assert all(claim.passed for claim in again.claims())
+        assert all(claim.passed for claim in again.verify())
         again.cdk.destroy()
-        assert again.remaining_resources() == {"role": 1}
+        assert again.count_remaining_resources() == {"role": 1}
 
 
 @pytest.mark.nightly
@@ -108,10 +108,10 @@ def test_two_regions_of_one_file_are_deployed_and_destroyed_in_one_account(tmp_p
         rehearsal.cdk.deploy()
         stacks = set(rehearsal.count_resources())
         assert {f"small-us-west-2-{name.removeprefix('small-')}" for name in stacks if "us-west-2" not in name} < stacks
-        assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
+        assert [claim.text for claim in rehearsal.verify() if not claim.passed] == []
         assert all(outcome.passed for outcome in rehearsal.run_drills())
         rehearsal.cdk.destroy()
-        assert rehearsal.remaining_resources() == {"role": 2}
+        assert rehearsal.count_remaining_resources() == {"role": 2}
 
 
 @pytest.mark.nightly
@@ -143,7 +143,7 @@ def test_concurrent_deploys_create_one_stack_and_report_the_conflict() -> None:
         rehearsal.cdk.deploy_only(network)
         assert list(rehearsal.count_resources()) == [network]
         rehearsal.cdk.destroy()
-        assert not rehearsal.remaining_resources()
+        assert not rehearsal.count_remaining_resources()
 
 
 def test_a_full_disk_is_reported_with_a_remedy_and_cleaned_up() -> None:
@@ -170,7 +170,7 @@ def test_a_kept_sandbox_still_serves_after_its_parent_exits() -> None:
         "from voice_sandbox.rehearsals.aws import Rehearsal\n"
         f"with Rehearsal(voice_blueprint.load({str(ROOT / 'tests/deployments/sandbox.yaml')!r})) as rehearsal:\n"
         "    rehearsal.keep_running()\n"
-        "    print(rehearsal.aws.pid, rehearsal.home, rehearsal.tool_environment()['AWS_ENDPOINT_URL'])\n"
+        "    print(rehearsal.aws.pid, rehearsal.home, rehearsal.build_tool_environment()['AWS_ENDPOINT_URL'])\n"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S

@@ -34,11 +34,11 @@ def test_production_starts_without_hosts_and_scales_out() -> None:
     with Rehearsal(voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")) as rehearsal:
         rehearsal.bootstrap()
         rehearsal.cdk.deploy()
-        assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
+        assert [claim.text for claim in rehearsal.verify() if not claim.passed] == []
         outcomes = list(rehearsal.run_drills())
         assert [outcome.scenario.name for outcome in outcomes if not outcome.passed] == []
-        vad = next(outcome for outcome in outcomes if outcome.scenario.fleet == "vad" and outcome.scenario.fires)
-        assert (set(vad.before.values()), set(vad.after.values())) == ({0}, {1})
+        vad = next(outcome for outcome in outcomes if outcome.scenario.fleet == "vad" and outcome.scenario.should_fire)
+        assert (set(vad.capacities_before.values()), set(vad.capacities_after.values())) == ({0}, {1})
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ import pytest
 import voice_blueprint
 from voice_blueprint.shipped import ROOT
 from voice_sandbox.aws.process import LocalAws
-from voice_sandbox.loopback import bypass_loopback
+from voice_sandbox.loopback import bypass_proxy_for_loopback
 from voice_sandbox.rehearsals.cdk import Cdk
 
 DEAD_PROXY = "http://127.0.0.1:9"
@@ -30,13 +30,13 @@ DEAD_PROXY = "http://127.0.0.1:9"
 )
 def test_local_names_are_added_to_no_proxy(name: str, before: str, after: str) -> None:
     environment = {name: DEAD_PROXY, "no_proxy": before}
-    bypass_loopback(environment)
+    bypass_proxy_for_loopback(environment)
     assert environment["NO_PROXY"] == environment["no_proxy"] == after
 
 
 def test_an_environment_without_proxies_is_not_changed() -> None:
     environment = {"NO_PROXY": "corp.example"}
-    bypass_loopback(environment)
+    bypass_proxy_for_loopback(environment)
     assert environment == {"NO_PROXY": "corp.example"}
 
 

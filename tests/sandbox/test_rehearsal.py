@@ -18,12 +18,12 @@ from voice_blueprint.aws import names
 from voice_blueprint.shipped import ROOT
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.cli import app
-from voice_ops.output import out, stack_table
-from voice_ops.sandbox.command import drill_table, print_alert, print_claims
-from voice_ops.status.account import protection_rows
+from voice_ops.output import create_stack_table, out
+from voice_ops.sandbox.command import create_drill_table, print_alert, print_claims
+from voice_ops.status.account import compare_deletion_protection
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk
-from voice_sandbox.rehearsals.drill import scenarios
+from voice_sandbox.rehearsals.drill import generate_scenarios
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
@@ -61,7 +61,7 @@ def rehearsal(bootstrapped_account: Rehearsal) -> Rehearsal:
 @pytest.fixture(autouse=True)
 def _signed_in(account: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run commands in the environment of a signed-in user."""
-    for name, value in account.aws.environment(account.home).items():
+    for name, value in account.aws.build_environment(account.home).items():
         monkeypatch.setenv(name, value)
 
 
@@ -92,12 +92,12 @@ def test_every_resource_of_every_template_exists(rehearsal: Rehearsal) -> None:
 
 
 def test_boto3_returns_the_values_of_the_file(rehearsal: Rehearsal) -> None:
-    claims = rehearsal.claims()
+    claims = rehearsal.verify()
     assert len(claims) > 40
     assert [claim.text for claim in claims if not claim.passed] == []
     assert render_screen(lambda: print_claims(claims)) in recorded(RECORDED_COMMAND)
     assert render_screen(
-        lambda: out.print(stack_table("created by CloudFormation", rehearsal.count_resources()))
+        lambda: out.print(create_stack_table("created by CloudFormation", rehearsal.count_resources()))
     ) in recorded(RECORDED_COMMAND)
 
 
@@ -105,7 +105,12 @@ def test_boto3_returns_the_values_of_the_file(rehearsal: Rehearsal) -> None:
 def test_status_reports_deployed_resources_and_missing_features_of_the_local_aws() -> None:
     result = voice("status", FILE, "--json")
     rows = {row["asked"]: row for row in json.loads(result.stdout)["answers"]}
-    for group in (*names.vad_group_names(voice_blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
+    for group in (
+        *names.list_vad_group_names(voice_blueprint.load(FILE)),
+        "sandbox-inf2",
+        "sandbox-trn1",
+        "sandbox-p5",
+    ):
         assert rows[f"hosts of {group}"]["found"] == "1 in service of 1 desired"
         assert rows[f"images of {group}"]["found"].endswith("telemetry 555555555555")
     assert rows["images of gateway"]["status"] == "fine"
@@ -152,7 +157,7 @@ def test_a_rollout_proceeds_zone_by_zone_and_then_fleet_by_fleet(tmp_path: Path)
     document["images"]["telemetry"] = f"sha256:{'a' * 64}"
     (tmp_path / "newer.yaml").write_text(text(document))
     rolls = json.loads(voice("rollout", tmp_path / "newer.yaml", "--json").stdout)["rolls"]
-    vad = names.vad_group_names(voice_blueprint.load(FILE))
+    vad = names.list_vad_group_names(voice_blueprint.load(FILE))
     assert [roll["group"] for roll in rolls[:3]] == vad
     assert {roll["group"] for roll in rolls[3:]} == {"sandbox-inf2", "sandbox-trn1", "sandbox-p5"}
 
@@ -173,7 +178,7 @@ def test_status_lists_resources_with_deletion_protection(rehearsal: Rehearsal) -
 
     switch(on=True)
     for file, others in ((deployment, "changes sandbox-state, load balancer"), (protected, "changes sandbox-agents, ")):
-        (row,) = protection_rows(Account(file, stacks, sign_in(file)))
+        (row,) = compare_deletion_protection(Account(file, stacks, sign_in(file)))
         assert row.result == f"2 of {len(stacks) + len(balancers)} stacks and load balancers"
         assert others in row.remedy
     switch(on=False)
@@ -182,9 +187,9 @@ def test_status_lists_resources_with_deletion_protection(rehearsal: Rehearsal) -
 def test_a_drained_host_leaves_through_its_hook_and_is_replaced(
     rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_ops.drain.command.POLL_S", 0.1)
+    monkeypatch.setattr("voice_ops.drain.command.POLL_INTERVAL_S", 0.1)
     autoscaling = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
-    group = names.vad_group_names(voice_blueprint.load(FILE))[0]
+    group = names.list_vad_group_names(voice_blueprint.load(FILE))[0]
     (before,) = _hosts(autoscaling, group)
     refused = voice("drain", FILE, before)
     assert refused.exit_code == 2
@@ -210,12 +215,14 @@ def test_a_second_deploy_changes_nothing(rehearsal: Rehearsal) -> None:
 
 def test_the_drill_scales_exactly_the_fleets_of_the_rules(rehearsal: Rehearsal) -> None:
     outcomes = list(rehearsal.run_drills())
-    assert len(outcomes) == len(list(scenarios(voice_blueprint.load(FILE))))
-    moved = [outcome for outcome in outcomes if outcome.before != outcome.after]
-    changes = {o.scenario.fleet: [o.after[g] - o.before[g] for g in o.before] for o in moved}
+    assert len(outcomes) == len(list(generate_scenarios(voice_blueprint.load(FILE))))
+    moved = [outcome for outcome in outcomes if outcome.capacities_before != outcome.capacities_after]
+    changes = {
+        o.scenario.fleet: [o.capacities_after[g] - o.capacities_before[g] for g in o.capacities_before] for o in moved
+    }
     assert changes == {"vad": [2, 2, 2], "inf2": [1], "trn1": [1], "p5": [1]}
     assert all(outcome.passed for outcome in outcomes)
-    assert render_screen(lambda: out.print(drill_table(outcomes))) in recorded(RECORDED_COMMAND)
+    assert render_screen(lambda: out.print(create_drill_table(outcomes))) in recorded(RECORDED_COMMAND)
     assert {name: after for name, after in _desired_capacities(rehearsal).items() if after != 1} == {}
     # A group with too many hosts drains some; simulated hosts complete this within seconds.
     autoscaling = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
@@ -253,7 +260,7 @@ def test_one_changed_number_only_changes_its_resources(rehearsal: Rehearsal, tmp
     changed.deploy()
     after = _template_versions(rehearsal)
     assert {name for name in after if after[name] != before[name]} == set(
-        names.vad_group_names(voice_blueprint.load(FILE))
+        names.list_vad_group_names(voice_blueprint.load(FILE))
     )
     assert "There were no differences" in changed.diff()
 
@@ -262,7 +269,7 @@ def test_a_dry_teardown_deletes_nothing(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "1×IAM::Role" in result.stdout, "the role of API logs, which other deployments may use"
-    assert rehearsal.remaining_resources().total() > 100
+    assert rehearsal.count_remaining_resources().total() > 100
 
 
 def test_teardown_empties_log_buckets_and_lists_foreign_resources(rehearsal: Rehearsal) -> None:
@@ -279,7 +286,7 @@ def test_teardown_empties_log_buckets_and_lists_foreign_resources(rehearsal: Reh
     assert result.exit_code == 1
     assert sum(sum(types.values()) for types in report["aws"]["deleted"].values()) > 200
     assert [left["id"] for left in report["left"]["behind"]] == [group]
-    assert rehearsal.remaining_resources() == {"log group": 1, "role": 1}
+    assert rehearsal.count_remaining_resources() == {"log group": 1, "role": 1}
     log_groups.delete_log_group(logGroupName=group)
 
 
@@ -287,7 +294,7 @@ def test_only_the_role_of_api_logs_remains_after_teardown(rehearsal: Rehearsal) 
     result = voice("teardown", FILE, "--yes")
     assert result.exit_code == 0, result.output
     assert "remaining unexpectedly: nothing" in result.stdout
-    assert dict(rehearsal.remaining_resources()) == {"role": 1}
+    assert dict(rehearsal.count_remaining_resources()) == {"role": 1}
 
 
 def voice(*arguments: str | Path) -> Result:

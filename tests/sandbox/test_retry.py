@@ -19,10 +19,10 @@ import voice_blueprint
 from tests.nonempty import nonempty
 from tests.synthesized import shipped
 from voice_blueprint.shipped import ROOT
-from voice_ops.sandbox.month import last_created_resource
+from voice_ops.sandbox.month import find_last_created_resource
 from voice_ops.synthesis import synthesize
-from voice_sandbox.aws.cloudformation.template import dependency_order
-from voice_sandbox.aws.inventory import count_added, inventory
+from voice_sandbox.aws.cloudformation.template import sort_by_dependency
+from voice_sandbox.aws.inventory import collect_resource_ids, count_added_resources
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 
@@ -56,12 +56,12 @@ def test_only_the_role_of_api_logs_is_retained_after_a_failed_create(name: str) 
 def test_a_production_stack_is_created_at_the_second_attempt(rehearsal: Rehearsal) -> None:
     assembly = rehearsal.home / "cdk.out"
     for stack in nonempty(_stacks_in_order(assembly)):
-        before = inventory(rehearsal.session, rehearsal.aws.endpoint)
+        before = collect_resource_ids(rehearsal.session, rehearsal.aws.endpoint)
         template = json.loads((assembly / f"{stack}.template.json").read_text())
-        rehearsal.faults.write_text(f"{stack}/{last_created_resource(template)}\n")
+        rehearsal.faults.write_text(f"{stack}/{find_last_created_resource(template)}\n")
         with pytest.raises(CdkError, match="a fault injected by a drill"):
             rehearsal.cdk.deploy_only(stack)
-        left = count_added(before, inventory(rehearsal.session, rehearsal.aws.endpoint))
+        left = count_added_resources(before, collect_resource_ids(rehearsal.session, rehearsal.aws.endpoint))
         kept = {"role": 1} if _api_log_resources(template) else {}
         assert left == {"stack": 1, **kept}, f"{stack} leaves {left} behind"
         rehearsal.faults.unlink()
@@ -86,4 +86,4 @@ def _stacks_in_order(assembly: Path) -> list[str]:
         for name, artifact in artifacts.items()
         if artifact["type"] == "aws:cloudformation:stack"
     }
-    return dependency_order(needs)
+    return sort_by_dependency(needs)

@@ -27,8 +27,8 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time-limited runs, each ended as early as possible, create the deployment and roll out a change."""
-    monkeypatch.setattr(parts, "POLL_S", 0.5)
-    monkeypatch.setattr(external_resources, "POLL_S", 0.5)
+    monkeypatch.setattr(parts, "POLL_INTERVAL_S", 0.5)
+    monkeypatch.setattr(external_resources, "POLL_INTERVAL_S", 0.5)
     file = tmp_path / "small.yaml"
 
     def write(edits: Edits) -> None:
@@ -45,7 +45,7 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
 
     write({})
     with Rehearsal(voice_blueprint.load(file)) as running:
-        for name, value in running.aws.environment(running.home).items():
+        for name, value in running.aws.build_environment(running.home).items():
             monkeypatch.setenv(name, value)
         running.bootstrap()
         assert voice("--current").stdout.strip() == ""
@@ -75,4 +75,4 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
             ended = command("teardown", "--yes")
             assert ended.exit_code == 0, ended.output
         assert voice("--current").stdout.strip() == ""
-        assert dict(running.remaining_resources()).keys() <= RETAINED_KINDS
+        assert dict(running.count_remaining_resources()).keys() <= RETAINED_KINDS

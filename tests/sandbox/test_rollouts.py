@@ -16,7 +16,7 @@ from tests.blueprint.documents import Edits
 from tests.left_out import require
 from tests.sandbox.fleet import Fleet
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.observability.aws.rollouts import rollback_alarms
+from voice_blueprint.observability.aws.rollouts import list_rollback_alarms
 from voice_blueprint.shipped import ROOT
 from voice_ops.cli import app
 from voice_ops.rollout import aws as command
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.sandbox]
 @pytest.fixture(autouse=True)
 def _signed_in(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run commands in the environment of a signed-in user."""
-    for name, value in fleet.rehearsal.aws.environment(fleet.rehearsal.home).items():
+    for name, value in fleet.rehearsal.aws.build_environment(fleet.rehearsal.home).items():
         monkeypatch.setenv(name, value)
 
 
@@ -49,7 +49,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with Rehearsal(deployment, real_stores=True) as running:
         running.bootstrap()
         cloudwatch = running.session.client("cloudwatch", endpoint_url=running.aws.endpoint)
-        for name in rollback_alarms(deployment, Tier.ASR, "inf2"):
+        for name in list_rollback_alarms(deployment, Tier.ASR, "inf2"):
             cloudwatch.put_metric_alarm(
                 AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1,
                 Threshold=1, ComparisonOperator="GreaterThanThreshold",
@@ -104,12 +104,12 @@ def test_rollout_lists_replacements_and_a_failed_probe_rolls_back(
     assert (planned[0]["at_a_time"], planned[0]["longest_s"]) == (1, 2 * each_s + 3 * 3600 + 600)
     assert (planned[0]["more_vcpus"], planned[0]["room_vcpus"]) == (192, None)  # this AWS has no EC2 quotas
     with monkeypatch.context() as short:
-        short.setattr(plan, "vcpu_room", lambda *_, **__: 191)
+        short.setattr(plan, "calculate_available_vcpus", lambda *_, **__: 191)
         refused = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert refused.exit_code == 1
     assert "192 additional vCPU, but the quota inf has 191 left" in " ".join(refused.output.split())
 
-    monkeypatch.setattr(follow, "POLL_S", 0.5)
+    monkeypatch.setattr(follow, "POLL_INTERVAL_S", 0.5)
     monkeypatch.setattr(command, "create_probe", lambda *_: lambda: "half of the words are wrong")
     result = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert result.exit_code == 1, result.output
@@ -128,7 +128,7 @@ def test_vad_tier_and_edge_migrate_to_vfio_and_back(fleet: Fleet) -> None:
     ec2 = session.client("ec2", endpoint_url=endpoint)
     cloudformation = session.client("cloudformation", endpoint_url=endpoint)
     cloudwatch = session.client("cloudwatch", endpoint_url=endpoint)
-    for name in rollback_alarms(fleet.file({}), Tier.VAD, "vad"):
+    for name in list_rollback_alarms(fleet.file({}), Tier.VAD, "vad"):
         cloudwatch.put_metric_alarm(
             AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1,
             Threshold=1, ComparisonOperator="GreaterThanThreshold",
@@ -185,7 +185,7 @@ def test_passwords_rotate_in_two_steps(fleet: Fleet, monkeypatch: pytest.MonkeyP
     assert [password_counts()[tier] for tier in tiers] == [2, 2, 2, 2]
     early = rotate()
     assert (early.exit_code, "run this command again after" in " ".join(early.output.split())) == (1, True)
-    monkeypatch.setattr(passwords, "SETTLE_TIME", timedelta())
+    monkeypatch.setattr(passwords, "PASSWORD_SETTLE_TIME", timedelta())
     assert "ended for 4 users" in rotate().output
     assert [password_counts()[tier] for tier in tiers] == [1, 1, 1, 1]
 

@@ -78,7 +78,7 @@ def render_words(edits: Edits, folder: Path, *clouds: str) -> Words:
         words |= {(tier, stack.environment.name), (tier, repr(stack.termination_protection))}
         words.update(words_in(json.loads(Path(stack.template_full_path).read_text(encoding="utf-8")), tier))
     for project, graph in zip(PROJECTS, (cluster, workloads), strict=True):
-        for resource in graph(file).managed_resources() if "azure" in clouds else ():
+        for resource in graph(file).iter_managed_resources() if "azure" in clouds else ():
             words.update(words_in(inputs(resource), project, resource.type, resource.name))
             words.add((project, resource.name, repr((resource.protect, resource.retain_on_delete))))
     return words

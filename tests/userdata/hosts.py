@@ -49,7 +49,7 @@ def telemetry(sources: str, *, hardware: bool = False) -> Container:
         },
         health=HealthCommand("/usr/bin/voice-telemetry --check"),
         user_id=10001,
-        hardware=hardware,
+        uses_hardware=hardware,
     )
 
 
@@ -73,8 +73,8 @@ def vad(port: int = READY_PORT) -> HostBoot:
                 },
                 health=HealthPort(port),
                 capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE"),
-                hardware=True,
-                mounts=(Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
+                uses_hardware=True,
+                mounts=(Mount(CONTROL_DIR, CONTROL_DIR, is_writable=True),),
                 arguments=("--log", "json"),
             ),
             replace(telemetry("dataplane"), groups=(0,), mounts=(Mount(CONTROL_DIR, CONTROL_DIR),)),
@@ -120,8 +120,8 @@ def asr(port: int = READY_PORT) -> HostBoot:
                 },
                 health=HealthPort(port),
                 user_id=10001,
-                mounts=(Mount("/var/cache/voice/asr", "/var/cache/voice", writable=True),),
-                hardware=True,
+                mounts=(Mount("/var/cache/voice/asr", "/var/cache/voice", is_writable=True),),
+                uses_hardware=True,
                 shared_memory_mib=4096,
                 start_log={},
             ),
@@ -149,7 +149,7 @@ def asr_gpu(port: int = READY_PORT) -> HostBoot:
         containers=(
             replace(
                 engine,
-                mounts=(Mount("/mnt/nvme/cache", "/var/cache/voice", writable=True),),
+                mounts=(Mount("/mnt/nvme/cache", "/var/cache/voice", is_writable=True),),
                 start_log={StartPhase.WEIGHTS: "Loading weights took ", StartPhase.GRAPHS: "Graphs took "},
             ),
             replace(sidecar, environment={**sidecar.environment, "VOICE_TELEMETRY_SOURCES": "gpu,engine"}),

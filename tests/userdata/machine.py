@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.userdata.hosts import PASSWORD, READY_PORT
-from voice_userdata import HostBoot, render
+from voice_userdata import HostBoot, render_user_data
 
 FAKED_COMMANDS = (
     "aws", "blkid", "chown", "curl", "date", "docker", "ethtool", "install", "ip", "journalctl", "logger", "mkfs.xfs",
@@ -129,7 +129,7 @@ class Machine:
     def launch(self, boot: HostBoot) -> subprocess.CompletedProcess[str]:
         """Run the user data, and the units that systemd would start."""
         script = self.root.parent / "part-001"
-        script.write_text(render(boot))
+        script.write_text(render_user_data(boot))
         installed = self.run(script)
         assert installed.returncode == 0, installed.stderr
         return self.boot()

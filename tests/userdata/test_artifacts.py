@@ -7,7 +7,7 @@ import pytest
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
-from voice_userdata import PreparationJob, render_preparation
+from voice_userdata import PreparationJob, render_preparation_script
 
 JOB = PreparationJob(
     "us-east-1",
@@ -58,7 +58,7 @@ def test_unfinished_artifacts_are_not_used(machine: Machine, ready_port: int) ->
 def run(machine: Machine, tmp_path: Path, job: PreparationJob = JOB) -> int:
     machine.write("dev/neuron0", "")
     script = tmp_path / "job"
-    script.write_text(render_preparation(job))
+    script.write_text(render_preparation_script(job))
     return machine.run(script).returncode
 
 
@@ -91,4 +91,4 @@ def test_the_command_of_a_job_may_be_a_script_of_several_lines(machine: Machine,
 
 def test_a_job_whose_script_exceeds_the_limit_of_ec2_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"user data of the artifacts job of asr-neuron is \d+ bytes, but EC2"):
-        render_preparation(replace(JOB, command=("x" * 16_384,)))
+        render_preparation_script(replace(JOB, command=("x" * 16_384,)))

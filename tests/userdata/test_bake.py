@@ -7,7 +7,7 @@ import pytest
 from tests.userdata import hosts
 from tests.userdata.hosts import image
 from tests.userdata.machine import Machine
-from voice_userdata import BakeJob, HugePages, render_bake
+from voice_userdata import BakeJob, HugePages, render_bake_script
 
 BAKE = BakeJob("us-east-1", {"vad-dataplane": image("vad-dataplane", "a")}, HugePages(2, 100), "64788ef")
 
@@ -28,7 +28,7 @@ def run(machine: Machine, tmp_path: Path, bake: BakeJob, *steps: str) -> str:
     """Run steps and return the reason of the first failure."""
     for step in steps:
         script = tmp_path / f"{step}.sh"
-        script.write_text(render_bake(bake, step))  # type: ignore[arg-type]
+        script.write_text(render_bake_script(bake, step))  # type: ignore[arg-type]
         done = machine.run(script)
         if done.returncode:
             return done.stderr.strip().splitlines()[-1]

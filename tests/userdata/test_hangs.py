@@ -9,7 +9,7 @@ import pytest
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
-from voice_userdata import HealthPort, HostBoot, render
+from voice_userdata import HealthPort, HostBoot, render_user_data
 
 LIFECYCLE = files("voice_userdata") / "steps" / "lifecycle.sh"
 
@@ -45,7 +45,9 @@ def test_a_restarting_vllm_has_the_start_timeout(
 
 def _serve_until(machine: Machine, boot: HostBoot, polls: int) -> None:
     """Continue as a host in service, whose containers have changed, for this many polls."""
-    machine.installed_script.write_text(render(boot).replace('main "$@"', "identify; touch $RUN/serving; watch"))
+    machine.installed_script.write_text(
+        render_user_data(boot).replace('main "$@"', "identify; touch $RUN/serving; watch")
+    )
     (machine.fake / "stopping").unlink(missing_ok=True)
     machine.targets(*["InService"] * polls, "Terminated")
     assert machine.run(machine.installed_script).returncode == 0

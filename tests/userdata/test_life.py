@@ -217,7 +217,7 @@ def test_environment_files_contain_the_declared_variables(machine: Machine, read
     machine.launch(boot)
     for container in nonempty(boot.containers):
         lines = machine.file(f"run/voice/{container.name}.env").splitlines()
-        assert {line.partition("=")[0] for line in lines} == boot.variable_names_for(container)
+        assert {line.partition("=")[0] for line in lines} == boot.list_variable_names(container)
 
 
 def test_the_password_reaches_only_its_files(machine: Machine, ready_port: int) -> None:

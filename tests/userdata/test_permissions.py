@@ -13,7 +13,7 @@ import pytest
 from tests.policies import ACCOUNT, REGION, Call, Cloud, Statement, findings
 from tests.synthesized import edited_sandbox, shipped
 from tests.userdata.machine import Machine
-from voice_telemetry.cloudwatch import CloudWatch
+from voice_telemetry.cloudwatch import CloudWatchPublisher
 from voice_telemetry.sample import Sample
 
 FILES = ("sandbox", "production-us-east-1", "vfio")
@@ -159,7 +159,7 @@ def metric_call() -> Call:
         def put_metric_data(self, *, Namespace: str, **_: object) -> None:  # noqa: N803 - boto3's word
             asked.append(Namespace)
 
-    publisher = CloudWatch(Client(), deployment="d", fleet="f")  # type: ignore[arg-type]
+    publisher = CloudWatchPublisher(Client(), deployment="d", fleet="f")  # type: ignore[arg-type]
     publisher.add([Sample("VadSessions", 1)])
     asyncio.run(publisher.publish())
     (namespace,) = asked

@@ -18,16 +18,16 @@ from tests.userdata.hosts import image
 from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.metrics import StartPhase
 from voice_userdata import (
-    SIZE_LIMIT_BYTES,
+    MAX_USER_DATA_BYTES,
     Container,
     HealthCommand,
     HealthPort,
     HostBoot,
     LifecycleHooks,
     Mount,
-    max_deployed_bytes,
-    render,
-    unpack,
+    calculate_max_deployed_bytes,
+    render_user_data,
+    unpack_script,
 )
 
 STEPS = sorted(Path(str(files("voice_userdata") / "steps")).glob("*.sh"))
@@ -58,31 +58,35 @@ def test_step_files_are_unchanged_without_comments(step: Path) -> None:
 @pytest.mark.parametrize("kind", hosts.ALL)
 def test_rendered_script_is_clean(kind: str, tmp_path: Path) -> None:
     script = tmp_path / f"{kind}.sh"
-    script.write_text(unpack(render(hosts.ALL[kind]())))
+    script.write_text(unpack_script(render_user_data(hosts.ALL[kind]())))
     assert shellcheck(script) == ""
     subprocess.run(["/bin/bash", "-n", script], check=True)  # noqa: S603
 
 
 @pytest.mark.parametrize("kind", hosts.ALL)
 def test_rendered_script_has_room_for_tokens(kind: str) -> None:
-    assert max_deployed_bytes(render(hosts.ALL[kind]())) < MAX_COMMON_BYTES
+    assert calculate_max_deployed_bytes(render_user_data(hosts.ALL[kind]())) < MAX_COMMON_BYTES
 
 
 def test_the_size_is_computed_after_resolving_tokens() -> None:
     """The secret of a deployment with long names: its ARN is far longer than its token."""
     boot = replace(hosts.vad(), log_group=TOKEN, environment={"VOICE_VALKEY_USER": TOKEN})
     arn = f"arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:{'n' * 64}-AbCdEf"
-    deployed = render(boot).replace(TOKEN, arn)
-    assert len(render(boot).encode()) < len(deployed.encode()) <= max_deployed_bytes(render(boot))
+    deployed = render_user_data(boot).replace(TOKEN, arn)
+    assert (
+        len(render_user_data(boot).encode())
+        < len(deployed.encode())
+        <= calculate_max_deployed_bytes(render_user_data(boot))
+    )
 
 
 def test_the_compressed_text_contains_the_script(tmp_path: Path) -> None:
     boot = hosts.vad()
     script = tmp_path / "user-data.sh"
-    script.write_text(render(boot).replace('main "$@"', 'printf "%s" "$BODIES"'))
+    script.write_text(render_user_data(boot).replace('main "$@"', 'printf "%s" "$BODIES"'))
     environment = os.environ | {"VOICE_ROOT": str(tmp_path)}
     shown = subprocess.run(["/bin/bash", script], env=environment, capture_output=True, text=True, check=True).stdout  # noqa: S603
-    assert shown in unpack(render(boot))
+    assert shown in unpack_script(render_user_data(boot))
     assert len(shown) > 8_000
 
 
@@ -96,22 +100,22 @@ def test_the_output_does_not_depend_on_the_machine() -> None:
 
 
 def test_every_step_file_is_used_by_some_host() -> None:
-    scripts = [unpack(render(boot())) for boot in hosts.ALL.values()]
+    scripts = [unpack_script(render_user_data(boot())) for boot in hosts.ALL.values()]
     for step in STEPS:
         last = [line.strip() for line in step.read_text().splitlines() if len(line.strip()) > 5][-1]
         assert any(last in script for script in scripts), step.name
 
 
 def test_a_script_that_is_too_large_is_refused_with_its_size() -> None:
-    boot = replace(hosts.vad(), environment={"VOICE_NOTE": "x" * SIZE_LIMIT_BYTES})
-    with pytest.raises(ValueError, match=rf"vad-use1-az1 is \d{{5}} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}"):
-        render(boot)
+    boot = replace(hosts.vad(), environment={"VOICE_NOTE": "x" * MAX_USER_DATA_BYTES})
+    with pytest.raises(ValueError, match=rf"vad-use1-az1 is \d{{5}} bytes, but EC2 accepts only {MAX_USER_DATA_BYTES}"):
+        render_user_data(boot)
 
 
 def test_cdk_tokens_survive() -> None:
     container = replace(hosts.vad().containers[0], image_uri=TOKEN)
     boot = replace(hosts.vad(), containers=(container,), log_group=TOKEN, environment={"VOICE_VALKEY_USER": TOKEN})
-    script = render(boot)
+    script = render_user_data(boot)
     assert f"LOG_GROUP='{TOKEN}'" in script
     assert f"VOICE_VALKEY_USER={TOKEN}'\n" in script
     assert f"[vad-dataplane]='{TOKEN}'" in script
@@ -122,7 +126,7 @@ def test_values_are_quoted(tmp_path: Path) -> None:
     nasty = f"a'b\"c $(touch {owned}) `id` \\"
     boot = replace(hosts.vad(), log_group=nasty, environment={"VOICE_NOTE": nasty})
     script = tmp_path / "user-data.sh"
-    script.write_text(render(boot).replace('main "$@"', 'printf "%s|%s" "$LOG_GROUP" "$COMMON"'))
+    script.write_text(render_user_data(boot).replace('main "$@"', 'printf "%s|%s" "$LOG_GROUP" "$COMMON"'))
     environment = {"PATH": "/usr/bin:/bin", "VOICE_ROOT": str(tmp_path)}
     shown = subprocess.run(  # noqa: S603 - the script under test
         ["/bin/bash", script], env=environment, capture_output=True, text=True, check=True
@@ -162,10 +166,10 @@ def _host(**changes: object) -> HostBoot:
         (lambda: _container(environment={VALKEY_PASSWORD.name: "x"}), "every process of the host can read"),
         (lambda: _container(environment={"lower": "x"}), "'lower' is not a valid variable name"),
         (lambda: LifecycleHooks("a", "b", heartbeat_s=14, ready_budget_s=1, drain_budget_s=1), "heartbeat_s=14"),
-        (lambda: render(_host(log_group="a\nb")), "spans several lines"),
-        (lambda: render(_host(environment={"VOICE_NOTE": "a\nb"})), "spans several lines"),
-        (lambda: render(_host(log_group="a\rb")), "spans several lines"),
-        (lambda: render(_host(log_group="a\0b")), "spans several lines"),
+        (lambda: render_user_data(_host(log_group="a\nb")), "spans several lines"),
+        (lambda: render_user_data(_host(environment={"VOICE_NOTE": "a\nb"})), "spans several lines"),
+        (lambda: render_user_data(_host(log_group="a\rb")), "spans several lines"),
+        (lambda: render_user_data(_host(log_group="a\0b")), "spans several lines"),
         (lambda: _container(mounts=(Mount("/a b", "/c"),)), "mount '/a b' has a space"),
         (lambda: _container(start_log={StartPhase.COMPILE: "a|b"}), "has one of"),
     ],
@@ -180,11 +184,11 @@ def test_values_at_the_limit_are_accepted() -> None:
     hooks = LifecycleHooks("a", "b", heartbeat_s=15, ready_budget_s=1, drain_budget_s=1)
     assert (hooks.heartbeat_interval_s, replace(hooks, heartbeat_s=100).heartbeat_interval_s) == (5, 30)
     assert _host(data_path=None, mtu=8900).mtu == 8900
-    empty = len(render(_host(environment={"VOICE_NOTE": ""})).encode())
-    full = render(_host(environment={"VOICE_NOTE": "x" * (16_384 - empty)}))
+    empty = len(render_user_data(_host(environment={"VOICE_NOTE": ""})).encode())
+    full = render_user_data(_host(environment={"VOICE_NOTE": "x" * (16_384 - empty)}))
     assert len(full.encode()) == 16_384
     with pytest.raises(ValueError, match="is 16385 bytes, but EC2 accepts only 16384"):
-        render(_host(environment={"VOICE_NOTE": "x" * (16_385 - empty)}))
+        render_user_data(_host(environment={"VOICE_NOTE": "x" * (16_385 - empty)}))
 
 
 @pytest.mark.parametrize(
@@ -197,24 +201,24 @@ def test_values_at_the_limit_are_accepted() -> None:
     ids=["neither", "ena-express", "af-xdp"],
 )
 def test_ethtool_is_installed_where_needed(changes: dict[str, object], required: bool) -> None:
-    assert ("need ethtool ethtool" in render(_host(**changes))) == required
+    assert ("need ethtool ethtool" in render_user_data(_host(**changes))) == required
 
 
 def test_container_defaults_add_no_option() -> None:
     bare = Container("engine", image("engine", "a"), {}, HealthCommand("true"))
-    assert (bare.user_id, bare.hardware, bare.shared_memory_mib, HealthCommand("true").interval_s) == (
+    assert (bare.user_id, bare.uses_hardware, bare.shared_memory_mib, HealthCommand("true").interval_s) == (
         0,
         False,
         None,
         5,
     )
-    assert Mount("/a", "/b").writable is False
-    script = unpack(render(_host(containers=(bare,))))
+    assert Mount("/a", "/b").is_writable is False
+    script = unpack_script(render_user_data(_host(containers=(bare,))))
     assert "memlock" not in script
     assert "hugepages:/dev/hugepages" not in script
 
 
 def test_the_script_is_reproducible() -> None:
-    assert render(hosts.vad()) == render(hosts.vad())
+    assert render_user_data(hosts.vad()) == render_user_data(hosts.vad())
     other = replace(hosts.vad().containers[0], health=HealthPort(1))
-    assert render(replace(hosts.vad(), containers=(other,))) != render(hosts.vad())
+    assert render_user_data(replace(hosts.vad(), containers=(other,))) != render_user_data(hosts.vad())

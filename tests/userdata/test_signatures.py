@@ -11,8 +11,8 @@ from tests.registry import Registry, SigningKey, registry
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
 from tests.userdata.test_failures import assert_abandoned
-from voice_blueprint.signing import pem_body
-from voice_userdata import BakeJob, HostBoot, render_bake
+from voice_blueprint.signing import extract_pem_body
+from voice_userdata import BakeJob, HostBoot, render_bake_script
 
 TELEMETRY = "telemetry"
 
@@ -42,7 +42,7 @@ def boot(served: Registry, key: SigningKey, port: int, digest: str) -> HostBoot:
     containers = tuple(
         replace(container, image_uri=uri(served, container.name, uris[container.name])) for container in host.containers
     )
-    return replace(host, containers=containers, signing_key=pem_body(key.public))
+    return replace(host, containers=containers, signing_key=extract_pem_body(key.public))
 
 
 def uri(served: Registry, name: str, digest: str) -> str:
@@ -102,7 +102,9 @@ def test_unsigned_images_are_not_baked(served: Registry, ours: SigningKey, machi
     machine.set("images")
     images = {TELEMETRY: uri(served, TELEMETRY, served.push(TELEMETRY, "unsigned-too"))}
     script = tmp_path / "bake"
-    script.write_text(render_bake(BakeJob("us-east-1", images, signing_key=pem_body(ours.public)), "bake"))
+    script.write_text(
+        render_bake_script(BakeJob("us-east-1", images, signing_key=extract_pem_body(ours.public)), "bake")
+    )
     baked = machine.run(script)
     assert baked.returncode != 0
     assert "is not signed with the key" in baked.stderr

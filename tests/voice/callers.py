@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from voice_ops.call.recording import FRAME_SAMPLES, SAMPLE_RATE, read_samples
+from voice_ops.call.recording import SAMPLE_RATE, SAMPLES_PER_FRAME, read_samples
 from voice_ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
 from voice_ops.call.session import CallError, Session, TranscriptEvent
-from voice_ops.demo.command import SAMPLE_FILE, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, calculate_word_error_rate
 
 SENTENCE_STARTS_S = {
     "The whole system is running on one machine.": (2.1, 4.96),
@@ -40,7 +40,7 @@ def speech(sentences: tuple[str, ...], pause_s: float) -> Samples:
         for begin, end in map(SENTENCE_STARTS_S.__getitem__, sentences)
     ]
     said = np.concatenate([piece for part in parts for piece in (part, pause)])
-    return said[: said.size // FRAME_SAMPLES * FRAME_SAMPLES]
+    return said[: said.size // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME]
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Caller:
         """Read all events; on a busy machine finals may arrive after a timeout, so the stream is resumed."""
         while True:
             try:
-                async for event in self.session.follow():
+                async for event in self.session.stream_events():
                     if event.kind == "final" and event.text:
                         self.finals.append(event)
             except CallError as error:
@@ -130,5 +130,5 @@ def check_together(callers: Sequence[Caller], worst_error_rate: float) -> None:
         assert len(heard) >= len(caller.sentences), f"said {caller.sentences}, heard {heard}"
         said += " ".join(("", *caller.sentences))
         all_heard += " ".join(("", *heard))
-    wrong = word_error_rate(said, all_heard)
+    wrong = calculate_word_error_rate(said, all_heard)
     assert wrong <= worst_error_rate, f"{wrong:.0%} wrong: said {said}, heard {all_heard}"

@@ -26,10 +26,10 @@ def voice_path(folder: Path) -> Iterator[VoicePath]:
     built = DATA_PLANE is None or (DATA_PLANE / "vad-dataplane").exists()
     assert built, "`make test-native` builds the data plane; VOICE_REFERENCE_VAD=1 takes the reference VAD instead"
     with VoicePath(folder, find_weights(None), DATA_PLANE) as path:
-        path.start_store().wait_ready()
+        path.start_store().wait_until_ready()
         path.start_vad()
         engines = [path.start_engine(name, address, VOICE_DRAIN_TIMEOUT_S="120") for name, address in HOSTS.items()]
-        path.wait_ready()
+        path.wait_until_ready()
         for engine in engines:
             _be_nice(engine)
         yield path

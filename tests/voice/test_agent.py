@@ -11,21 +11,21 @@ from faster_whisper import WhisperModel
 from playwright.sync_api import Browser, Page
 
 from voice_blueprint.contract.session_api import TOKEN_HEADER
-from voice_ops.demo.agent.caller import FRAME_S, FRAME_SAMPLES, RATE, Caller, Samples
+from voice_ops.demo.agent.caller import FRAME_S, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, Caller, Samples
 from voice_ops.demo.agent.command import (
+    INTERRUPTION_TEXT,
     LONG_STORY_PROMPT,
     MAX_ERROR_RATE,
-    OBJECTION,
     QUESTIONS,
     Turn,
-    prompt_tokens,
     read_conversation,
+    read_token_counts,
     resample_for_caller,
+    run_conversation,
     start_services,
-    talk,
     transcribe,
 )
-from voice_ops.demo.agent.services import AgentPath, response_text
+from voice_ops.demo.agent.services import AgentPath, fetch_text
 from voice_ops.demo.services import LOOPBACK
 from voice_ops.demo.web import PageServer
 from voice_runtime.store import connect
@@ -75,7 +75,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentPath]:
 
 
 def test_answers_are_transcribed_correctly(path: AgentPath) -> None:
-    held = asyncio.run(talk(path, [QUESTION]))
+    held = asyncio.run(run_conversation(path, [QUESTION]))
     [turn] = held.turns
     assert turn.text
     assert turn.error_rate <= MAX_ERROR_RATE, turn
@@ -89,7 +89,7 @@ def test_the_conversation_of_a_returning_caller_is_a_prefix_cache_hit(path: Agen
 
 async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
     url, store = f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations", connect(path.store_settings)
-    rate, before = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(prompt_tokens(path))
+    rate, before = int(fetch_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0), len(read_token_counts(path))
 
     async def ask(caller: Caller, text: str, messages: int) -> None:
         async def is_answered() -> bool:
@@ -102,7 +102,7 @@ async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
     async with Caller(f"{url}/{caller.conversation}", {TOKEN_HEADER: caller.token}) as again:
         await ask(again, QUESTIONS[1], 4)
     await store.aclose()
-    return prompt_tokens(path)[before:]
+    return read_token_counts(path)[before:]
 
 
 class LoudspeakerCaller(Caller):
@@ -115,23 +115,23 @@ class LoudspeakerCaller(Caller):
         super()._reset()
         self._echoed = 0
 
-    def _microphone(self, samples: Samples) -> Samples:
+    def _record_frame(self, samples: Samples) -> Samples:
         size = round(self.heard_rate * FRAME_S)
         played_until = (
-            self._current_time()
+            self._get_current_time()
             - self.DELAY_S
-            - (self._playback_ends_at - self._received_audio().size / self.heard_rate)
+            - (self._playback_ends_at - self._get_received_audio().size / self.heard_rate)
         )
         if not self._playback_ends_at or (self._echoed + 1) * FRAME_S > played_until:
             return samples  # nothing was played at this time, or playback was paused
-        played = self._received_audio()[self._echoed * size : (self._echoed + 1) * size]
+        played = self._get_received_audio()[self._echoed * size : (self._echoed + 1) * size]
         self._echoed += 1
-        echo = np.resize(soxr.resample(played.astype(np.float32), self.heard_rate, RATE), FRAME_SAMPLES)
+        echo = np.resize(soxr.resample(played.astype(np.float32), self.heard_rate, SAMPLE_RATE_HZ), SAMPLES_PER_FRAME)
         return np.clip(samples + self.GAIN * echo, -32768, 32767).astype(np.int16)
 
 
 def test_an_answer_from_a_loudspeaker_does_not_interrupt_itself(path: AgentPath) -> None:
-    rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
+    rate = int(fetch_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
 
     async def listen() -> tuple[list[dict[str, str]], int, int]:
         store = connect(path.store_settings)
@@ -182,7 +182,7 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
     say(page, path, LONG_STORY_PROMPT)
     page.wait_for_function("window.statuses.at(-1) === 'Answering.'")
     page.evaluate("window.statuses = []")
-    say(page, path, OBJECTION)
+    say(page, path, INTERRUPTION_TEXT)
     page.wait_for_selector("#transcript li[data-who=you] >> nth=2")
     statuses = page.evaluate("window.statuses")
     began, ended = statuses.index("Listening."), statuses.index("Thinking.")
@@ -196,5 +196,5 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
 
 
 def say(page: Page, path: AgentPath, text: str) -> None:
-    rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
+    rate = int(fetch_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
     page.evaluate("([pcm, rate]) => window.say(pcm, rate)", [base64.b64encode(path.synthesize(text)).decode(), rate])

@@ -9,7 +9,7 @@ from deepgram.core.events import EventType
 from tests.voice.callers import SENTENCES, speech
 from tests.voice.test_clients import ENDED_WITHIN_S, DeepgramCaller, in_real_time, started
 from voice_ops.call.recording import SAMPLE_RATE, read_samples
-from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
 
 SPOKEN_TEXT = SAMPLE_TEXT_FILE.read_text(encoding="utf-8")
@@ -67,8 +67,8 @@ async def test_fast_uploads_and_commits_inside_words_lose_nothing(gateway: Gatew
     at_once, impatient = FastUploader(gateway), EarlyCommitter(gateway)
     async with asyncio.timeout(ENDED_WITHIN_S):
         await asyncio.gather(at_once.send(), impatient.speak())
-    assert word_error_rate(SPOKEN_TEXT, at_once.transcript) <= MAX_ERROR_RATE, at_once.transcript
-    assert word_error_rate(" ".join(SENTENCES[:3]), impatient.transcript) <= MAX_ERROR_RATE_WITH_CUTS, (
+    assert calculate_word_error_rate(SPOKEN_TEXT, at_once.transcript) <= MAX_ERROR_RATE, at_once.transcript
+    assert calculate_word_error_rate(" ".join(SENTENCES[:3]), impatient.transcript) <= MAX_ERROR_RATE_WITH_CUTS, (
         impatient.transcript
     )
     assert any(result.from_finalize for result in impatient.events_of_type("Results"))

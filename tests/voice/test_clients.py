@@ -25,12 +25,12 @@ from tests.voice.callers import SENTENCES, speech
 from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.call.senders import Samples
 from voice_ops.call.session import TIMEOUT_S, Session
-from voice_ops.demo.command import word_error_rate
+from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
 from voice_ops.loadtest import client_session
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.trace import RequestTrace
 from voice_sandbox.loopback import find_free_port
 
 ENDED_WITHIN_S = 120
@@ -49,7 +49,7 @@ Break = Callable[[], Coroutine[None, None, None]]
 
 def started(path: VoicePath) -> Gateway:
     gateway = path.start_gateway("gateway", find_free_port())
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     return gateway
 
@@ -141,7 +141,7 @@ async def test_openai_package_transcribes_the_sample(gateway: Gateway, rate: int
     caller = OpenAiCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
         await caller.call(speech(SPOKEN_TEXT, PAUSE_S))
-    assert word_error_rate(TEXT, caller.transcript) <= max_error_rate, caller.transcript
+    assert calculate_word_error_rate(TEXT, caller.transcript) <= max_error_rate, caller.transcript
     assert not caller.events_of_type("error")
     done = [event for event in caller.events_of_type(".completed") if event.transcript]
     assert len(done) >= len(SPOKEN_TEXT)
@@ -164,7 +164,7 @@ async def test_openai_package_without_turns_has_one_transcript_per_commit(gatewa
     async with asyncio.timeout(ENDED_WITHIN_S):
         await caller.call(speech(SENTENCES[:2], 1.5))
     (done,) = caller.events_of_type(".completed")
-    assert word_error_rate(" ".join(SENTENCES[:2]), done.transcript) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(" ".join(SENTENCES[:2]), done.transcript) <= MAX_ERROR_RATE
     assert not caller.events_of_type("speech_started")
 
 
@@ -224,7 +224,7 @@ async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, 
     caller = DeepgramCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
         await caller.call(speech(SPOKEN_TEXT, PAUSE_S), finalize=True)
-    assert word_error_rate(TEXT, caller.transcript) <= max_error_rate, caller.transcript
+    assert calculate_word_error_rate(TEXT, caller.transcript) <= max_error_rate, caller.transcript
     words = [word for final in caller.finals for word in final.words]
     assert [word.start for word in words] == sorted(word.start for word in words)
     assert len(caller.events_of_type("SpeechStarted")) >= len(SPOKEN_TEXT)
@@ -256,7 +256,7 @@ async def test_killed_asr_host_loses_no_final_of_a_client(
     caller = kind(gateway)
     async with asyncio.timeout(ENDED_WITHIN_S):
         await caller.call(speech(SPOKEN_TEXT, PAUSE_S), meanwhile=kill)
-    assert word_error_rate(TEXT, caller.transcript) <= MAX_ERROR_RATE, caller.transcript
+    assert calculate_word_error_rate(TEXT, caller.transcript) <= MAX_ERROR_RATE, caller.transcript
 
 
 @OPENAI_AT_ONCE
@@ -273,7 +273,7 @@ async def test_client_with_a_session_token_continues_after_a_gateway_restart(
         await asyncio.sleep(speech(SENTENCES[:1], 0.0).size / SAMPLE_RATE + 0.3)
         await asyncio.to_thread(path.services["gateway"].stop, signal.SIGKILL)
         path.services["gateway"].start()
-        await asyncio.to_thread(path.services["gateway"].wait_ready)
+        await asyncio.to_thread(path.services["gateway"].wait_until_ready)
         await asyncio.to_thread(path.wait_for_capacity, gateway)
 
     async with asyncio.timeout(ENDED_WITHIN_S):
@@ -286,7 +286,7 @@ async def test_client_with_a_session_token_continues_after_a_gateway_restart(
         if second.transcript.startswith(first.transcript)
         else f"{first.transcript} {second.transcript}"
     )
-    assert word_error_rate(" ".join(SENTENCES[:2]), heard) <= MAX_ERROR_RATE, heard
+    assert calculate_word_error_rate(" ".join(SENTENCES[:2]), heard) <= MAX_ERROR_RATE, heard
 
 
 @DEEPGRAM_AT_ONCE
@@ -308,14 +308,16 @@ async def test_a_client_receives_all_transcripts_before_its_gateway_stops(
     async with asyncio.timeout(ENDED_WITHIN_S):
         with contextlib.suppress(websockets.ConnectionClosed):
             await caller.call(spoken, meanwhile=stop)
-    assert word_error_rate(SENTENCES[0], caller.transcript) <= MAX_ERROR_RATE, caller.transcript
+    assert calculate_word_error_rate(SENTENCES[0], caller.transcript) <= MAX_ERROR_RATE, caller.transcript
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("driver", [client_session.OpenAi, client_session.Deepgram])
-async def test_load_tests_support_their_protocols(gateway: Gateway, driver: type[client_session.ClientSession]) -> None:
+@pytest.mark.parametrize("driver", [client_session.OpenAiDriver, client_session.DeepgramDriver])
+async def test_load_tests_support_their_protocols(
+    gateway: Gateway, driver: type[client_session.WebSocketDriver]
+) -> None:
     pcm = speech(SENTENCES[:1], 0.0).astype("<i2").tobytes()
-    trace = Trace("1", perf_counter(), perf_counter())
+    trace = RequestTrace("1", perf_counter(), perf_counter())
     async with asyncio.timeout(ENDED_WITHIN_S):
         async with Endpoint("gateway", URL(gateway.url), "", {}) as endpoint:
             await driver(endpoint, (Recording("sentence", b"", pcm),)).send(0, trace)
@@ -355,7 +357,7 @@ async def test_the_documented_programs_transcribe(gateway: Gateway, package: str
     )
     main = asyncio.create_task(documented_function(package, gateway, told.append)(samples.tobytes()))
     async with asyncio.timeout(ENDED_WITHIN_S):
-        while word_error_rate(SPOKEN_TEXT[0], transcript()) > MAX_ERROR_RATE:
+        while calculate_word_error_rate(SPOKEN_TEXT[0], transcript()) > MAX_ERROR_RATE:
             assert not main.done() or main.exception() is None, transcript()
             await asyncio.sleep(0.1)
     main.cancel()

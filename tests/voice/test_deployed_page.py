@@ -14,7 +14,7 @@ from tests.blueprint.documents import Edits, edit_document, load_text
 from tests.voice.api_gateway import ApiGateway
 from tests.voice.test_page import check_transcript, wait_for_transcript
 from voice_blueprint.shipped import ROOT
-from voice_ops.call.access import Auth, ClientAuth, header_provider
+from voice_ops.call.access import Auth, ClientAuth, create_header_provider
 from voice_ops.demo.command import find_weights
 from voice_ops.demo.services import VoicePath
 from voice_ops.demo.web import PageServer
@@ -76,7 +76,7 @@ class Deployed:
         told = {n: v for n, v in told.items() if not n.removeprefix("VOICE_").startswith(LOCAL)}
         told = {name: value for name, value in told.items() if not name.endswith("_PORT")}
         gateway = self.path.start_gateway(f"gateway-{authorizer}", **told)
-        self.path.wait_ready()
+        self.path.wait_until_ready()
         self.path.wait_for_capacity(gateway)
         return ApiGateway(self.rehearsal.aws.client("apigateway"), gateway.url)
 
@@ -94,7 +94,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         Rehearsal(load_text((ROOT / "deployments/sandbox.yaml").read_text(), tmp_path_factory.mktemp("file"))) as aws,
     ):
         aws.bootstrap()
-        path.start_store().wait_ready()
+        path.start_store().wait_until_ready()
         path.start_vad()
         path.start_engine()
         yield Deployed(aws, path, page)
@@ -150,13 +150,13 @@ def test_events_of_a_session_only_require_its_token(
     page: Page, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in production, a server creates the session with AWS credentials, and a page uses it."""
-    for name, value in deployed.rehearsal.tool_environment().items():
+    for name, value in deployed.rehearsal.build_tool_environment().items():
         monkeypatch.setenv(name, value)
     with deployed.deploy("iam", "--exclusively") as api:
         refused = page.evaluate(TRY_TO_OPEN, f"{api.url}/v1/sessions")
         assert (refused["status"], refused["error"]) == (403, "Missing Authentication Token")
 
-        auth = ClientAuth(header_provider(Auth.IAM, None, api.url))
+        auth = ClientAuth(create_header_provider(Auth.IAM, None, api.url))
         opened = httpx2.post(f"{api.url}/v1/sessions", json={"transport": "websocket"}, auth=auth).json()
         module, url = f"{origin(deployed.page)}/events.js", f"{api.url}/v1/sessions/{opened['id']}"
         closed, *types = page.evaluate(CLOSE_AND_READ, [module, url, opened["token"]])

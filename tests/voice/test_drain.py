@@ -32,7 +32,7 @@ REPEATS = int(os.environ.get("VOICE_REPEAT", "1"))
 async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePath, repeat: int) -> None:
     del repeat
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     leaving = path.services["asr-1"]
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
@@ -47,8 +47,8 @@ async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePat
             await all_have_a_host(path)
             assert all(caller.is_speaking for caller in callers)
             code = await asyncio.to_thread(leaving.stop, signal.SIGTERM, DRAINED_WITHIN_S)
-    assert code == 0, leaving.recent_output()
-    assert "drained: 0 sessions are left to other hosts" in leaving.recent_output()
+    assert code == 0, leaving.read_recent_output()
+    assert "drained: 0 sessions are left to other hosts" in leaving.read_recent_output()
     for caller in callers:
         caller.check()
 
@@ -57,6 +57,6 @@ async def all_have_a_host(path: VoicePath) -> None:
     """Wait until the ASR hosts have reported every session, and assert that each has a share."""
     async with connect(path.store_settings) as store:
         registry = HostRegistry(store, Tier.ASR)
-        while sum(taken := [SLOTS - host.free_slots for host in await registry.live_hosts()]) < CALLERS:
+        while sum(taken := [SLOTS - host.free_slots for host in await registry.read_live_hosts()]) < CALLERS:
             await asyncio.sleep(0.1)
     assert min(taken) >= CALLERS // 5, f"to drain one of the hosts would say little: {taken}"

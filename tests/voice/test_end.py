@@ -12,10 +12,10 @@ import pytest
 import websockets
 
 from tests.voice.callers import SENTENCES, Transport, speech
-from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE
-from voice_ops.call.senders import Samples, sender_for
+from voice_ops.call.recording import FRAME_S, SAMPLE_RATE, SAMPLES_PER_FRAME
+from voice_ops.call.senders import Samples, create_sender
 from voice_ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Session, TranscriptEvent
-from voice_ops.demo.command import word_error_rate
+from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.demo.services import VoicePath
 
 ENDED_WITHIN_S = 60
@@ -29,7 +29,7 @@ async def send_speech(socket: websockets.ClientConnection, samples: Samples) -> 
     """Send audio in real time."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    for number, frame in enumerate(np.split(samples, samples.size // FRAME_SAMPLES)):
+    for number, frame in enumerate(np.split(samples, samples.size // SAMPLES_PER_FRAME)):
         await asyncio.sleep(begin + number * FRAME_S - loop.time())
         await socket.send(frame.astype("<i2").tobytes())
 
@@ -52,7 +52,7 @@ class Reader:
 
     async def read(self, session: Session) -> None:
         try:
-            async for event in session.follow():
+            async for event in session.stream_events():
                 self.events.append(event)
         except CallError as error:
             if "were lost on the way" not in str(error) and "before all was transcribed" not in str(error):
@@ -75,26 +75,26 @@ class Reader:
 async def test_the_end_event_follows_the_last_final_immediately(whole_path: VoicePath, transport: Transport) -> None:
     """No silence is sent after the last word; an end mark passes through VAD and engine."""
     gateway = whole_path.start_gateway()
-    whole_path.wait_ready()
+    whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     reader = Reader()
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, transport)
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(reader.read(session))
-            await sender_for(session).send(speech(SENTENCES[:1], 0.0))
+            await create_sender(session).send(speech(SENTENCES[:1], 0.0))
             said_at = time.monotonic()
             await listening
             took_s = time.monotonic() - said_at - reader.engine_s()
     finals = [event.text for event in reader.events_of_type("final")]
-    assert word_error_rate(SENTENCES[0], " ".join(finals)) <= 0.15, finals
+    assert calculate_word_error_rate(SENTENCES[0], " ".join(finals)) <= 0.15, finals
     assert took_s < MAX_END_DELAY_S
 
 
 async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
     """Push to talk: a commit immediately produces one final, also during silence."""
     gateway = whole_path.start_gateway()
-    whole_path.wait_ready()
+    whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     reader = Reader()
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
@@ -118,7 +118,7 @@ async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
     finals = [event for event in reader.events_of_type("final") if event.text or event.commit]
     first, second = (place for place, final in enumerate(finals) if final.commit)
     asked_for = " ".join(final.text for final in finals[: first + 1])
-    assert word_error_rate(SENTENCES[0], asked_for) <= 0.15, asked_for
+    assert calculate_word_error_rate(SENTENCES[0], asked_for) <= 0.15, asked_for
     assert not finals[second].text
     assert any(final.text for final in finals[second + 1 :])
     assert took_s < MAX_END_DELAY_S
@@ -130,7 +130,7 @@ async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
 async def test_a_killed_vad_host_does_not_shift_times_and_its_loss_is_reported(path: VoicePath) -> None:
     """The host is killed during a sentence and restarted: the rest is lost, which a gap and the end event report."""
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     pause_s = 6.0
     said = speech(SENTENCES[1:3], pause_s)
@@ -140,7 +140,7 @@ async def test_a_killed_vad_host_does_not_shift_times_and_its_loss_is_reported(p
         session = await Session.open(client, gateway.url, "websocket")
         async with asyncio.TaskGroup() as group:
             group.create_task(reader.read(session))
-            group.create_task(sender_for(session).send(said))
+            group.create_task(create_sender(session).send(said))
             await asyncio.sleep(2.5)  # the write-behind has stored the session's position
             vad = path.services["vad"]
             await asyncio.to_thread(vad.stop, signal.SIGKILL)
@@ -150,14 +150,14 @@ async def test_a_killed_vad_host_does_not_shift_times_and_its_loss_is_reported(p
     assert reader.lost
     assert gaps[0].start_ms < second_ms
     last = [event for event in reader.events_of_type("final") if event.text][-1]
-    assert word_error_rate(SENTENCES[2], last.text) <= 0.25, last.text
+    assert calculate_word_error_rate(SENTENCES[2], last.text) <= 0.25, last.text
     assert abs(last.start_ms - second_ms) < LATE_WORDS_MS
 
 
 async def test_a_transcript_after_killed_asr_hosts_is_complete_or_reported_as_incomplete(path: VoicePath) -> None:
     """Both hosts are killed one after the other, the second with audio that no other host has received."""
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     said = speech(SENTENCES, 0.4)
     reader = Reader()
@@ -165,11 +165,13 @@ async def test_a_transcript_after_killed_asr_hosts_is_complete_or_reported_as_in
         session = await Session.open(client, gateway.url, "websocket")
         async with asyncio.TaskGroup() as group:
             group.create_task(reader.read(session))
-            group.create_task(sender_for(session).send(said))
+            group.create_task(create_sender(session).send(said))
             await asyncio.sleep(4)
             for name in ("asr-1", "asr-2"):
                 await asyncio.to_thread(path.services[name].stop, signal.SIGKILL)
             path.services["asr-1"].start()
-    wrong = word_error_rate(" ".join(SENTENCES), " ".join(event.text for event in reader.events_of_type("final")))
+    wrong = calculate_word_error_rate(
+        " ".join(SENTENCES), " ".join(event.text for event in reader.events_of_type("final"))
+    )
     assert reader.lost or not reader.events_of_type("gap")
     assert reader.lost or wrong <= 0.15, f"{wrong:.0%} wrong, and complete"

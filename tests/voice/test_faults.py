@@ -46,7 +46,7 @@ async def first_final(callers: list[Caller]) -> None:
 
 async def test_killed_asr_host_loses_no_final(path: VoicePath) -> None:
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     async with calls(gateway.url) as callers:
         await asyncio.sleep(3)
@@ -57,7 +57,7 @@ async def test_killed_asr_host_loses_no_final(path: VoicePath) -> None:
 
 async def test_restarted_store_loses_no_final(path: VoicePath) -> None:
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     async with calls(gateway.url) as callers:
         await first_final(callers)
@@ -73,7 +73,7 @@ async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
     ports = {name: find_free_port() for name in ("gateway-1", "gateway-2")}
     for name, port in ports.items():
         gateway = path.start_gateway(name, port)
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     public = find_free_port()
     async with load_balancer(public, list(ports.values())), calls(f"http://127.0.0.1:{public}", "srtp") as callers:
@@ -87,7 +87,7 @@ async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(whole_pat
     """All connections are reset repeatedly, like by a network change or a restarting load balancer."""
     public, behind = find_free_port(), find_free_port()
     gateway = whole_path.start_gateway(VOICE_MEDIA_PORT=str(behind))
-    whole_path.wait_ready()
+    whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     async with load_balancer(public, [behind]) as passing, calls(gateway.url, through=public) as callers:
         for _ in range(3):
@@ -101,7 +101,7 @@ async def test_lossy_network_loses_no_final(whole_path: VoicePath) -> None:
     """5 % of the RTP packets to the VAD stage are lost, and others are reordered."""
     sent_to = find_free_port()
     gateway = whole_path.start_gateway(VOICE_RTP_PORT=str(sent_to))
-    whole_path.wait_ready()
+    whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     async with lossy_network(sent_to, whole_path.rtp_port) as network, calls(gateway.url) as callers:
         pass

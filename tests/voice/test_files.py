@@ -22,7 +22,7 @@ from openai.types.audio import TranscriptionVerbose
 from tests.voice.callers import SENTENCE_STARTS_S, SENTENCES, speech
 from voice_ops.call.recording import SAMPLE_RATE, read_samples
 from voice_ops.call.senders import Samples
-from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, find_weights, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate, find_weights
 from voice_ops.demo.services import Gateway, Service, VoicePath
 
 SPOKEN_TEXT = SAMPLE_TEXT_FILE.read_text(encoding="utf-8")
@@ -39,14 +39,14 @@ MIN_DELTAS = 3
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[VoicePath]:
     with VoicePath(tmp_path, find_weights(None)) as path:
-        path.start_store().wait_ready()
+        path.start_store().wait_until_ready()
         yield path
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VoicePath]:
     with VoicePath(tmp_path_factory.mktemp("files"), find_weights(None)) as path:
-        path.start_store().wait_ready()
+        path.start_store().wait_until_ready()
         path.start_engine()
         yield path
 
@@ -54,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VoicePath]:
 @pytest.fixture(scope="module")
 def gateway(files: VoicePath) -> Gateway:
     gateway = files.start_gateway()
-    files.wait_ready()
+    files.wait_until_ready()
     return gateway
 
 
@@ -100,7 +100,7 @@ def verbose(client: OpenAI, file: io.BytesIO) -> TranscriptionVerbose:
 
 def test_words_have_the_times_at_which_they_were_spoken(client: OpenAI) -> None:
     heard = verbose(client, wav(read_samples(SAMPLE_FILE)))
-    assert word_error_rate(SPOKEN_TEXT, heard.text) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(SPOKEN_TEXT, heard.text) <= MAX_ERROR_RATE
     assert heard.language == "en"
     assert heard.duration == pytest.approx(len(read_samples(SAMPLE_FILE)) / SAMPLE_RATE, abs=0.01)
     assert heard.words
@@ -147,7 +147,7 @@ def test_speakers_of_two_channels_are_distinguished(client: OpenAI, gateway: Gat
     )
     for speaker, sentence in (("A", SENTENCES[0]), ("B", SENTENCES[2])):
         said = " ".join(segment.text for segment in told.segments if segment.speaker == speaker)
-        assert word_error_rate(sentence, said) <= MAX_SENTENCE_ERROR_RATE, said
+        assert calculate_word_error_rate(sentence, said) <= MAX_SENTENCE_ERROR_RATE, said
     assert [segment.start for segment in told.segments] == sorted(segment.start for segment in told.segments)
     with pytest.raises(BadRequestError, match="a channel for each speaker"):
         client.audio.transcriptions.create(
@@ -162,7 +162,7 @@ def test_speakers_of_two_channels_are_distinguished(client: OpenAI, gateway: Gat
     )
     for channel, sentence in zip(heard.results.channels, (SENTENCES[0], SENTENCES[2]), strict=True):
         (best,) = channel.alternatives
-        assert word_error_rate(sentence, best.transcript) <= MAX_SENTENCE_ERROR_RATE, best.transcript
+        assert calculate_word_error_rate(sentence, best.transcript) <= MAX_SENTENCE_ERROR_RATE, best.transcript
         assert best.transcript == best.transcript.lower().replace(".", "")
         assert 0.3 < best.confidence <= 1
         assert all(word.end > word.start and word.confidence > 0 for word in best.words)
@@ -174,7 +174,7 @@ def test_speakers_of_two_channels_are_distinguished(client: OpenAI, gateway: Gat
 def test_other_formats_contain_the_same_text(client: OpenAI) -> None:
     create = client.audio.transcriptions.create
     whole = create(file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", language="en")
-    assert word_error_rate(SPOKEN_TEXT, whole.text) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(SPOKEN_TEXT, whole.text) <= MAX_ERROR_RATE
     assert whole.usage
     text = str(create(file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", response_format="text"))
     assert text.split() == whole.text.split()
@@ -199,7 +199,7 @@ def test_a_stream_returns_text_during_the_transcription(client: OpenAI) -> None:
     assert len(deltas) >= MIN_DELTAS
     assert events[-1].type == "transcript.text.done"
     assert "".join(deltas) == events[-1].text
-    assert word_error_rate(SPOKEN_TEXT, events[-1].text) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(SPOKEN_TEXT, events[-1].text) <= MAX_ERROR_RATE
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_stream_returns_text_during_the_transcription(client: OpenAI) -> None:
 def test_common_audio_formats_are_supported(client: OpenAI, container: str, codec: str, rate: int) -> None:
     file = encode(speech(SENTENCES[:2], 0.5), container, codec, rate)
     heard = client.audio.transcriptions.create(file=file, model="whisper-1", response_format="json")
-    assert word_error_rate(" ".join(SENTENCES[:2]), heard.text) <= 2 * MAX_ERROR_RATE
+    assert calculate_word_error_rate(" ".join(SENTENCES[:2]), heard.text) <= 2 * MAX_ERROR_RATE
 
 
 def test_an_hour_of_audio_needs_little_memory_and_has_correct_times(client: OpenAI, files: VoicePath) -> None:
@@ -239,7 +239,7 @@ def test_an_hour_of_audio_needs_little_memory_and_has_correct_times(client: Open
     assert heard.words
     starts = [word.start for word in heard.words if word.word == "We"]
     assert starts == [pytest.approx(at_s, abs=1) for at_s in places_s]
-    assert word_error_rate(" ".join(SENTENCES[1:2] * 3), heard.text) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(" ".join(SENTENCES[1:2] * 3), heard.text) <= MAX_ERROR_RATE
 
 
 def memory_mib(pid: int) -> float:
@@ -250,13 +250,13 @@ def memory_mib(pid: int) -> float:
 def test_a_killed_engine_loses_no_word(path: VoicePath) -> None:
     engines = {name: path.start_engine(name, address) for name, address in (("a", "127.0.0.1"), ("b", "127.0.0.2"))}
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     sentences = SENTENCES * 8
     threading.Thread(target=_kill_busy_engine, args=(path, engines)).start()
     client = OpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=5)
     heard = client.audio.transcriptions.create(file=wav(speech(sentences, 0.6)), model="whisper-1")
     assert any(engine.process and engine.process.poll() is not None for engine in engines.values())
-    assert word_error_rate(" ".join(sentences), heard.text) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(" ".join(sentences), heard.text) <= MAX_ERROR_RATE
 
 
 def _kill_busy_engine(path: VoicePath, engines: dict[str, Service]) -> None:
@@ -288,4 +288,4 @@ def test_the_documented_program_transcribes_a_file(
     )  # the content determines the format, not the name
     exec(compile(text.replace("http://127.0.0.1:8080", gateway.url), document.name, "exec"), {})  # noqa: S102
     words = " ".join(line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines())
-    assert word_error_rate(SPOKEN_TEXT, words) <= MAX_ERROR_RATE
+    assert calculate_word_error_rate(SPOKEN_TEXT, words) <= MAX_ERROR_RATE

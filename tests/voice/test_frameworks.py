@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
 from voice_sandbox.loopback import find_free_port
 
@@ -26,7 +26,7 @@ async def test_framework_transcribes_the_sample_despite_a_killed_host(path: Voic
     """Killing an ASR host after the first sentence does not affect the transcript."""
     assert PYTHON.exists(), "`make test-voice ARGS=...` installs the frameworks"
     gateway = path.start_gateway("gateway", find_free_port())
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     await check_hearing(framework, gateway, lambda: path.services["asr-1"].stop(signal.SIGKILL), MAX_ERROR_RATE)
 
@@ -37,12 +37,12 @@ async def test_livekit_continues_after_a_dropped_socket(path: VoicePath, framewo
     """The gateway is killed and restarted at the same address, and the plugin reconnects automatically."""
     assert PYTHON.exists(), "`make test-voice ARGS=...` installs the frameworks"
     gateway = path.start_gateway("gateway", find_free_port())
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
 
     def drop() -> None:
         path.services["gateway"].stop(signal.SIGKILL)
-        path.services["gateway"].start().wait_ready()
+        path.services["gateway"].start().wait_until_ready()
 
     await check_hearing(framework, gateway, drop, MAX_ERROR_RATE_WITH_RECONNECT)
 
@@ -62,4 +62,4 @@ async def check_hearing(framework: str, gateway: Gateway, break_: Callable[[], o
         out, err = await program.communicate()
     heard = " ".join([first, *out.decode().splitlines()])
     said = SAMPLE_TEXT_FILE.read_text(encoding="utf-8")
-    assert word_error_rate(said, heard) <= max_error_rate, f"{heard}\n{err.decode()[-3000:]}"
+    assert calculate_word_error_rate(said, heard) <= max_error_rate, f"{heard}\n{err.decode()[-3000:]}"

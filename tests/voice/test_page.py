@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from voice_ops.demo.command import MAX_ERROR_RATE, SAMPLE_TEXT_FILE, find_weights, word_error_rate
+from voice_ops.demo.command import MAX_ERROR_RATE, SAMPLE_TEXT_FILE, calculate_word_error_rate, find_weights
 from voice_ops.demo.services import DATA_PLANE_BUILD, VoicePath
 from voice_ops.demo.web import PageServer
 
@@ -45,11 +45,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = PageServer()
     built = DATA_PLANE_BUILD if (DATA_PLANE_BUILD / "vad-dataplane").exists() else None
     with VoicePath(tmp_path_factory.mktemp("voice"), find_weights(None), built, server.url) as path:
-        path.start_store().wait_ready()
+        path.start_store().wait_until_ready()
         gateway = path.start_gateway()
         path.start_vad()
         path.start_engine()
-        path.wait_ready()
+        path.wait_until_ready()
         path.wait_for_capacity(gateway)
         server.start(gateway=gateway.url)
         yield server.url
@@ -77,7 +77,9 @@ def wait_for_transcript(page: Page, tmp_path: Path) -> str:
 
 
 def check_transcript(transcript: str) -> None:
-    assert word_error_rate(SAMPLE_TEXT_FILE.read_text(encoding="utf-8"), transcript) <= MAX_ERROR_RATE, transcript
+    assert calculate_word_error_rate(SAMPLE_TEXT_FILE.read_text(encoding="utf-8"), transcript) <= MAX_ERROR_RATE, (
+        transcript
+    )
 
 
 def test_microphone_is_transcribed_on_the_page(page: Page, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_a_probe_call_measures_and_compares_a_release(
     whole_path: VoicePath, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gateway = whole_path.start_gateway()
-    whole_path.wait_ready()
+    whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     recording, text = tmp_path / "said.wav", tmp_path / "said.txt"
     with wave.open(str(recording), "wb") as sound:

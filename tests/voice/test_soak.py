@@ -31,7 +31,7 @@ third: an allocator varies in steps of 5 %, and a leak per call only grows."""
 @pytest.mark.timeout(SOAK_S + 900)
 async def test_memory_of_every_program_is_flat(path: VoicePath) -> None:
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     samples: list[dict[str, float]] = []
     begin = time.monotonic()

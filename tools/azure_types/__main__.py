@@ -12,28 +12,28 @@ import typer
 import voice_blueprint
 from voice_blueprint.shipped import ROOT
 from voice_ops.exits import FAILED
-from voice_ops.output import out, stop
+from voice_ops.output import create_exit, out
 from voice_sandbox.azure import arm
 from voice_sandbox.azure.definitions import READ_ONLY, Node
-from voice_sandbox.azure.graph import short_type
-from voice_sandbox.azure.schema import DEFINITIONS_FILE, api_version
-from voice_sandbox.azure.values import reveal
+from voice_sandbox.azure.graph import shorten_type
+from voice_sandbox.azure.schema import DEFINITIONS_FILE, find_api_version
+from voice_sandbox.azure.values import reveal_secrets
 from voice_sandbox.rehearsals.azure import Rehearsal
 
-REPOSITORY = "https://github.com/Azure/bicep-types-az"
-CLONE_HELP = f"A clone of {REPOSITORY}; `git clone --filter=blob:none --no-checkout` is enough."
+REPOSITORY_URL = "https://github.com/Azure/bicep-types-az"
+CLONE_HELP = f"A clone of {REPOSITORY_URL}; `git clone --filter=blob:none --no-checkout` is enough."
 NameTree = dict[str, Any]
 """Property names that resources use, each with its children. Items of lists and values of maps are below ``*``."""
 
 
-class Definitions:
+class TypeDefinitionReader:
     """Azure's type definitions at the newest commit of a clone."""
 
     def __init__(self, clone: Path) -> None:
         self._clone = clone
-        self.commit = self._git("rev-parse", "HEAD").strip()
-        self._files = self._git("ls-tree", "-r", "--name-only", "HEAD", "generated").splitlines()
-        self._types = cache(lambda file: json.loads(self._git("show", f"HEAD:{file}")))
+        self.commit = self._run_git("rev-parse", "HEAD").strip()
+        self._files = self._run_git("ls-tree", "-r", "--name-only", "HEAD", "generated").splitlines()
+        self._types = cache(lambda file: json.loads(self._run_git("show", f"HEAD:{file}")))
 
     def find_resource(self, name: str, names: NameTree) -> dict[str, Any]:
         """Return the definition of a resource type, limited to the properties in ``names``.
@@ -103,7 +103,7 @@ class Definitions:
         merged = {name: {"object": {**base, **node["object"]}} for name, node in of.items()}
         return {"choice": {"by": type_["discriminator"], "of": merged}}
 
-    def _git(self, *arguments: str) -> str:
+    def _run_git(self, *arguments: str) -> str:
         return subprocess.run(  # noqa: S603  a fixed command
             ["git", "-C", str(self._clone), *arguments],  # noqa: S607
             check=True, capture_output=True, text=True,
@@ -126,7 +126,7 @@ def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whateve
     return into
 
 
-def names_by_type() -> dict[str, NameTree]:
+def collect_names_by_type() -> dict[str, NameTree]:
     """Return the property names that the programs of all shipped files set, by resource type."""
     results: dict[str, NameTree] = {}
     for file in sorted((ROOT / "deployments").glob("*.yaml")):
@@ -135,9 +135,9 @@ def names_by_type() -> dict[str, NameTree]:
             continue
         with Rehearsal.for_deployment(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
-        for resource in (each for graph in graphs for each in graph.managed_resources()):
+        for resource in (each for graph in graphs for each in graph.iter_managed_resources()):
             if resource.type.startswith("azure-native:"):
-                _add_names(reveal(resource.inputs), results.setdefault(short_type(resource.type), {}))
+                _add_names(reveal_secrets(resource.inputs), results.setdefault(shorten_type(resource.type), {}))
     return results
 
 
@@ -146,17 +146,17 @@ def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HE
 
     Example: python -m tools.azure_types ../bicep-types-az
     """
-    definitions = Definitions(clone)
+    definitions = TypeDefinitionReader(clone)
     resources = {}
-    for kind, names in sorted(names_by_type().items()):
-        name = f"{arm.arm_type(kind)}@{api_version(f'azure-native:{kind}')}"
+    for kind, names in sorted(collect_names_by_type().items()):
+        name = f"{arm.to_arm_type(kind)}@{find_api_version(f'azure-native:{kind}')}"
         try:
             definition = definitions.find_resource(name, names)
         except KeyError:
-            raise stop(f"{kind}: {REPOSITORY} has no {name} at {definitions.commit}", FAILED) from None
+            raise create_exit(f"{kind}: {REPOSITORY_URL} has no {name} at {definitions.commit}", FAILED) from None
         resources[kind] = definition
     rows = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(definition)}" for kind, definition in resources.items())
-    origin = json.dumps({"repository": REPOSITORY, "commit": definitions.commit})
+    origin = json.dumps({"repository": REPOSITORY_URL, "commit": definitions.commit})
     DEFINITIONS_FILE.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
     out.print(f"{len(resources)} types from {definitions.commit}")
 

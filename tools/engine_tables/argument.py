@@ -3,9 +3,16 @@
 import ast
 from dataclasses import dataclass, field
 
-from tools.engine_tables.classes import Field, Hint, annotation_hint, choice_settings, default_value, describe_value
+from tools.engine_tables.classes import (
+    Field,
+    TypeHint,
+    build_annotation_hint,
+    build_choice_settings,
+    describe_value,
+    evaluate_default,
+)
 from tools.engine_tables.names import Definition, Scope
-from tools.engine_tables.values import Reader, called_name
+from tools.engine_tables.values import Reader, find_called_name
 from voice_blueprint.engines.published.release import Setting
 
 _MAX_CALL_DEPTH = 2
@@ -24,7 +31,7 @@ class Arguments:
 
     origin: Field | None = None
     passed_arguments: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
-    dropped: set[str] = field(default_factory=set)
+    dropped_keys: set[str] = field(default_factory=set)
 
     def set(self, key: str, value: ast.expr, scope: Scope) -> None:
         """Set an explicit keyword argument."""
@@ -32,7 +39,7 @@ class Arguments:
 
     def drop(self, key: str) -> None:
         """Remove a derived keyword argument."""
-        self.dropped.add(key)
+        self.dropped_keys.add(key)
         self.passed_arguments.pop(key, None)
 
     @property
@@ -56,31 +63,31 @@ def build_setting(reader: Reader, name: str, arguments: Arguments, sizes: frozen
     setting_fields: dict[str, object] = {"name": name}
     if arguments.origin is not None:
         setting_fields |= _derive_arguments(reader, arguments.origin, sizes)
-    for key in arguments.dropped:
+    for key in arguments.dropped_keys:
         setting_fields.pop(key, None)
-    return Setting.model_validate(setting_fields | _passed_settings(reader, arguments))
+    return Setting.model_validate(setting_fields | _collect_passed_settings(reader, arguments))
 
 
-def _passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
+def _collect_passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
     setting_fields: dict[str, object] = {}
     for key, (node, scope) in arguments.passed_arguments.items():
         match key:
             case "type":
-                setting_fields["type"] = converter_type(reader, node, scope)
+                setting_fields["type"] = infer_converter_type(reader, node, scope)
                 setting_fields |= {} if setting_fields["type"] == "json" else {"config": None}
-            case "metavar" if reader.value_or(node, scope, None) == "JSON":
+            case "metavar" if reader.evaluate_or_default(node, scope, None) == "JSON":
                 setting_fields["type"] = "json"
             case "choices":
-                allowed_values = reader.value_or(node, scope, [])
+                allowed_values = reader.evaluate_or_default(node, scope, [])
                 setting_fields |= (
-                    choice_settings(allowed_values, extensible=False)
+                    build_choice_settings(allowed_values, extensible=False)
                     if isinstance(allowed_values, list) and allowed_values
                     else {}
                 )
             case "default":
-                setting_fields["default"] = reader.value_or(node, scope, None)
+                setting_fields["default"] = reader.evaluate_or_default(node, scope, None)
             case "nargs":
-                setting_fields["nargs"] = reader.value_or(node, scope, None)
+                setting_fields["nargs"] = reader.evaluate_or_default(node, scope, None)
     match arguments.action:
         case "store_true" | "store_false" | "store_const" | "count":
             setting_fields |= {"type": "switch", "default": None}
@@ -91,7 +98,7 @@ def _passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
     return setting_fields
 
 
-def converter_type(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
+def infer_converter_type(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
     """Return the type of the values that a converter (``type=`` of ``add_argument``) accepts."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if "json.loads" in ast.unparse(node):
@@ -101,28 +108,28 @@ def converter_type(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0)
             return kind
     if isinstance(node, ast.Name) and node.id in {"int", "float", "str"}:
         return node.id
-    if isinstance(node, ast.Call) and called_name(node) in {"optional_type", "parse_type"} and node.args:
-        return converter_type(reader, node.args[0], scope, depth)
-    result = reader.definition(node, scope)
+    if isinstance(node, ast.Call) and find_called_name(node) in {"optional_type", "parse_type"} and node.args:
+        return infer_converter_type(reader, node.args[0], scope, depth)
+    result = reader.resolve(node, scope)
     if result and isinstance(result.node, ast.FunctionDef) and depth < _MAX_CALL_DEPTH:
-        return _function_type(reader, result, depth)
+        return _infer_function_type(reader, result, depth)
     return "str"
 
 
-def _function_type(reader: Reader, function: Definition, depth: int) -> str:
+def _infer_function_type(reader: Reader, function: Definition, depth: int) -> str:
     calls = [each for each in ast.walk(function.node) if isinstance(each, ast.Call)]
     kinds = [
-        called_name(call)
-        if called_name(call) in {"float", "int"}
-        else converter_type(reader, call.func, function.scope, depth + 1)
+        find_called_name(call)
+        if find_called_name(call) in {"float", "int"}
+        else infer_converter_type(reader, call.func, function.scope, depth + 1)
         for call in calls
     ]
     return next((kind for kind in ("json", "size", "float", "int") if kind in kinds), "str")
 
 
-def size_fields(reader: Reader) -> frozenset[str]:
+def find_size_fields(reader: Reader) -> frozenset[str]:
     """Return the fields of vLLM whose numbers may have a suffix such as ``k``. Other distributions have none."""
-    for module in reader.tree.modules("vllm/engine/", "human_readable_int_args"):
+    for module in reader.tree.iter_modules("vllm/engine/", "human_readable_int_args"):
         for node in ast.walk(module.tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id="human_readable_int_args")], value=ast.Set(elts=names)):
@@ -132,15 +139,15 @@ def size_fields(reader: Reader) -> frozenset[str]:
 
 def _derive_arguments(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
     """Return the settings that vLLM's ``get_kwargs`` derives from a field of a configuration class."""
-    allowed = annotation_hint(reader, each.annotation, each.scope)
+    allowed = build_annotation_hint(reader, each.annotation, each.scope)
     setting_fields: dict[str, object] = {
         "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,
-        "default": default_value(reader, each),
+        "default": evaluate_default(reader, each),
     }
-    return setting_fields | _derived_type(each.name, allowed, sizes)
+    return setting_fields | _derive_type(each.name, allowed, sizes)
 
 
-def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, object]:
+def _derive_type(name: str, allowed: TypeHint, sizes: frozenset[str]) -> dict[str, object]:
     kinds = allowed.kinds - {"none"}
     if "config" in kinds:
         return describe_value(allowed, kinds & {"config", "dict"})
@@ -149,13 +156,13 @@ def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, 
     if "bool" in kinds:
         return {"type": "bool"}
     if "literal" in kinds:
-        return choice_settings(allowed.values, extensible="str" in kinds)
+        return build_choice_settings(allowed.values, extensible="str" in kinds)
     if kinds & {"tuple", "list", "set"} and allowed.items is not None:
-        return _collection_arguments(allowed, allowed.items)
-    return _scalar_arguments(name, allowed, kinds, sizes)
+        return _build_collection_arguments(allowed, allowed.items)
+    return _build_scalar_arguments(name, allowed, kinds, sizes)
 
 
-def _collection_arguments(allowed: Hint, items: Hint) -> dict[str, object]:
+def _build_collection_arguments(allowed: TypeHint, items: TypeHint) -> dict[str, object]:
     setting_fields = describe_value(items, items.kinds - {"none"})
     return setting_fields | {
         "type": "str" if setting_fields["type"] == "any" else setting_fields["type"],
@@ -163,7 +170,7 @@ def _collection_arguments(allowed: Hint, items: Hint) -> dict[str, object]:
     }
 
 
-def _scalar_arguments(name: str, allowed: Hint, kinds: set[str], sizes: frozenset[str]) -> dict[str, object]:
+def _build_scalar_arguments(name: str, allowed: TypeHint, kinds: set[str], sizes: frozenset[str]) -> dict[str, object]:
     if "int" in kinds:
         return {"type": "size-or-auto" if name == "max_model_len" else "size" if name in sizes else "int"}
     if "float" in kinds:

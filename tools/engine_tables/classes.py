@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tools.engine_tables.names import Definition, Scope
 from tools.engine_tables.source import Node
-from tools.engine_tables.values import Reader, UnknownValueError, called_name
+from tools.engine_tables.values import Reader, UnknownValueError, find_called_name
 from voice_blueprint.engines.published.release import Setting
 
 _DECORATORS = {"config", "dataclass", "pydantic_dataclass"}
@@ -26,7 +26,7 @@ class Field:
 
 
 @dataclass
-class Hint:
+class TypeHint:
     """Values that an annotation allows.
 
     Attributes:
@@ -37,11 +37,11 @@ class Hint:
 
     kinds: set[str] = field(default_factory=set)
     values: list[object] = field(default_factory=list)
-    items: "Hint | None" = None
+    items: "TypeHint | None" = None
     length: int | None = None
     config: Definition | None = None
 
-    def merge(self, other: "Hint") -> None:
+    def merge(self, other: "TypeHint") -> None:
         """Allow the values of another annotation as well."""
         self.kinds |= other.kinds
         self.values += [value for value in other.values if value not in self.values]
@@ -53,17 +53,17 @@ class Hint:
 def is_config(reader: Reader, cls: Definition) -> bool:
     """Return True if a class is a dataclass, according to its decorators."""
     decorators = [
-        called_name(each) if isinstance(each, ast.Call) else getattr(each, "id", getattr(each, "attr", ""))
-        for parent in reader.ancestry(cls)
+        find_called_name(each) if isinstance(each, ast.Call) else getattr(each, "id", getattr(each, "attr", ""))
+        for parent in reader.iter_ancestors(cls)
         for each in getattr(parent.node, "decorator_list", [])
     ]
     return any(name in _DECORATORS for name in decorators)
 
 
-def class_fields(reader: Reader, cls: Definition) -> dict[str, Field]:
+def collect_class_fields(reader: Reader, cls: Definition) -> dict[str, Field]:
     """Return the fields of a configuration class by name. Inherited fields come first."""
     results: dict[str, Field] = {}
-    for each in reversed(list(reader.ancestry(cls))):
+    for each in reversed(list(reader.iter_ancestors(cls))):
         for statement in getattr(each.node, "body", []):
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=default):
@@ -79,77 +79,77 @@ def _is_constructor_argument(name: str, annotation: ast.expr, default: ast.expr 
     return not any(each.arg == "init" and getattr(each.value, "value", True) is False for each in keywords)
 
 
-def annotation_hint(reader: Reader, node: Node, scope: Scope) -> Hint:
+def build_annotation_hint(reader: Reader, node: Node, scope: Scope) -> TypeHint:
     """Return the values that an annotation allows."""
     match node:
         case ast.Constant(value=None):
-            return Hint({"none"})
+            return TypeHint({"none"})
         case ast.Constant(value=str(text)):
-            return annotation_hint(reader, ast.parse(text, mode="eval").body, scope)
+            return build_annotation_hint(reader, ast.parse(text, mode="eval").body, scope)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _union_hint(reader, [left, right], scope)
+            return _build_union_hint(reader, [left, right], scope)
         case ast.Subscript():
-            return _subscript_hint(reader, node, scope)
+            return _build_subscript_hint(reader, node, scope)
         case ast.Name(id="bool" | "int" | "float" | "str" as name):
-            return Hint({name})
+            return TypeHint({name})
         case ast.Name(id="dict" | "list" | "tuple" | "set" as name):
-            return Hint({name})
+            return TypeHint({name})
         case ast.Name() | ast.Attribute():
-            result = reader.definition(node, scope)
-            return _hint_for_class(reader, result) if result and result.node is not node else Hint({"other"})
-    return Hint({"other"})
+            result = reader.resolve(node, scope)
+            return _build_class_hint(reader, result) if result and result.node is not node else TypeHint({"other"})
+    return TypeHint({"other"})
 
 
-def _union_hint(reader: Reader, parts: list[ast.expr], scope: Scope) -> Hint:
-    combined = Hint()
+def _build_union_hint(reader: Reader, parts: list[ast.expr], scope: Scope) -> TypeHint:
+    combined = TypeHint()
     for part in parts:
-        combined.merge(annotation_hint(reader, part, scope))
+        combined.merge(build_annotation_hint(reader, part, scope))
     return combined
 
 
-def _subscript_hint(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
+def _build_subscript_hint(reader: Reader, node: ast.Subscript, scope: Scope) -> TypeHint:
     name = getattr(node.value, "id", getattr(node.value, "attr", ""))
     inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name == "Literal":
         try:
-            return Hint({"literal"}, values=reader.literal_values(node, scope))
+            return TypeHint({"literal"}, values=reader.evaluate_literal_values(node, scope))
         except UnknownValueError:
-            return Hint({"other"})
+            return TypeHint({"other"})
     if name == "Union":
-        return _union_hint(reader, inside, scope)
+        return _build_union_hint(reader, inside, scope)
     if name in _WRAPPERS:
-        combined = annotation_hint(reader, inside[0], scope)
+        combined = build_annotation_hint(reader, inside[0], scope)
         if name == "Optional":
             combined.kinds.add("none")
         return combined
     if name in _COLLECTIONS:
         open_ended = name not in {"tuple", "Tuple"} or any(getattr(each, "value", None) is ... for each in inside)
         length = None if open_ended else len(inside)
-        return Hint({_COLLECTIONS[name]}, items=annotation_hint(reader, inside[0], scope), length=length)
-    return Hint({"dict"} if name in _MAPPINGS else {"other"})
+        return TypeHint({_COLLECTIONS[name]}, items=build_annotation_hint(reader, inside[0], scope), length=length)
+    return TypeHint({"dict"} if name in _MAPPINGS else {"other"})
 
 
-def _hint_for_class(reader: Reader, class_definition: Definition) -> Hint:
+def _build_class_hint(reader: Reader, class_definition: Definition) -> TypeHint:
     match class_definition.node:
         case ast.ClassDef(bases=bases):
             if is_config(reader, class_definition):
-                return Hint({"config"}, config=class_definition)
+                return TypeHint({"config"}, config=class_definition)
             if reader.is_enum(class_definition):
-                return Hint({"enum"}, values=_accepted_values(reader.enum_members(class_definition)))
+                return TypeHint({"enum"}, values=_list_accepted_values(reader.read_enum_members(class_definition)))
             is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPINGS for base in bases)
-            return Hint({"dict"} if is_mapping else {"other"})
+            return TypeHint({"dict"} if is_mapping else {"other"})
         case ast.AnnAssign(value=ast.expr() as alias) | (ast.expr() as alias):
-            return annotation_hint(reader, alias, class_definition.scope)
-    return Hint({"other"})
+            return build_annotation_hint(reader, alias, class_definition.scope)
+    return TypeHint({"other"})
 
 
-def _accepted_values(members: dict[str, object]) -> list[object]:
+def _list_accepted_values(members: dict[str, object]) -> list[object]:
     """Return the accepted values of an enumeration, which are the member names and the integer values."""
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
 
-def field_setting(reader: Reader, each: Field) -> Setting:
-    allowed = annotation_hint(reader, each.annotation, each.scope)
+def build_field_setting(reader: Reader, each: Field) -> Setting:
+    allowed = build_annotation_hint(reader, each.annotation, each.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})
     simple = len(kinds) == 1
@@ -159,18 +159,18 @@ def field_setting(reader: Reader, each: Field) -> Setting:
     if many and simple:
         changes["nargs"] = allowed.length or "*"
     return Setting.model_validate(
-        {"name": each.name, "nullable": "none" in allowed.kinds, "default": default_value(reader, each), **changes}
+        {"name": each.name, "nullable": "none" in allowed.kinds, "default": evaluate_default(reader, each), **changes}
     )
 
 
-def describe_value(allowed: Hint, kinds: set[str]) -> dict[str, object]:
+def describe_value(allowed: TypeHint, kinds: set[str]) -> dict[str, object]:
     """Return the type, choices and class of a value that is not a collection, as fields of ``Setting``."""
     if kinds == {"config"} and allowed.config is not None:
         return {"type": "json", "config": getattr(allowed.config.node, "name", None)}
     if kinds == {"config", "dict"}:
         return {"type": "json"}
     if "literal" in kinds and kinds <= {"literal", "str"}:
-        return choice_settings(allowed.values, extensible="str" in kinds)
+        return build_choice_settings(allowed.values, extensible="str" in kinds)
     if kinds == {"enum"}:
         return {"type": "any", "choices": tuple(allowed.values), "any_case": True}
     if kinds == {"int", "float"}:
@@ -180,7 +180,7 @@ def describe_value(allowed: Hint, kinds: set[str]) -> dict[str, object]:
     return {"type": kinds.pop() if len(kinds) == 1 and kinds <= {"bool", "int", "float", "str"} else "any"}
 
 
-def choice_settings(values: list[object], *, extensible: bool) -> dict[str, object]:
+def build_choice_settings(values: list[object], *, extensible: bool) -> dict[str, object]:
     """Return the type and choices of a setting that allows these values, as fields of ``Setting``."""
     literals = [value for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
     if len(literals) != len(values):
@@ -190,12 +190,12 @@ def choice_settings(values: list[object], *, extensible: bool) -> dict[str, obje
     return {"type": of_type, "choices": tuple(in_order), "extensible": extensible}
 
 
-def default_value(reader: Reader, each: Field) -> object:
+def evaluate_default(reader: Reader, each: Field) -> object:
     """Return the default of a field. It is None if the engine determines the default at start-up."""
-    return reader.value_or(each.default, each.scope, None) if each.default is not None else None
+    return reader.evaluate_or_default(each.default, each.scope, None) if each.default is not None else None
 
 
-def reachable_classes(
+def iter_reachable_classes(
     reader: Reader, roots: dict[str, Definition], without: frozenset[str]
 ) -> Iterator[tuple[str, dict[str, Field]]]:
     """Yield the name and fields of each root class, and recursively of the configuration classes of its fields.
@@ -209,10 +209,10 @@ def reachable_classes(
         if name in visited:
             continue
         visited.add(name)
-        own_fields = class_fields(reader, cls)
+        own_fields = collect_class_fields(reader, cls)
         yield name, own_fields
         for each in own_fields.values():
-            allowed = annotation_hint(reader, each.annotation, each.scope)
+            allowed = build_annotation_hint(reader, each.annotation, each.scope)
             for config in (allowed.config, allowed.items.config if allowed.items else None):
                 if config is not None:
                     waiting[getattr(config.node, "name", "")] = config

@@ -3,12 +3,12 @@
 import ast
 from dataclasses import dataclass, field, replace
 
-from tools.engine_tables.argument import Arguments, size_fields
+from tools.engine_tables.argument import Arguments, find_size_fields
 from tools.engine_tables.argument import build_setting as argument_setting
-from tools.engine_tables.classes import Field, class_fields
-from tools.engine_tables.names import Definition, MovedError, Scope
-from tools.engine_tables.source import Module, Symbols, blocks, symbols
-from tools.engine_tables.values import Reader, called_name
+from tools.engine_tables.classes import Field, collect_class_fields
+from tools.engine_tables.names import Definition, MissingDefinitionError, Scope
+from tools.engine_tables.source import Module, Symbols, collect_symbols, iter_blocks
+from tools.engine_tables.values import Reader, find_called_name
 from voice_blueprint.engines.published.release import Command, Setting
 
 _GROUP_METHODS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
@@ -22,11 +22,11 @@ class FieldArguments:
     """Keyword arguments of ``add_argument`` for each field of a configuration class."""
 
     fields: dict[str, Field]
-    changed: dict[str, Arguments] = field(default_factory=dict)
+    changed_arguments: dict[str, Arguments] = field(default_factory=dict)
 
-    def for_field(self, name: str) -> Arguments:
+    def get_arguments(self, name: str) -> Arguments:
         """Return the arguments of a field. Each call returns the same object."""
-        return self.changed.setdefault(name, Arguments(origin=self.fields.get(name)))
+        return self.changed_arguments.setdefault(name, Arguments(origin=self.fields.get(name)))
 
 
 @dataclass
@@ -52,8 +52,8 @@ class FlagReader:
     def __init__(self, reader: Reader, *, flexible: bool = False) -> None:
         self._reader = reader
         self._flexible = flexible
-        self._supports_negation = any(reader.tree.modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
-        self._size_fields = size_fields(reader)
+        self._supports_negation = any(reader.tree.iter_modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
+        self._size_fields = find_size_fields(reader)
         self._flags: dict[str, Setting] = {}
         self._files: set[str] = set()
         self._lost: set[str] = set()
@@ -65,11 +65,11 @@ class FlagReader:
             function: Full dotted name.
 
         Raises:
-            MovedError: The distribution has no such function.
+            MissingDefinitionError: The distribution has no such function.
         """
-        result = self._reader.required_definition(function)
+        result = self._reader.require_definition(function)
         if not isinstance(result.node, ast.FunctionDef):
-            raise MovedError(function)
+            raise MissingDefinitionError(function)
         owner = self._reader.find_definition(function.rpartition(".")[0])
         in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None
         self._interpret_function(result, in_class, in_class, {})
@@ -92,8 +92,8 @@ class FlagReader:
         if not isinstance(node, ast.FunctionDef):
             return None
         parameters = {each.arg for each in node.args.args} - {"self", "cls"} - set(arguments)
-        local = _local_names(node, module)
-        frame = _Frame(self._reader.scope(module, local), local, cls, owner, parameters, dict(arguments))
+        local = _collect_local_names(node, module)
+        frame = _Frame(self._reader.create_scope(module, local), local, cls, owner, parameters, dict(arguments))
         self._interpret_block(node.body, frame)
         return next((each for each in arguments.values() if isinstance(each, FieldArguments)), None)
 
@@ -113,14 +113,14 @@ class FlagReader:
                         self._interpret_deletion(target, frame)
                 case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
                     self._interpret_call(call, frame)
-            for block in blocks(statement):
+            for block in iter_blocks(statement):
                 self._interpret_block(block, frame)
 
     def _interpret_assignment(self, target: ast.expr, value: ast.expr, frame: _Frame) -> None:
         match target, value:
-            case ast.Name(id=name), ast.Call() if called_name(value) in _GROUP_METHODS:
+            case ast.Name(id=name), ast.Call() if find_called_name(value) in _GROUP_METHODS:
                 frame.parsers.add(name)
-            case ast.Name(id=name), _ if (field_arguments := self._field_arguments(value, frame)) is not None:
+            case ast.Name(id=name), _ if (field_arguments := self._find_field_arguments(value, frame)) is not None:
                 frame.arguments[name] = field_arguments
             case ast.Name(id=name), ast.IfExp():
                 frame.local[name] = value
@@ -129,39 +129,39 @@ class FlagReader:
                 if result is not None:
                     frame.arguments[name] = result
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))), _:
-                field_arguments = self._field_arguments(base, frame)
+                field_arguments = self._find_field_arguments(base, frame)
                 if isinstance(field_arguments, Arguments):
                     field_arguments.set(key, value, frame.scope)
 
     def _interpret_deletion(self, target: ast.expr, frame: _Frame) -> None:
         match target:
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))):
-                field_arguments = self._field_arguments(base, frame)
+                field_arguments = self._find_field_arguments(base, frame)
                 if isinstance(field_arguments, Arguments):
                     field_arguments.drop(key)
 
-    def _field_arguments(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
+    def _find_field_arguments(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
         """Return the arguments that an expression refers to, or None if it refers to none."""
         match node:
             case ast.Name(id=name):
                 return frame.arguments.get(name)
             case ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id="cls")]) if frame.cls:
-                return FieldArguments(class_fields(self._reader, frame.cls))
+                return FieldArguments(collect_class_fields(self._reader, frame.cls))
             case ast.Call(func=ast.Name(id="get_kwargs"), args=[cls]):
-                result = self._reader.definition(cls, frame.scope)
-                return FieldArguments(class_fields(self._reader, result)) if result else None
+                result = self._reader.resolve(cls, frame.scope)
+                return FieldArguments(collect_class_fields(self._reader, result)) if result else None
             case ast.Subscript(value=base, slice=ast.Constant(value=str(name))):
-                class_arguments = self._field_arguments(base, frame)
-                return class_arguments.for_field(name) if isinstance(class_arguments, FieldArguments) else None
+                class_arguments = self._find_field_arguments(base, frame)
+                return class_arguments.get_arguments(name) if isinstance(class_arguments, FieldArguments) else None
         return None
 
     def _interpret_call(self, call: ast.Call, frame: _Frame) -> FieldArguments | None:
-        if called_name(call) == "add_argument":
+        if find_called_name(call) == "add_argument":
             self._interpret_argument(call, frame)
             return None
         names = [each.id for each in call.args if isinstance(each, ast.Name)]
         passed = {name: frame.arguments[name] for name in names if name in frame.arguments}
-        if called_name(call) in _PARSER_METHODS or not (passed or frame.parsers & set(names)):
+        if find_called_name(call) in _PARSER_METHODS or not (passed or frame.parsers & set(names)):
             return None
         target, owner = self._resolve_call(call.func, frame)
         if target is None or not isinstance(target.node, ast.FunctionDef):
@@ -178,50 +178,52 @@ class FlagReader:
         """Return the called function and the class that defines the function."""
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=attr) if frame.owner:
-                parents = list(self._reader.ancestry(frame.owner))[1:]
+                parents = list(self._reader.iter_ancestors(frame.owner))[1:]
                 return next(((self._reader.find_member(each, attr), each) for each in parents), (None, None))
             case ast.Attribute(value=ast.Name(id="cls"), attr=attr) if frame.cls:
                 holders = (
                     parent
-                    for parent in self._reader.ancestry(frame.cls)
+                    for parent in self._reader.iter_ancestors(frame.cls)
                     if any(getattr(each, "name", None) == attr for each in getattr(parent.node, "body", []))
                 )
                 return self._reader.find_member(frame.cls, attr), next(holders, frame.cls)
             case ast.Attribute(value=base, attr=attr):
-                owner = self._reader.definition(base, frame.scope)
+                owner = self._reader.resolve(base, frame.scope)
                 if owner and isinstance(owner.node, ast.ClassDef):
                     return self._reader.find_member(owner, attr), owner
-        return self._reader.definition(func, frame.scope), None
+        return self._reader.resolve(func, frame.scope), None
 
     def _add_class(self, class_arguments: FieldArguments, frame: _Frame) -> None:
         for name in class_arguments.fields:
-            self._add_flag([f"--{name.replace('_', '-')}"], class_arguments.for_field(name), frame.scope)
+            self._add_flag([f"--{name.replace('_', '-')}"], class_arguments.get_arguments(name), frame.scope)
 
     def _interpret_argument(self, call: ast.Call, frame: _Frame) -> None:
         names = [
-            self._reader.value_or(each, frame.scope, None) for each in call.args if not isinstance(each, ast.Starred)
+            self._reader.evaluate_or_default(each, frame.scope, None)
+            for each in call.args
+            if not isinstance(each, ast.Starred)
         ]
         texts = [name for name in names if isinstance(name, str)]
         arguments = Arguments()
         for keyword in call.keywords:
             if keyword.arg is None:
-                arguments = self._spread_arguments(keyword.value, frame, arguments)
+                arguments = self._unpack_arguments(keyword.value, frame, arguments)
             else:
                 arguments.set(keyword.arg, keyword.value, frame.scope)
         if texts:
             self._add_flag(texts, arguments, frame.scope)
 
-    def _spread_arguments(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
+    def _unpack_arguments(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
         """Return the arguments of ``**node``, overridden by explicit arguments."""
         match node:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if key is None:
-                        arguments = self._spread_arguments(value, frame, arguments)
+                        arguments = self._unpack_arguments(value, frame, arguments)
                     else:
-                        arguments.set(str(self._reader.value_or(key, frame.scope, "")), value, frame.scope)
+                        arguments.set(str(self._reader.evaluate_or_default(key, frame.scope, "")), value, frame.scope)
                 return arguments
-        result = self._field_arguments(node, frame)
+        result = self._find_field_arguments(node, frame)
         return (
             replace(result, passed_arguments={**result.passed_arguments, **arguments.passed_arguments})
             if isinstance(result, Arguments)
@@ -244,9 +246,9 @@ class FlagReader:
         self._files.add(scope.module.path)
 
 
-def _local_names(function: ast.FunctionDef, module: Module) -> Symbols:
+def _collect_local_names(function: ast.FunctionDef, module: Module) -> Symbols:
     """Return the imports of a function and the defaults of its parameters, by name."""
     package = module.name if module.path.endswith("/__init__.py") else module.name.rpartition(".")[0]
     imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
     defaults = zip(reversed(function.args.args), reversed(function.args.defaults), strict=False)
-    return symbols(list(imports), package) | {each.arg: default for each, default in defaults}
+    return collect_symbols(list(imports), package) | {each.arg: default for each, default in defaults}

@@ -16,9 +16,9 @@ BLOCKS_METHOD, TYPES_ATTRIBUTE, SUPPORTS_TYPE_METHOD = (
     "supported_kv_cache_dtypes",
     "supports_kv_cache_dtype",
 )
-OTHER_LAYOUTS = ("is_mla", "is_sparse")
+UNSUPPORTED_LAYOUT_PREDICATES = ("is_mla", "is_sparse")
 """Predicates of kernels for kinds of models that the catalogue does not contain."""
-UNKNOWN = object()
+UNKNOWN_VALUE = object()
 """Value of an expression that is only known at run time."""
 
 
@@ -26,24 +26,27 @@ def read_kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
     """Return the kernels from which a function selects, ordered by name.
 
     Raises:
-        MovedError: The release has no such function.
+        MissingDefinitionError: The release has no such function.
     """
-    result = reader.required_definition(chooser)
+    result = reader.require_definition(chooser)
     classes_by_name = {
         each.attr: cls
         for each in ast.walk(result.node)
-        if isinstance(each, ast.Attribute) and isinstance(path := reader.value_or(each, result.scope, None), str)
+        if isinstance(each, ast.Attribute)
+        and isinstance(path := reader.evaluate_or_default(each, result.scope, None), str)
         if (cls := reader.find_definition(path))
     }
     return tuple(
-        Kernel(name=name, blocks=tuple(sorted(_block_sizes(reader, cls))), kv_types=types)
+        Kernel(name=name, blocks=tuple(sorted(_read_block_sizes(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
-        if (types := dict(_supported_types(reader, cls)))  # one that delegates to others has none
-        and not any(_PredicateEvaluator(reader, cls, 0).call_method(layout) is True for layout in OTHER_LAYOUTS)
+        if (types := dict(_iter_supported_types(reader, cls)))  # one that delegates to others has none
+        and not any(
+            _PredicateEvaluator(reader, cls, 0).call_method(layout) is True for layout in UNSUPPORTED_LAYOUT_PREDICATES
+        )
     )
 
 
-def _block_sizes(reader: Reader, cls: Definition) -> set[int]:
+def _read_block_sizes(reader: Reader, cls: Definition) -> set[int]:
     """Return the block sizes of a kernel. A block must be a multiple of one of these sizes."""
     method = reader.find_member(cls, BLOCKS_METHOD)
     returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
@@ -53,7 +56,7 @@ def _block_sizes(reader: Reader, cls: Definition) -> set[int]:
     return {size for size in sizes if not any(size % less == 0 for less in sizes if less < size)}
 
 
-def _supported_types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _iter_supported_types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
     declared = _PredicateEvaluator(reader, cls, 0).evaluate(ast.parse(f"cls.{TYPES_ATTRIBUTE}", mode="eval").body)
     for kind in declared if isinstance(declared, list) else ():
         majors = [
@@ -70,20 +73,20 @@ class _PredicateEvaluator:
 
     reader: Reader
     cls: Definition
-    major: int
-    within: Definition | None = None
+    major_capability: int
+    defining_class: Definition | None = None
     values: Mapping[str, object] | None = None
 
     def call_method(self, name: str, *arguments: object) -> object:
         method = self.reader.find_member(self.cls, name)
-        return self._evaluate_call(method, arguments) if method else UNKNOWN
+        return self._evaluate_call(method, arguments) if method else UNKNOWN_VALUE
 
     def _evaluate_call(self, function: Definition, arguments: tuple[object, ...]) -> object:
         if not isinstance(function.node, ast.FunctionDef):
-            return UNKNOWN
+            return UNKNOWN_VALUE
         names = [each.arg for each in function.node.args.args if each.arg not in {"self", "cls"}]
         inner = _PredicateEvaluator(
-            self.reader, self.cls, self.major, function, dict(zip(names, arguments, strict=False))
+            self.reader, self.cls, self.major_capability, function, dict(zip(names, arguments, strict=False))
         )
         return inner._evaluate_block(function.node.body)
 
@@ -94,17 +97,17 @@ class _PredicateEvaluator:
                     return self.evaluate(value)
                 case ast.If(test=test, body=then, orelse=otherwise):
                     is_true, rest = self.evaluate(test), body[index + 1 :]
-                    if is_true is not UNKNOWN:
+                    if is_true is not UNKNOWN_VALUE:
                         return self._evaluate_block([*(then if is_true else otherwise), *rest])
                     one, other = self._evaluate_block([*then, *rest]), self._evaluate_block([*otherwise, *rest])
-                    return one if one == other else UNKNOWN
+                    return one if one == other else UNKNOWN_VALUE
                 case ast.Expr(value=ast.Constant()):
                     continue
-            return UNKNOWN
+            return UNKNOWN_VALUE
         return None
 
     def evaluate(self, node: Node) -> object:
-        scope = (self.within or self.cls).scope
+        scope = (self.defining_class or self.cls).scope
         match node:
             case ast.Name(id=name) if self.values and name in self.values:
                 return self.values[name]
@@ -112,25 +115,29 @@ class _PredicateEvaluator:
                 self.cls, name
             ):
                 value_node = member.node.value if isinstance(member.node, ast.AnnAssign) else member.node
-                return self.reader.value_or(value_node, member.scope, UNKNOWN) if value_node else UNKNOWN
+                return (
+                    self.reader.evaluate_or_default(value_node, member.scope, UNKNOWN_VALUE)
+                    if value_node
+                    else UNKNOWN_VALUE
+                )
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 is_true = self.evaluate(operand)
-                return is_true if is_true is UNKNOWN else not is_true
+                return is_true if is_true is UNKNOWN_VALUE else not is_true
             case ast.BoolOp(op=operator, values=parts):
                 return self._evaluate_boolean(parts, decides=isinstance(operator, ast.Or))
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return _evaluate_comparison(operator, self.evaluate(left), self.evaluate(right))
             case ast.Call():
                 return self._evaluate_call_node(node)
-        return self.reader.value_or(node, scope, UNKNOWN)
+        return self.reader.evaluate_or_default(node, scope, UNKNOWN_VALUE)
 
     def _evaluate_boolean(self, parts: list[ast.expr], *, decides: bool) -> object:
         values = []
         for part in parts:
             values.append(self.evaluate(part))
-            if values[-1] is not UNKNOWN and bool(values[-1]) is decides:
+            if values[-1] is not UNKNOWN_VALUE and bool(values[-1]) is decides:
                 return decides
-        return UNKNOWN if UNKNOWN in values else not decides
+        return UNKNOWN_VALUE if UNKNOWN_VALUE in values else not decides
 
     def _evaluate_call_node(self, call: ast.Call) -> object:
         arguments = tuple(map(self.evaluate, call.args))
@@ -138,35 +145,42 @@ class _PredicateEvaluator:
             case ast.Call(func=ast.Attribute(attr="is_device_capability_family"), args=[_]) if isinstance(
                 arguments[0], int
             ):
-                return arguments[0] // 10 == self.major
+                return arguments[0] // 10 == self.major_capability
             case ast.Call(func=ast.Attribute(attr="startswith", value=text), args=[_]):
                 value = self.evaluate(text)
-                return UNKNOWN if value is UNKNOWN else str(value).startswith(str(arguments[0]))
+                return UNKNOWN_VALUE if value is UNKNOWN_VALUE else str(value).startswith(str(arguments[0]))
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
                 inherited = [
-                    result for each in self.reader.ancestry(self.cls) if (result := self.reader.find_member(each, name))
+                    result
+                    for each in self.reader.iter_ancestors(self.cls)
+                    if (result := self.reader.find_member(each, name))
                 ]
-                above = next((each for each in inherited if self.within and each.node is not self.within.node), None)
-                return self._evaluate_call(above, arguments) if above else UNKNOWN
+                above = next(
+                    (each for each in inherited if self.defining_class and each.node is not self.defining_class.node),
+                    None,
+                )
+                return self._evaluate_call(above, arguments) if above else UNKNOWN_VALUE
             case ast.Call(func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=part, generators=[each])]):
                 return self._evaluate_any(part, each)
-        function = self.reader.definition(call.func, (self.within or self.cls).scope)
-        return self._evaluate_call(function, arguments) if function and not call.keywords else UNKNOWN
+        function = self.reader.resolve(call.func, (self.defining_class or self.cls).scope)
+        return self._evaluate_call(function, arguments) if function and not call.keywords else UNKNOWN_VALUE
 
     def _evaluate_any(self, part: ast.expr, over: ast.comprehension) -> object:
         items, name = self.evaluate(over.iter), getattr(over.target, "id", "")
         if not isinstance(items, list):
-            return UNKNOWN
+            return UNKNOWN_VALUE
         values = [
-            _PredicateEvaluator(self.reader, self.cls, self.major, self.within, {name: item}).evaluate(part)
+            _PredicateEvaluator(
+                self.reader, self.cls, self.major_capability, self.defining_class, {name: item}
+            ).evaluate(part)
             for item in items
         ]
-        return True in values or (UNKNOWN if UNKNOWN in values else False)
+        return True in values or (UNKNOWN_VALUE if UNKNOWN_VALUE in values else False)
 
 
 def _evaluate_comparison(operator: ast.cmpop, left: object, right: object) -> object:
-    if left is UNKNOWN or right is UNKNOWN:
-        return UNKNOWN
+    if left is UNKNOWN_VALUE or right is UNKNOWN_VALUE:
+        return UNKNOWN_VALUE
     match operator:
         case ast.Eq() | ast.Is():
             return left == right
@@ -174,4 +188,4 @@ def _evaluate_comparison(operator: ast.cmpop, left: object, right: object) -> ob
             return left != right
         case ast.In() | ast.NotIn() if isinstance(right, list):
             return (left in right) is isinstance(operator, ast.In)
-    return UNKNOWN
+    return UNKNOWN_VALUE

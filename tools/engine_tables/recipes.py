@@ -28,8 +28,8 @@ class Recipe:
         metrics: Prefixes of the metrics.
         endpoints: Folders or files whose routes are served.
         kernels: Function that selects an attention kernel.
-        environment: Function of ``offered.VARIABLES`` that finds the environment variables and their defaults, with its
-            arguments; later ones take precedence.
+        environment: Function of ``offered.VARIABLE_FINDERS`` that finds the environment variables and their defaults,
+            with its arguments; later ones take precedence.
         registries: Function that registers names, by the function that lists them.
     """
 
@@ -48,6 +48,6 @@ class Recipe:
     registries: Mapping[str, str] = field(default_factory=dict)
 
 
-_TEXT = Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")
-RECIPES: Mapping[str, Recipe] = TypeAdapter(dict[str, Recipe]).validate_python(yaml.safe_load(_TEXT))
+_RECIPES_YAML = Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")
+RECIPES: Mapping[str, Recipe] = TypeAdapter(dict[str, Recipe]).validate_python(yaml.safe_load(_RECIPES_YAML))
 """Recipes by name in the catalogue of engines. An engine without a recipe has no table."""

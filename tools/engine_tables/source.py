@@ -45,7 +45,7 @@ class Module:
     symbols: Symbols = field(repr=False)
 
 
-class Tree:
+class SourceTree:
     """The modules of a distribution, each of which is parsed on first use."""
 
     def __init__(self, paths: frozenset[str], read: Callable[[str], str]) -> None:
@@ -58,12 +58,12 @@ class Tree:
         self.module = functools.cache(self._parse_module)
 
     @classmethod
-    def from_texts(cls, texts: Mapping[str, str]) -> "Tree":
+    def from_texts(cls, texts: Mapping[str, str]) -> "SourceTree":
         """Create a tree from the texts of files, by path."""
         return cls(frozenset(texts), texts.__getitem__)
 
     @classmethod
-    def from_wheel(cls, archive: Path) -> "Tree":
+    def from_wheel(cls, archive: Path) -> "SourceTree":
         """Create a tree from the files of a wheel.
 
         Raises:
@@ -72,7 +72,9 @@ class Tree:
         wheel = zipfile.ZipFile(archive)
         return cls(frozenset(wheel.namelist()), lambda path: wheel.read(path).decode("utf-8"))
 
-    def modules(self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL) -> Iterator[Module]:
+    def iter_modules(
+        self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL
+    ) -> Iterator[Module]:
         """Yield the modules whose path has a prefix, and whose text contains a word and matches a pattern.
 
         The text is searched first, since parsing all of a large distribution takes a long time.
@@ -93,19 +95,19 @@ class Tree:
         except SyntaxError:  # a template, or newer than this Python
             return None
         package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]
-        return Module(name, path, tree, symbols(tree.body, package))
+        return Module(name, path, tree, collect_symbols(tree.body, package))
 
 
-def symbols(body: list[ast.stmt], package: str) -> Symbols:
+def collect_symbols(body: list[ast.stmt], package: str) -> Symbols:
     """Return the first binding of each name in a block of statements."""
     matches: Symbols = {}
     for statement in body:
-        for name, meaning in _bindings(statement, package):
+        for name, meaning in _iter_bindings(statement, package):
             matches.setdefault(name, meaning)
     return matches
 
 
-def _bindings(statement: ast.stmt, package: str) -> Iterator[tuple[str, Node | Import]]:
+def _iter_bindings(statement: ast.stmt, package: str) -> Iterator[tuple[str, Node | Import]]:
     match statement:
         case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
             yield statement.name, statement
@@ -118,13 +120,13 @@ def _bindings(statement: ast.stmt, package: str) -> Iterator[tuple[str, Node | I
                 top = alias.name.partition(".")[0]
                 yield alias.asname or top, Import(alias.name if alias.asname else top, None)
         case ast.ImportFrom():
-            yield from _imported_names(statement, package)
+            yield from _iter_imported_names(statement, package)
         case ast.If() | ast.Try() | ast.With():
-            for block in blocks(statement):
-                yield from symbols(block, package).items()
+            for block in iter_blocks(statement):
+                yield from collect_symbols(block, package).items()
 
 
-def _imported_names(statement: ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
+def _iter_imported_names(statement: ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
     try:
         module = importlib.util.resolve_name("." * statement.level + (statement.module or ""), package)
     except ImportError:  # beyond the top: not part of this distribution
@@ -136,7 +138,7 @@ def _imported_names(statement: ast.ImportFrom, package: str) -> Iterator[tuple[s
             yield alias.asname or alias.name, Import(module, alias.name)
 
 
-def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+def iter_blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     """Yield the blocks of statements inside a statement, in source order."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])

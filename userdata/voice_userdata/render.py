@@ -10,20 +10,20 @@ from typing import Literal
 
 from voice_userdata.values import AfXdp, BakeJob, Container, HealthCommand, HealthPort, HostBoot, PreparationJob, Vfio
 
-SIZE_LIMIT_BYTES = 16_384
+MAX_USER_DATA_BYTES = 16_384
 """EC2's limit of user data before encoding.
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html"""
 MAX_TOKEN_BYTES = 160
 """Maximum length of a resolved CDK token: the ARN of a secret or target group with names of 64 characters and the
 longest partition and region. The token itself has about 20 bytes."""
-_TOKEN = re.compile(r"\$\{Token\[[^\]]*\]\}")
-_UNPACK = (
+_CDK_TOKEN_PATTERN = re.compile(r"\$\{Token\[[^\]]*\]\}")
+_UNPACK_COMMAND = (
     "BODIES=$(python3 -c 'import base64, bz2, sys; "
     'sys.stdout.write(bz2.decompress(base64.b64decode(sys.argv[1])).decode())\' {})\neval "$BODIES"'
 )
 """Command that unpacks the step files. bzip2's format and output have not changed since 2000, whereas gzip's output
 differs between builds of zlib: user data that depends on the deploying machine would replace all hosts."""
-_PACKED_BODY = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
+_PACKED_BODY_PATTERN = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
 
 HOST_ACTIONS = (
     "autoscaling:CompleteLifecycleAction",
@@ -47,7 +47,7 @@ _FILES_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "d
 _FINAL_STEPS = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
 
 
-def render(boot: HostBoot) -> str:
+def render_user_data(boot: HostBoot) -> str:
     """Render the user data of a fleet's hosts.
 
     Values are quoted assignments at the top, so that CDK tokens in them reach CloudFormation unchanged. They are
@@ -57,23 +57,29 @@ def render(boot: HostBoot) -> str:
     Raises:
         ValueError: A value spans several lines, or the script exceeds EC2's limit.
     """
-    bodies = "\n".join(_read_step(step) for step in _step_files(boot))
+    bodies = "\n".join(_read_step(step) for step in _list_step_files(boot))
     packed = base64.b64encode(bz2.compress(bodies.encode())).decode()
-    parts = ["#!/bin/bash", "set -Eeuo pipefail", *_value_assignments(boot), _UNPACK.format(packed), 'main "$@"']
-    return _require_size("\n".join(parts) + "\n", boot.fleet)
+    parts = [
+        "#!/bin/bash",
+        "set -Eeuo pipefail",
+        *_format_value_assignments(boot),
+        _UNPACK_COMMAND.format(packed),
+        'main "$@"',
+    ]
+    return _check_size("\n".join(parts) + "\n", boot.fleet)
 
 
-def unpack(script: str) -> str:
+def unpack_script(script: str) -> str:
     """Return a script with its steps as plain text, for people and tools. The result may exceed EC2's limit."""
-    return _PACKED_BODY.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
+    return _PACKED_BODY_PATTERN.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
 
 
-def max_deployed_bytes(script: str) -> int:
+def calculate_max_deployed_bytes(script: str) -> int:
     """Return the maximum size of a script after CloudFormation has resolved the CDK's tokens."""
-    return len(_TOKEN.sub("x" * MAX_TOKEN_BYTES, script).encode())
+    return len(_CDK_TOKEN_PATTERN.sub("x" * MAX_TOKEN_BYTES, script).encode())
 
 
-def render_bake(bake: BakeJob, function: Literal["bake", "check"]) -> str:
+def render_bake_script(bake: BakeJob, function: Literal["bake", "check"]) -> str:
     """Render the script that EC2 Image Builder runs on the build machine of a host image.
 
     Image Builder first runs the function ``bake``, then ``check``.
@@ -86,11 +92,19 @@ def render_bake(bake: BakeJob, function: Literal["bake", "check"]) -> str:
         "VFIO_DRIVERS": bake.vfio_drivers,
         "SIGNING_KEY": bake.signing_key,
     }
-    steps = ["lib", "need", "runtime", *_signature_steps(bake), "images", *(["huge_pages"] if pages else []), "bake"]
+    steps = [
+        "lib",
+        "need",
+        "runtime",
+        *_list_signature_steps(bake),
+        "images",
+        *(["huge_pages"] if pages else []),
+        "bake",
+    ]
     parts = [
         "set -Eeuo pipefail",
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
-        _bash_array("CONTAINERS", list(bake.images)),
+        _format_bash_array("CONTAINERS", list(bake.images)),
         f"declare -A IMAGE=({' '.join(f'[{name}]={_quote(uri)}' for name, uri in bake.images.items())})",
         *(_read_step(step) for step in steps),
         f"main {function}",
@@ -98,7 +112,7 @@ def render_bake(bake: BakeJob, function: Literal["bake", "check"]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def render_preparation(job: PreparationJob) -> str:
+def render_preparation_script(job: PreparationJob) -> str:
     """Render the user data of the host that creates a fleet's artifacts.
 
     Raises:
@@ -107,7 +121,7 @@ def render_preparation(job: PreparationJob) -> str:
     name, uri = job.image
     disks = ["instance_store"] if job.instance_store_mount else []
     steps = [*disks, *([job.accelerator] if job.accelerator else []), "runtime", "images", "prepare"]
-    bodies = ["lib", "need", *_signature_steps(job), *steps]
+    bodies = ["lib", "need", *_list_signature_steps(job), *steps]
     values = {
         "REGION": job.region,
         "ARTIFACTS": job.artifacts.source,
@@ -123,9 +137,9 @@ def render_preparation(job: PreparationJob) -> str:
         "#!/bin/bash",
         "set -Eeuo pipefail",
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
-        _bash_array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
-        _bash_array("DEVICES", []),
-        _bash_array("CONTAINERS", [name]),
+        _format_bash_array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
+        _format_bash_array("DEVICES", []),
+        _format_bash_array("CONTAINERS", [name]),
         # Bash passes these to Docker without a file of arguments, so a script of several lines is allowed.
         f"COMMAND=({shlex.join(job.command)})",
         f"ENVIRONMENT={_quote_lines(_format_variables(job.environment))}",
@@ -133,10 +147,10 @@ def render_preparation(job: PreparationJob) -> str:
         *(_read_step(step) for step in bodies),
         "main",
     ]
-    return _require_size("\n".join(parts) + "\n", f"the artifacts job of {name}")
+    return _check_size("\n".join(parts) + "\n", f"the artifacts job of {name}")
 
 
-def _step_files(boot: HostBoot) -> list[str]:
+def _list_step_files(boot: HostBoot) -> list[str]:
     """Return the names of the step files, in the order in which they run.
 
     AF_XDP creates the queues that ENA Express tunes; VFIO changes the interface that containers use.
@@ -157,11 +171,11 @@ def _step_files(boot: HostBoot) -> list[str]:
     return [*_INITIAL_STEPS, *(name for name, enabled in optional if enabled), *_FINAL_STEPS]
 
 
-def _signature_steps(of: BakeJob | PreparationJob) -> list[str]:
+def _list_signature_steps(of: BakeJob | PreparationJob) -> list[str]:
     return ["signature"] if of.signing_key else []
 
 
-def _boot_steps(boot: HostBoot) -> list[str]:
+def _list_boot_steps(boot: HostBoot) -> list[str]:
     """Return the functions to call at every boot.
 
     They first install tools that a minimal image may lack, and then run the function of each step file. ``aws`` is the
@@ -174,7 +188,7 @@ def _boot_steps(boot: HostBoot) -> list[str]:
         needs.append("need mkfs.xfs xfsprogs")
     if boot.signing_key:
         needs.append("need openssl openssl")
-    steps = needs + [name for name in _step_files(boot) if name not in _FILES_WITHOUT_STEP]
+    steps = needs + [name for name in _list_step_files(boot) if name not in _FILES_WITHOUT_STEP]
     if boot.timed_container:
         pull = steps.index("images")
         steps[pull : pull + 1] = ["before_pull", "images", "after_pull"]
@@ -187,7 +201,7 @@ def _read_step(step: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
-def _value_assignments(boot: HostBoot) -> list[str]:
+def _format_value_assignments(boot: HostBoot) -> list[str]:
     hooks = boot.hooks
     af_xdp = boot.data_path if isinstance(boot.data_path, AfXdp) else None
     target_group = boot.data_path.ip_target_group_arn if isinstance(boot.data_path, Vfio) else None
@@ -203,7 +217,7 @@ def _value_assignments(boot: HostBoot) -> list[str]:
         "LOG_GROUP": boot.log_group,
         "STATE_HOST": boot.state.host_parameter,
         "SECRET": boot.state.secret_arn,
-        "SECRET_FIELD": boot.state.field,
+        "SECRET_FIELD": boot.state.password_field,
         "MTU": boot.mtu,
         "PAGE_SIZE_MIB": boot.huge_pages.size_mib if boot.huge_pages else None,
         "PAGE_COUNT": boot.huge_pages.count if boot.huge_pages else None,
@@ -214,34 +228,34 @@ def _value_assignments(boot: HostBoot) -> list[str]:
         "ARTIFACTS_DIR": boot.artifacts.directory if boot.artifacts else None,
         "ARTIFACTS_USER": boot.artifacts.user_id if boot.artifacts else None,
         "STARTING": boot.timed_container.name if boot.timed_container else "",
-        "START_LOG": _start_log(boot.timed_container) if boot.timed_container else None,
+        "START_LOG": _format_start_log(boot.timed_container) if boot.timed_container else None,
         "TARGET_GROUP": target_group or "",
         "SIGNING_KEY": boot.signing_key,
     }
     return [
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
-        _bash_array("BOOT_STEPS", _boot_steps(boot)),
-        _bash_array("DEVICES", []),
-        _bash_array("CONTAINERS", [container.name for container in boot.containers]),
+        _format_bash_array("BOOT_STEPS", _list_boot_steps(boot)),
+        _format_bash_array("DEVICES", []),
+        _format_bash_array("CONTAINERS", [container.name for container in boot.containers]),
         f"COMMON={_quote_lines(_format_variables(boot.shared_environment))}",
-        _container_tables(boot),
+        _format_container_tables(boot),
     ]
 
 
-def _start_log(container: Container) -> str:
+def _format_start_log(container: Container) -> str:
     return "|".join(f"{phase}={text}" for phase, text in (container.start_log or {}).items())
 
 
-def _container_tables(boot: HostBoot) -> str:
+def _format_container_tables(boot: HostBoot) -> str:
     """Return associative arrays with the values of each container. A container without a value has no entry."""
     tables: dict[str, Callable[[Container], Iterable[str]]] = {
         "IMAGE": lambda c: [c.image_uri],
         "ENVIRONMENT": lambda c: _format_variables(c.environment),
-        "OPTIONS": lambda c: _docker_options(boot, c),
+        "OPTIONS": lambda c: _build_docker_options(boot, c),
         "COMMAND": lambda c: c.arguments,
         "RUN_AS": lambda c: [str(c.user_id)],
-        "WRITABLE": lambda c: [mount.source for mount in c.mounts if mount.writable],
-        "HARDWARE": lambda c: ["yes"] if c.hardware else [],
+        "WRITABLE": lambda c: [mount.source for mount in c.mounts if mount.is_writable],
+        "HARDWARE": lambda c: ["yes"] if c.uses_hardware else [],
         "HEALTH_PORT": lambda c: [f"{c.health.number}{c.health.path}"] if isinstance(c.health, HealthPort) else [],
     }
     rendered = []
@@ -251,7 +265,7 @@ def _container_tables(boot: HostBoot) -> str:
     return "declare -A " + " ".join(rendered)
 
 
-def _docker_options(boot: HostBoot, container: Container) -> list[str]:
+def _build_docker_options(boot: HostBoot, container: Container) -> list[str]:
     """Return the arguments of ``docker run`` that differ between containers and do not depend on the host."""
     options = []
     if container.shared_memory_mib:
@@ -259,23 +273,23 @@ def _docker_options(boot: HostBoot, container: Container) -> list[str]:
     options += [f"--group-add={group}" for group in container.groups]
     options += [f"--cap-add={capability}" for capability in container.capabilities]
     options += [f"--device={device}" for device in container.devices]
-    options += [f"--volume={m.source}:{m.target}:{'rw' if m.writable else 'ro'}" for m in container.mounts]
+    options += [f"--volume={m.source}:{m.target}:{'rw' if m.is_writable else 'ro'}" for m in container.mounts]
     if isinstance(container.health, HealthCommand):
         options += [f"--health-cmd={container.health.command}", f"--health-interval={container.health.interval_s}s"]
-    if container.hardware and boot.data_path:
+    if container.uses_hardware and boot.data_path:
         options.append("--ulimit=memlock=-1:-1")
-    if container.hardware and boot.huge_pages:
+    if container.uses_hardware and boot.huge_pages:
         options.append("--volume=/run/voice/hugepages:/dev/hugepages")
-    if container.hardware and boot.accelerator == "gpu":
+    if container.uses_hardware and boot.accelerator == "gpu":
         options.append("--gpus=all")
     return options
 
 
-def _require_size(script: str, owner: str) -> str:
-    size = max_deployed_bytes(script)
-    if size > SIZE_LIMIT_BYTES:
+def _check_size(script: str, owner: str) -> str:
+    size = calculate_max_deployed_bytes(script)
+    if size > MAX_USER_DATA_BYTES:
         raise ValueError(
-            f"user data of {owner} is {size} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}: "
+            f"user data of {owner} is {size} bytes, but EC2 accepts only {MAX_USER_DATA_BYTES}: "
             "move variables of the containers into their images"
         )
     return script
@@ -285,7 +299,7 @@ def _format_variables(environment: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in environment.items()]
 
 
-def _bash_array(name: str, items: list[str]) -> str:
+def _format_bash_array(name: str, items: list[str]) -> str:
     return f"{name}=({' '.join(map(_quote, items))})"
 
 

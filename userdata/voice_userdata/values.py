@@ -32,8 +32,8 @@ HOST_VARIABLES = frozenset(
 )
 """Variables of every container whose values are only known on the host."""
 
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]*")
+_VARIABLE_PATTERN = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def _require(condition: bool, message: str) -> None:
@@ -43,7 +43,7 @@ def _require(condition: bool, message: str) -> None:
 
 def _check_variables(owner: str, environment: Mapping[str, str]) -> None:
     for name in environment:
-        _require(_VARIABLE.fullmatch(name) is not None, f"{owner}: {name!r} is not a valid variable name")
+        _require(_VARIABLE_PATTERN.fullmatch(name) is not None, f"{owner}: {name!r} is not a valid variable name")
     _require(
         VALKEY_PASSWORD.name not in environment,
         f"{owner}: {VALKEY_PASSWORD.name} is a secret, and every process of the host can read user data",
@@ -105,7 +105,7 @@ class StateAccess:
 
     host_parameter: str
     secret_arn: str
-    field: str
+    password_field: str
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Mount:
 
     source: str
     target: str
-    writable: bool = False
+    is_writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,14 @@ class Container:
     capabilities: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
-    hardware: bool = False
+    uses_hardware: bool = False
     shared_memory_mib: int | None = None
     arguments: tuple[str, ...] = ()
     start_log: Mapping[StartPhase, str] | None = None
 
     def __post_init__(self) -> None:
         _require(
-            _NAME.fullmatch(self.name) is not None,
+            _NAME_PATTERN.fullmatch(self.name) is not None,
             f"container name {self.name!r} must be lower-case words with hyphens, such as vad-dataplane",
         )
         _require(
@@ -252,7 +252,7 @@ class HostBoot:
         accelerator: Devices that must be visible before containers start.
         artifacts: Artifacts to download before containers start; ``None`` if engines download from a hub.
         signing_key: Key that must have signed an image before it is pulled, as returned by
-            ``voice_blueprint.signing.pem_body``; ``None`` without verification.
+            ``voice_blueprint.signing.extract_pem_body``; ``None`` without verification.
     """
 
     deployment: str
@@ -286,20 +286,22 @@ class HostBoot:
             "of them",
         )
         if isinstance(self.data_path, AfXdp):
-            self._limit_mtu(XDP_MTU, "native XDP on ENA")
+            self._check_mtu(XDP_MTU, "native XDP on ENA")
         if self.ena_express:
-            self._limit_mtu(ENA_EXPRESS_MTU, "ENA Express")
+            self._check_mtu(ENA_EXPRESS_MTU, "ENA Express")
         _check_variables(self.fleet, self.environment)
-        self._check_reserved(self.fleet, self.environment, HOST_VARIABLES | self._own_environment().keys())
+        self._check_not_reserved(self.fleet, self.environment, HOST_VARIABLES | self._own_environment().keys())
         for container in self.containers:
-            self._check_reserved(container.name, container.environment, HOST_VARIABLES | self.shared_environment.keys())
+            self._check_not_reserved(
+                container.name, container.environment, HOST_VARIABLES | self.shared_environment.keys()
+            )
 
     @staticmethod
-    def _check_reserved(owner: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
+    def _check_not_reserved(owner: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
         overridden = sorted(environment.keys() & reserved)
         _require(not overridden, f"{owner}: {', '.join(overridden)} is set by HostBoot or by the host")
 
-    def _limit_mtu(self, limit: int, name: str) -> None:
+    def _check_mtu(self, limit: int, name: str) -> None:
         mtu = self.mtu or 9001
         _require(mtu <= limit, f"{name} supports an MTU of at most {limit}, not {mtu}: set mtu")
 
@@ -323,7 +325,7 @@ class HostBoot:
             own[HUGE_PAGE_SIZE_MIB.name] = str(self.huge_pages.size_mib)
         return own
 
-    def variable_names_for(self, container: Container) -> frozenset[str]:
+    def list_variable_names(self, container: Container) -> frozenset[str]:
         """Return the names of all variables that a container receives: the host's, the shared ones and its own."""
         return HOST_VARIABLES | self.shared_environment.keys() | container.environment.keys()
 

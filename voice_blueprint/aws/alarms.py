@@ -10,10 +10,10 @@ from enum import StrEnum
 
 from voice_blueprint.file.model.scaling import Comparison, MissingData
 
-COMPARISON_OPERATOR = {Comparison.ABOVE: "GreaterThanThreshold", Comparison.BELOW: "LessThanThreshold"}
+COMPARISON_OPERATORS = {Comparison.ABOVE: "GreaterThanThreshold", Comparison.BELOW: "LessThanThreshold"}
 """CloudWatch's names for the comparisons."""
 
-TREAT_MISSING_DATA = {
+MISSING_DATA_TREATMENTS = {
     MissingData.NOT_BREACHING: "notBreaching",
     MissingData.BREACHING: "breaching",
     MissingData.IGNORE: "ignore",
@@ -45,12 +45,12 @@ class AlarmRule:
     evaluation_periods: int
     missing_data: MissingData
 
-    def breaches(self, value: float) -> bool:
+    def is_breached_by(self, value: float) -> bool:
         """Return True if a datapoint is strictly beyond the threshold."""
         return value > self.threshold if self.comparison is Comparison.ABOVE else value < self.threshold
 
 
-def evaluation_range(rule: AlarmRule) -> int:
+def count_evaluated_periods(rule: AlarmRule) -> int:
     """Return the number of periods that are evaluated: N plus two, as in CloudWatch's examples."""
     return rule.evaluation_periods + 2
 
@@ -68,9 +68,9 @@ def evaluate_alarm(rule: AlarmRule, datapoints: Sequence[float | None], current:
     """
     present = [value for value in datapoints if value is not None]
     if not present:
-        return _state_without_data(rule.missing_data, current)
+        return _resolve_state_without_data(rule.missing_data, current)
     window = present[-rule.evaluation_periods :]
-    breaching = sum(map(rule.breaches, window))
+    breaching = sum(map(rule.is_breached_by, window))
     if breaching >= rule.datapoints_to_alarm:
         return AlarmState.ALARM
     missing_datapoints = rule.evaluation_periods - len(window)
@@ -88,7 +88,7 @@ def evaluate_alarm(rule: AlarmRule, datapoints: Sequence[float | None], current:
     return current
 
 
-def _state_without_data(missing_data: MissingData, current: AlarmState) -> AlarmState:
+def _resolve_state_without_data(missing_data: MissingData, current: AlarmState) -> AlarmState:
     return {
         MissingData.MISSING: AlarmState.INSUFFICIENT_DATA,
         MissingData.IGNORE: current,
@@ -97,7 +97,7 @@ def _state_without_data(missing_data: MissingData, current: AlarmState) -> Alarm
     }[missing_data]
 
 
-_IN_ALARM = re.compile(r'ALARM\("?([^")]+)"?\)')
+_IN_ALARM_PATTERN = re.compile(r'ALARM\("?([^")]+)"?\)')
 
 
 def is_composite_in_alarm(rule: str, states: Mapping[str, AlarmState]) -> bool:
@@ -111,7 +111,7 @@ def is_composite_in_alarm(rule: str, states: Mapping[str, AlarmState]) -> bool:
         ValueError: The rule has another form.
         KeyError: The rule names an alarm that does not exist.
     """
-    children = _IN_ALARM.findall(rule)
+    children = _IN_ALARM_PATTERN.findall(rule)
     if " OR ".join(f'ALARM("{name}")' for name in children) != rule:
         raise ValueError(f"not a plain OR of alarms: {rule}")
     return any(states[name] is AlarmState.ALARM for name in children)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from voice_blueprint.aws.alarms import AlarmRule
 from voice_blueprint.file.model.scaling import Band, ScalingRule
 
-ACTION_REPEAT_S = 60
+ACTION_REPEAT_INTERVAL_S = 60
 """Interval at which the Auto Scaling actions of an alarm in ALARM are repeated.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html"""
 
 
-def step_adjustment(bands: Sequence[Band], distance: float) -> int:
+def find_step_adjustment(bands: Sequence[Band], distance: float) -> int:
     """Return the adjustment of the step that matches a breach, or 0.
 
     Above the threshold, the lower bound of a step is inclusive; below the threshold, the upper bound is:
@@ -27,7 +27,7 @@ def step_adjustment(bands: Sequence[Band], distance: float) -> int:
     return 0
 
 
-def alarm_rule_for(rule: ScalingRule) -> AlarmRule:
+def to_alarm_rule(rule: ScalingRule) -> AlarmRule:
     return AlarmRule(
         comparison=rule.comparison,
         threshold=rule.threshold,
@@ -44,7 +44,7 @@ class GroupSize:
     Attributes:
         desired: Desired capacity.
         in_service: Hosts that have completed their instance warm-up.
-        warming: Hosts that have been launched but have not completed their instance warm-up.
+        warming_host_count: Hosts that have been launched but have not completed their instance warm-up.
         terminating: Hosts that are being terminated; they count as neither of the above.
     """
 
@@ -52,7 +52,7 @@ class GroupSize:
     minimum: int
     maximum: int
     in_service: int
-    warming: int = 0
+    warming_host_count: int = 0
     terminating: int = 0
 
     def clamp(self, hosts: int) -> int:
@@ -60,7 +60,7 @@ class GroupSize:
         return min(max(hosts, self.minimum), self.maximum)
 
 
-def desired_capacity_after(size: GroupSize, adjustment: int) -> int:
+def adjust_desired_capacity(size: GroupSize, adjustment: int) -> int:
     """Return the desired capacity after a ``ChangeInCapacity`` step adjustment.
 
     Scale-out starts from the hosts that have completed their warm-up, so a breach that lasts while hosts warm up does
@@ -69,6 +69,6 @@ def desired_capacity_after(size: GroupSize, adjustment: int) -> int:
     """
     if adjustment > 0:
         return size.clamp(max(size.desired, size.in_service + adjustment))
-    if size.warming:
+    if size.warming_host_count:
         return size.desired
     return size.clamp(min(size.desired, size.in_service + size.terminating + adjustment))

@@ -16,11 +16,11 @@ use 0.3 GiB."""
 
 STREAM_TIMEOUT_S = 900
 """Maximum duration of a streamed response on API Gateway; callers resume with ``Last-Event-ID``."""
-STREAM_IDLE_S = 300
+STREAM_IDLE_TIMEOUT_S = 300
 """Idle timeout of a streamed response on a Regional endpoint. Source of both:
 https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html"""
 
-API_BURST = 5_000
+API_BURST_LIMIT = 5_000
 """Default burst quota of API Gateway for an account and region, requests. Source:
 https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""
 
@@ -28,7 +28,7 @@ https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""
 HEALTH_CHECK_INTERVAL_S = 10
 """Interval between the requests of each Route 53 health checker. An interval of 30 s would cost a third as much, but
 would detect failures later."""
-HEALTH_CHECK_FAILURES = 3
+HEALTH_CHECK_FAILURE_THRESHOLD = 3
 """Number of consecutive failed health checks after which a region counts as unhealthy: Route 53's default."""
 ALIAS_TTL_S = 60
 """TTL of alias records. Source of all:
@@ -36,16 +36,16 @@ https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/health-checks-creating
 resource-record-sets-values-alias-common.html"""
 
 
-def api_host(domain: Domain) -> str:
+def build_api_hostname(domain: Domain) -> str:
     """Return the host name of the session API."""
     return f"api.{domain.name}"
 
 
-def agent_host(domain: Domain) -> str:
+def build_agent_hostname(domain: Domain) -> str:
     """Return the host name of the agents."""
     return f"agent.{domain.name}"
 
 
-def media_host(domain: Domain) -> str:
+def build_media_hostname(domain: Domain) -> str:
     """Return the host name of the public load balancer's listeners."""
     return f"media.{domain.name}"

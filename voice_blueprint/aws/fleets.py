@@ -50,7 +50,7 @@ class Fleet:
         return low * self.instance_type.vcpus, high * self.instance_type.vcpus
 
 
-def fleets(deployment: Deployment) -> Iterator[Fleet]:
+def iter_fleets(deployment: Deployment) -> Iterator[Fleet]:
     """Yield the VAD fleet, followed by the ASR fleets in file order. Without an AWS section, there are none."""
     if deployment.aws_section is None:
         return

@@ -2,7 +2,7 @@
 
 from voice_blueprint.catalog import InstanceType
 
-PUBLIC_PARAMETERS = {
+PUBLIC_IMAGE_PARAMETERS = {
     "cpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id",
     "neuron": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
     "gpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
@@ -11,16 +11,16 @@ PUBLIC_PARAMETERS = {
 is disabled. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
 
 
-def public_parameter(instance_type: InstanceType) -> str:
+def get_public_image_parameter(instance_type: InstanceType) -> str:
     """Return the SSM parameter of AWS's public image for an instance type."""
-    return PUBLIC_PARAMETERS[instance_type.computes_on]
+    return PUBLIC_IMAGE_PARAMETERS[instance_type.compute_kind]
 
 
 def is_ami(machine_image: str) -> bool:
     return machine_image.startswith("ami-")
 
 
-def is_mutable(machine_image: str | None) -> bool:
+def is_mutable_image(machine_image: str | None) -> bool:
     """Return True if the image can change without an edit: AWS's latest image, or a parameter without a version."""
     return machine_image is None or not (is_ami(machine_image) or ":" in machine_image)
 

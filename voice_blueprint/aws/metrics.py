@@ -7,20 +7,20 @@ metrics with several dimension sets; only the declared one is read.
 from dataclasses import dataclass
 from typing import Literal
 
-from voice_blueprint.contract.metrics import LOG_FAILURE_MARKER, LOG_LEVEL_FIELD, Metric, Unit
+from voice_blueprint.contract.metrics import LOG_FAILURE_MARKER, LOG_LEVEL_FIELD, Metric, MetricUnit
 from voice_blueprint.contract.network import Tier
 
-API_GATEWAY = "AWS/ApiGateway"
+API_GATEWAY_NAMESPACE = "AWS/ApiGateway"
 """https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-metrics-and-dimensions.html"""
-AUTO_SCALING = "AWS/AutoScaling"
+AUTO_SCALING_NAMESPACE = "AWS/AutoScaling"
 """https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-metrics.html"""
-CONTAINER_SERVICE = "AWS/ECS"
+ECS_NAMESPACE = "AWS/ECS"
 """https://docs.aws.amazon.com/AmazonECS/latest/developerguide/available-metrics.html"""
-ELASTICACHE = "AWS/ElastiCache"
+ELASTICACHE_NAMESPACE = "AWS/ElastiCache"
 """https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html"""
-NAT_GATEWAY = "AWS/NATGateway"
+NAT_GATEWAY_NAMESPACE = "AWS/NATGateway"
 """https://docs.aws.amazon.com/vpc/latest/userguide/metrics-dimensions-nat-gateway.html"""
-NETWORK_LOAD_BALANCER = "AWS/NetworkELB"
+NLB_NAMESPACE = "AWS/NetworkELB"
 """https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-cloudwatch-metrics.html"""
 LOG_NAMESPACE = "VoiceServe/Logs"
 """Parent of the namespaces of metric filters. Each deployment has a namespace of its own, since metric filters cannot
@@ -30,8 +30,8 @@ _EDGE_TIERS = (Tier.GATEWAY, Tier.AGENT)
 _HOST_TIERS = (Tier.VAD, Tier.ASR)
 
 
-def _service_metrics(
-    namespace: str, tiers: tuple[Tier, ...], dimensions: tuple[str, ...], metrics: dict[str, tuple[Unit, str]]
+def _build_service_metrics(
+    namespace: str, tiers: tuple[Tier, ...], dimensions: tuple[str, ...], metrics: dict[str, tuple[MetricUnit, str]]
 ) -> list[Metric]:
     return [
         Metric(name, unit, "aws", meaning, tiers, dimensions=dimensions, namespace=namespace)
@@ -42,21 +42,21 @@ def _service_metrics(
 SERVICE_METRICS: dict[tuple[str, str], Metric] = {
     (metric.namespace, metric.name): metric
     for metric in (
-        *_service_metrics(API_GATEWAY, _EDGE_TIERS, ("ApiName", "Stage"), {
+        *_build_service_metrics(API_GATEWAY_NAMESPACE, _EDGE_TIERS, ("ApiName", "Stage"), {
             "Count": ("Count", "Requests of the session API."),
             "4XXError": ("Count", "Requests that the caller got wrong; the average is their share."),
             "5XXError": ("Count", "Requests that failed on our side; the average is their share."),
             "Latency": ("Milliseconds", "Request to end of response; an event stream lasts as long as it is open."),
         }),
-        *_service_metrics(AUTO_SCALING, _HOST_TIERS, ("AutoScalingGroupName",), {
+        *_build_service_metrics(AUTO_SCALING_NAMESPACE, _HOST_TIERS, ("AutoScalingGroupName",), {
             "GroupInServiceInstances": ("None", "Hosts that carry load."),
             "GroupPendingInstances": ("None", "Hosts that were launched and are not ready yet."),
         }),
-        *_service_metrics(CONTAINER_SERVICE, _EDGE_TIERS, ("ClusterName", "ServiceName"), {
+        *_build_service_metrics(ECS_NAMESPACE, _EDGE_TIERS, ("ClusterName", "ServiceName"), {
             "CPUUtilization": ("Percent", "Share of the vCPUs that the tasks reserve."),
             "MemoryUtilization": ("Percent", "Share of the memory that the tasks reserve."),
         }),
-        *_service_metrics(ELASTICACHE, (Tier.STATE,), ("CacheClusterId",), {
+        *_build_service_metrics(ELASTICACHE_NAMESPACE, (Tier.STATE,), ("CacheClusterId",), {
             "DatabaseMemoryUsagePercentage": ("Percent", "Memory in use; at 100 keys near their end are evicted."),
             "EngineCPUUtilization": ("Percent", "The one thread that runs commands."),
             "ReplicationLag": ("Seconds", "How far a replica is behind; the primary publishes none."),
@@ -64,15 +64,15 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
             "Evictions": ("Count", "Keys dropped for want of memory."),
             "SuccessfulReadRequestLatency": ("Microseconds", "Inside the engine, without the network."),
         }),
-        *_service_metrics(NAT_GATEWAY, (Tier.AWS,), ("NatGatewayId",), {
+        *_build_service_metrics(NAT_GATEWAY_NAMESPACE, (Tier.AWS,), ("NatGatewayId",), {
             "ErrorPortAllocation": ("Count", "Connections that failed because a destination had no free port."),
         }),
-        *_service_metrics(
-            NETWORK_LOAD_BALANCER, (Tier.VAD, Tier.GATEWAY, Tier.AGENT), ("TargetGroup", "LoadBalancer"), {
+        *_build_service_metrics(
+            NLB_NAMESPACE, (Tier.VAD, Tier.GATEWAY, Tier.AGENT), ("TargetGroup", "LoadBalancer"), {
             "HealthyHostCount": ("Count", "Targets that pass the health check."),
             "UnHealthyHostCount": ("Count", "Targets that fail the health check."),
         }),
-        *_service_metrics(NETWORK_LOAD_BALANCER, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
+        *_build_service_metrics(NLB_NAMESPACE, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
             "ActiveFlowCount_TLS": ("Count", "Open TLS connections of callers."),
             "ActiveFlowCount_UDP": ("Count", "Live RTP flows of callers."),
             "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers aborted."),
@@ -86,7 +86,7 @@ class LogMetric:
     """A metric of a metric filter on a log group.
 
     Attributes:
-        metric: The metric. Its namespace is the parent of the deployment's namespace; see ``log_namespace``.
+        metric: The metric. Its namespace is the parent of the deployment's namespace; see ``build_log_namespace``.
         pattern: CloudWatch Logs filter pattern; ``{address_prefix}`` stands for the start of the VPC's addresses.
         value: Increment per match: 1, or a field of the pattern.
         source: Log group that is read.
@@ -98,7 +98,7 @@ class LogMetric:
     value: str = "1"
 
 
-def _log_counter(name: str, meaning: str, *tiers: Tier) -> Metric:
+def _build_log_counter(name: str, meaning: str, *tiers: Tier) -> Metric:
     return Metric(name, "Count", "log-filter", meaning, tiers, dimensions=(), namespace=LOG_NAMESPACE)
 
 
@@ -111,13 +111,13 @@ _REJECTED_PATTERN = (
 LOG_METRICS: dict[str, LogMetric] = {
     log_metric.metric.name: log_metric
     for log_metric in (
-        LogMetric(_log_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD),
+        LogMetric(_build_log_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD),
                   _ABANDONED_PATTERN, "vad"),
-        LogMetric(_log_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR),
+        LogMetric(_build_log_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR),
                   _ABANDONED_PATTERN, "asr"),
-        LogMetric(_log_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
+        LogMetric(_build_log_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
                   f'{{ $.{LOG_LEVEL_FIELD} = "error" }}', "gateway"),
-        LogMetric(_log_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the "
+        LogMetric(_build_log_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the "
                                "contract allows. Packets from the internet are not counted: scanners send them all "
                                "day.", *_HOST_TIERS),
                   _REJECTED_PATTERN, "flow-logs", "$packets"),
@@ -125,6 +125,6 @@ LOG_METRICS: dict[str, LogMetric] = {
 }  # fmt: skip
 
 
-def log_namespace(deployment: str) -> str:
+def build_log_namespace(deployment: str) -> str:
     """Return the namespace of a deployment's metric filters."""
     return f"{LOG_NAMESPACE}/{deployment}"

@@ -7,7 +7,7 @@ from voice_blueprint.file.model.scaling import ScalingRule
 
 DEPLOYMENT_TAG = "voice-serve:deployment"
 """Tag of every stack and its resources with the deployment's name."""
-FILE_OUTPUT = "File"
+DEPLOYMENT_NAME_OUTPUT = "File"
 """Output of a stack outside of the first region: the name of the deployment in its file."""
 VAD_FLEET = "vad"
 GATEWAY_FLEET = "gateway"
@@ -15,104 +15,104 @@ GATEWAY_FLEET = "gateway"
 AGENT_FLEET = "agent"
 """Fleet dimension of the agents' metrics."""
 
-ELASTICACHE_ID_LENGTH = 40
+MAX_ELASTICACHE_ID_LENGTH = 40
 """Maximum length of the id of a replication group; we assume that it also applies to users and user groups. Source:
 https://docs.aws.amazon.com/AmazonElastiCache/latest/APIReference/API_CreateReplicationGroup.html"""
 
 
-def stack_name(deployment: Deployment, tier: str) -> str:
+def build_stack_name(deployment: Deployment, tier: str) -> str:
     return f"{deployment.name}-{tier}"
 
 
-def fleet_stack_suffix(fleet: str) -> str:
+def build_fleet_stack_suffix(fleet: str) -> str:
     """Return the last part of the stack name of an ASR fleet."""
     return f"asr-{fleet}"
 
 
-def group_name(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
+def build_group_name(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
     """Return the name of an Auto Scaling group. The VAD fleet has one group in each zone."""
     suffix = f"-{zone.removeprefix(deployment.aws.region)}" if zone else ""
     return f"{deployment.name}-{fleet}{suffix}"
 
 
-def vad_group_names(deployment: Deployment) -> list[str]:
+def list_vad_group_names(deployment: Deployment) -> list[str]:
     """Return the names of the VAD fleet's groups in the order of the zones."""
-    return [group_name(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
+    return [build_group_name(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
 
 
-def job_template_name(deployment: Deployment, fleet: str) -> str:
+def build_job_template_name(deployment: Deployment, fleet: str) -> str:
     """Return the name of the launch template for the job that uploads a fleet's artifacts to the bucket."""
     return f"{deployment.name}-{fleet}-artifacts"
 
 
-def scaling_alarm_name(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
+def build_scaling_alarm_name(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
     return f"{deployment.name}-{fleet}-{rule.name}"
 
 
-def machine_image_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
+def build_machine_image_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
     """Return the tags of the machine images of a fleet's pipeline."""
     return {DEPLOYMENT_TAG: deployment.name, "voice-serve:fleet": fleet}
 
 
-def state_user_prefix(deployment: Deployment) -> str:
+def build_state_user_prefix(deployment: Deployment) -> str:
     """Return the prefix of the state store's user ids."""
     return f"{deployment.name}-state"
 
 
-def state_group_id(deployment: Deployment) -> str:
+def build_state_group_id(deployment: Deployment) -> str:
     """Return the id of the state store's replication group, which depends on the restored snapshot."""
-    prefix, snapshot = state_user_prefix(deployment), deployment.aws.state.restore_from
-    return state_part_id(prefix, _checksum(snapshot)) if snapshot else prefix
+    prefix, snapshot = build_state_user_prefix(deployment), deployment.aws.state.restore_from
+    return build_state_store_resource_id(prefix, _calculate_checksum(snapshot)) if snapshot else prefix
 
 
-def state_host_parameter(deployment: Deployment) -> str:
+def build_state_host_parameter_name(deployment: Deployment) -> str:
     """Return the name of the parameter with the state store's endpoint."""
     return f"/voice/{deployment.name}/state-host"
 
 
-def rollout_parameter(deployment: Deployment) -> str:
+def build_rollout_parameter_name(deployment: Deployment) -> str:
     """Return the name of the parameter with the state of a rollout in progress."""
     return f"/voice/{deployment.name}/rollout"
 
 
-def state_part_id(prefix: str, part: str) -> str:
+def build_state_store_resource_id(prefix: str, part: str) -> str:
     """Return the id of a part of the state store. A long id is truncated and ends with its checksum."""
     full_id = f"{prefix}-{part}"
-    if len(full_id) <= ELASTICACHE_ID_LENGTH:
+    if len(full_id) <= MAX_ELASTICACHE_ID_LENGTH:
         return full_id
-    checksum = _checksum(full_id)
-    return f"{full_id[: ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
+    checksum = _calculate_checksum(full_id)
+    return f"{full_id[: MAX_ELASTICACHE_ID_LENGTH - len(checksum) - 1].rstrip('-')}-{checksum}"
 
 
-def _checksum(text: str) -> str:
+def _calculate_checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def state_node_ids(deployment: Deployment) -> list[str]:
+def list_state_node_ids(deployment: Deployment) -> list[str]:
     """Return the ids of the state store's nodes in ElastiCache. A failover changes roles, not ids."""
     nodes = deployment.aws.state.replicas + 1
-    return [f"{state_group_id(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
+    return [f"{build_state_group_id(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
 
 
-def alert_alarm_name(deployment: Deployment, alert: str, target: str | None = None) -> str:
+def build_alert_alarm_name(deployment: Deployment, alert: str, target: str | None = None) -> str:
     """Return the name of an alert's alarm, for one of its targets if it has several."""
     return "-".join(filter(None, (deployment.name, "alert", alert, target)))
 
 
-def alert_topic_name(deployment: Deployment) -> str:
+def build_alert_topic_name(deployment: Deployment) -> str:
     """Return the name of the SNS topic for operators."""
     return f"{deployment.name}-alerts"
 
 
-def budget_name(deployment: Deployment) -> str:
+def build_budget_name(deployment: Deployment) -> str:
     """Return the name of the monthly cost budget."""
     return f"{deployment.name}-monthly"
 
 
-def dashboard_name(deployment: Deployment, topic: str) -> str:
+def build_dashboard_name(deployment: Deployment, topic: str) -> str:
     return f"{deployment.name}-{topic}"
 
 
-def runbook_url(deployment: Deployment, alert: str) -> str:
+def build_runbook_url(deployment: Deployment, alert: str) -> str:
     """Return the URL of an alert's runbook."""
     return f"{deployment.aws.observability.runbook_url}/{alert}.md"

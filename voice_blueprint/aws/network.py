@@ -4,26 +4,26 @@ import math
 from collections.abc import Iterable
 from ipaddress import IPv4Network
 
-SUBNET_TIERS = 3
+SUBNET_TIER_COUNT = 3
 """Number of subnet tiers: public, private with egress, isolated."""
 
-AWS_RESERVED_ADDRESSES = 5
+AWS_RESERVED_ADDRESS_COUNT = 5
 """Addresses that AWS reserves in every subnet."""
-API_LOAD_BALANCER_ADDRESSES = 1
+API_LOAD_BALANCER_ADDRESS_COUNT = 1
 """Addresses of the internal load balancer of the API in every private subnet."""
 
 
-def subnet_prefix(cidr: str, zones: int) -> int:
+def calculate_subnet_prefix_length(cidr: str, zones: int) -> int:
     """Return the prefix length of each subnet; all subnets have the same size."""
-    return IPv4Network(cidr).prefixlen + math.ceil(math.log2(SUBNET_TIERS * zones))
+    return IPv4Network(cidr).prefixlen + math.ceil(math.log2(SUBNET_TIER_COUNT * zones))
 
 
-def available_addresses(cidr: str, zones: int) -> int:
+def count_addresses_per_subnet(cidr: str, zones: int) -> int:
     """Return the number of addresses in each subnet."""
-    return (1 << 32 - subnet_prefix(cidr, zones)) - AWS_RESERVED_ADDRESSES
+    return (1 << 32 - calculate_subnet_prefix_length(cidr, zones)) - AWS_RESERVED_ADDRESS_COUNT
 
 
-def required_addresses(*, hosts: int, task_counts: Iterable[int], zones: int) -> int:
+def calculate_required_address_count(*, hosts: int, task_counts: Iterable[int], zones: int) -> int:
     """Return the number of addresses that hosts, tasks and the API need in the private subnet of one zone.
 
     All hosts of a group can be launched in a single zone; ECS spreads tasks. A deployment at the maximum of tasks may
@@ -34,4 +34,4 @@ def required_addresses(*, hosts: int, task_counts: Iterable[int], zones: int) ->
         task_counts: Maximum number of tasks of each service in all zones.
         zones: Number of availability zones.
     """
-    return hosts + sum(math.ceil(count / zones) for count in task_counts) + API_LOAD_BALANCER_ADDRESSES
+    return hosts + sum(math.ceil(count / zones) for count in task_counts) + API_LOAD_BALANCER_ADDRESS_COUNT

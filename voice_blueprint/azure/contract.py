@@ -142,7 +142,7 @@ CLUSTER_FLOWS: tuple[ClusterFlow, ...] = (
 )
 
 
-def _tier_flows(tier: Component) -> tuple[ClusterFlow, ...]:
+def _build_tier_flows(tier: Component) -> tuple[ClusterFlow, ...]:
     """Return the flows of every tier that serves callers."""
     return (
         ClusterFlow(tier, Component.STATE, REDIS),
@@ -166,7 +166,7 @@ CALLER_FLOWS: tuple[ClusterFlow, ...] = (
         ClusterFlow(Component.MONITORING, tier, PROMETHEUS)
         for tier in (Component.GATEWAY, Component.VAD, Component.ASR)
     ),
-    *(flow for tier in (Component.GATEWAY, Component.VAD, Component.ASR) for flow in _tier_flows(tier)),
+    *(flow for tier in (Component.GATEWAY, Component.VAD, Component.ASR) for flow in _build_tier_flows(tier)),
 )
 """Additional traffic of the caller tiers. Security groups are derived from the flows of the edge and the internet."""
 
@@ -175,7 +175,7 @@ AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.AGENT, Component.GATEWAY, GATEWAY_HTTP),
     ClusterFlow(Component.AGENT, Component.ROUTER, ROUTER_HTTP),
     ClusterFlow(Component.MONITORING, Component.AGENT, PROMETHEUS),
-    *_tier_flows(Component.AGENT),
+    *_build_tier_flows(Component.AGENT),
     # A full agent forwards a caller's connection to an agent with free capacity.
     ClusterFlow(Component.AGENT, Component.AGENT, AGENT_HTTP),
 )
@@ -195,7 +195,7 @@ ARCHIVE_FLOWS: tuple[ClusterFlow, ...] = (ClusterFlow(Component.GATEWAY, Compone
 """Additional traffic of the archive of transcripts."""
 
 
-def cluster_flows(*, callers: bool, agents: bool, archive: bool, peers: bool) -> tuple[ClusterFlow, ...]:
+def build_cluster_flows(*, callers: bool, agents: bool, archive: bool, peers: bool) -> tuple[ClusterFlow, ...]:
     """Return ``CLUSTER_FLOWS``, with the flows of callers, agents, the archive and peers if they are enabled."""
     optional = ((CALLER_FLOWS, callers), (AGENT_FLOWS, agents), (ARCHIVE_FLOWS, archive), (PEER_FLOWS, peers))
     return CLUSTER_FLOWS + tuple(flow for flows, is_needed in optional if is_needed for flow in flows)

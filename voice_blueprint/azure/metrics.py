@@ -21,11 +21,11 @@ class EngineMetric(StrEnum):
     WAITING = "vllm:num_requests_waiting"
     KV_USAGE = "vllm:kv_cache_usage_perc"
     """Share of the KV cache in use, 0 to 1."""
-    GENERATED = "vllm:generation_tokens_total"
-    PROMPTED = "vllm:prompt_tokens_total"
+    GENERATION_TOKENS = "vllm:generation_tokens_total"
+    PROMPT_TOKENS = "vllm:prompt_tokens_total"
     """Prompt tokens. All tokens of a prompt are counted at the end of its prefill."""
-    FIRST_TOKEN = "vllm:time_to_first_token_seconds"  # noqa: S105  a token of text, not a credential
-    TRANSFERS_FAILED = "vllm:nixl_num_failed_transfers_total"
+    TIME_TO_FIRST_TOKEN = "vllm:time_to_first_token_seconds"  # noqa: S105  a token of text, not a credential
+    FAILED_TRANSFERS = "vllm:nixl_num_failed_transfers_total"
     """Failed transfers of KV cache from a cell's prefill engine to its decode engine. Only decode engines report values
     above 0."""
 
@@ -33,13 +33,13 @@ class EngineMetric(StrEnum):
 class SpeechMetric(StrEnum):
     """Metrics of vLLM-Omni for whole requests. ``EngineMetric`` counts a request once per stage."""
 
-    GENERATED = "vllm_omni:generation_tokens_total"
-    PROMPTED = "vllm_omni:prompt_tokens_total"
+    GENERATION_TOKENS = "vllm_omni:generation_tokens_total"
+    PROMPT_TOKENS = "vllm_omni:prompt_tokens_total"
     FRAMES = "vllm_omni:audio_frames_total"
     RUNNING = "vllm_omni:num_requests_running"
     WAITING = "vllm_omni:num_requests_waiting"
     """Requests that wait for a stage; ``RUNNING`` excludes them (``OmniBase._publish_request_gauges``)."""
-    FIRST_SOUND = "vllm_omni:audio_ttfp_s"
+    TIME_TO_FIRST_AUDIO = "vllm_omni:audio_ttfp_s"
     FAILED = "vllm_omni:requests_failed_total"
     SUCCEEDED = "vllm_omni:requests_success_total"
 
@@ -47,7 +47,7 @@ class SpeechMetric(StrEnum):
 class CacheMetric(StrEnum):
     """Metrics of an LMCache server."""
 
-    USED = "lmcache_mp_l1_usage_ratio"
+    L1_USAGE_RATIO = "lmcache_mp_l1_usage_ratio"
     """Share of its memory in use, 0 to 1."""
 
 
@@ -65,7 +65,7 @@ class AgentMetric(StrEnum):
 class GpuMetric(StrEnum):
     """Metrics of the DCGM exporter, as configured by `voice_blueprint.engines.launch.dcgm`."""
 
-    BUSY = "DCGM_FI_DEV_GPU_UTIL"
+    UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
     MEMORY_USED = "DCGM_FI_DEV_FB_USED"
     TENSOR_ACTIVE = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"
     MEMORY_ACTIVE = "DCGM_FI_PROF_DRAM_ACTIVE"
@@ -85,16 +85,16 @@ class ClusterMetric(StrEnum):
 
     AVAILABLE = "kube_deployment_status_replicas_available"
     READY = "kube_deployment_status_replicas_ready"
-    WANTED = "kube_deployment_spec_replicas"
-    SCALED = "kube_horizontalpodautoscaler_status_current_replicas"
-    SCALED_MIN = "kube_horizontalpodautoscaler_spec_min_replicas"
-    SCALED_MAX = "kube_horizontalpodautoscaler_spec_max_replicas"
+    DESIRED_REPLICAS = "kube_deployment_spec_replicas"
+    AUTOSCALER_REPLICAS = "kube_horizontalpodautoscaler_status_current_replicas"
+    AUTOSCALER_MIN_REPLICAS = "kube_horizontalpodautoscaler_spec_min_replicas"
+    AUTOSCALER_MAX_REPLICAS = "kube_horizontalpodautoscaler_spec_max_replicas"
     JOB_FAILED = "kube_job_status_failed"
     NODE = "kube_node_info"
     NODE_CONDITION = "kube_node_status_condition"
     ALLOCATABLE = "kube_node_status_allocatable"
     """Allocatable amounts by ``resource``; in its names, dots and slashes are replaced by underscores."""
-    CREATED = "kube_pod_created"
+    CREATED_AT = "kube_pod_created"
     SCHEDULED_AT = "kube_pod_status_scheduled_time"
     STARTED_AT = "kube_pod_container_state_started"
     READY_AT = "kube_pod_status_ready_time"
@@ -105,10 +105,10 @@ class ClusterMetric(StrEnum):
     RESTARTS = "kube_pod_container_status_restarts_total"
 
 
-CONTAINER_CPU = "container_cpu_usage_seconds_total"
+CONTAINER_CPU_METRIC = "container_cpu_usage_seconds_total"
 """Metric of the kubelets for each container, which the cluster's Prometheus agent collects by default."""
 
-START_SECONDS = "voice:pod_start_seconds"
+POD_START_METRIC = "voice:pod_start_seconds"
 """Result of our recording rules: start-up time of a pod by phase (`PHASE_METRIC_LABEL`)."""
 
 PHASE_METRIC_LABEL = "phase"
@@ -121,13 +121,13 @@ class CellRole(StrEnum):
     DECODE = "decode"
 
 
-def sum_query(metric: EngineMetric | SpeechMetric, **labels: str) -> str:
+def build_sum_query(metric: EngineMetric | SpeechMetric, **labels: str) -> str:
     """Return PromQL for the sum of a metric over all series with these labels."""
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     return f"sum({metric}{{{selector}}})"
 
 
-def p95_query(histogram: str, **labels: str) -> str:
+def build_p95_query(histogram: str, **labels: str) -> str:
     """Return PromQL for the 95th percentile over five minutes."""
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     return f"histogram_quantile(0.95, sum by (le) (rate({histogram}_bucket{{{selector}}}[5m])))"

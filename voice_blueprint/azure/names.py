@@ -18,96 +18,98 @@ from voice_blueprint.file.model.deployment import Deployment
 
 CLUSTER_PROJECT = "voice-cluster"
 
-API_SERVER_APP = "6dae42f8-4368-4678-94ff-3960e28e3630"
+API_SERVER_APP_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
 """Application id of every AKS API server in Microsoft Entra. https://azure.github.io/kubelogin/concepts/aks.html"""
 
 # --- Resources --------------------------------------------------------------------------------------------
 
-_SUFFIX_DIGITS = 6
+_SUFFIX_LENGTH = 6
 """Number of hexadecimal digits that make a name unique to the subscription. The probability of a collision is one in 16
 million."""
 
 
-def resource_group_name(deployment: Deployment) -> str:
+def build_resource_group_name(deployment: Deployment) -> str:
     """Return the name of the resource group that contains everything except the nodes."""
     return deployment.name
 
 
-def node_resource_group_name(deployment: Deployment) -> str:
+def build_node_resource_group_name(deployment: Deployment) -> str:
     """Return the name of the resource group that AKS creates for the nodes."""
     return f"{deployment.name}-nodes"
 
 
-def cluster_name(deployment: Deployment) -> str:
+def build_cluster_name(deployment: Deployment) -> str:
     return deployment.name
 
 
-def registry_name(deployment: Deployment, subscription: str) -> str:
+def build_registry_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the container registry: globally unique, 5 to 50 letters and digits."""
-    return f"voice{deployment.name.replace('-', '')}{_digest(deployment, subscription)}"
+    return f"voice{deployment.name.replace('-', '')}{_calculate_digest(deployment, subscription)}"
 
 
-def vault_name(deployment: Deployment, subscription: str) -> str:
+def build_vault_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the key vault: globally unique, 3 to 24 characters."""
-    return _unique_name(deployment, subscription, limit=24)
+    return _build_unique_name(deployment, subscription, limit=24)
 
 
-def grafana_name(deployment: Deployment, subscription: str) -> str:
+def build_grafana_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the Grafana workspace: globally unique, 2 to 23 characters."""
-    return _unique_name(deployment, subscription, limit=23)
+    return _build_unique_name(deployment, subscription, limit=23)
 
 
-def state_store_name(deployment: Deployment, subscription: str) -> str:
+def build_state_store_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the state store: unique in its region, at most 60 characters."""
-    return _unique_name(deployment, subscription, limit=60)
+    return _build_unique_name(deployment, subscription, limit=60)
 
 
-def archive_account_name(deployment: Deployment, subscription: str) -> str:
+def build_archive_account_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the storage account of transcripts: globally unique, 3 to 24 letters and digits."""
-    return f"voice{deployment.name.replace('-', '')}"[: 24 - _SUFFIX_DIGITS] + _digest(deployment, subscription)
+    return f"voice{deployment.name.replace('-', '')}"[: 24 - _SUFFIX_LENGTH] + _calculate_digest(
+        deployment, subscription
+    )
 
 
-def resource_name(deployment: Deployment, role: str) -> str:
+def build_resource_name(deployment: Deployment, role: str) -> str:
     """Return the name of any other resource, such as ``production-azure-nat``."""
     return f"{deployment.name}-{role}"
 
 
-def engine_service_name(service: AzureService) -> str:
+def build_engine_service_name(service: AzureService) -> str:
     """Return the name of the headless Kubernetes service that resolves to the addresses of all ready pods."""
     return f"engines-{service.name}"
 
 
-def model_url(model: str) -> str:
+def build_model_url(model: str) -> str:
     """Return the router's URL of a model, without ``/v1``."""
     return f"http://{Component.ROUTER}.{NAMESPACE}:{ROUTER_HTTP.number}/{model}"
 
 
-def pools_for(service: AzureService) -> tuple[str, ...]:
+def list_service_pool_names(service: AzureService) -> tuple[str, ...]:
     """Return the names of the pools on which a service runs."""
     return tuple(service.pools) if isinstance(service, ChatService) else (service.pool,)
 
 
-def replicas_name(service: AzureService, pool: str) -> str:
+def build_engine_workload_name(service: AzureService, pool: str) -> str:
     """Return the name of the Deployment of a service's replicas on one of its pools."""
     return f"{service.name}-{pool}" if isinstance(service, ChatService) else service.name
 
 
-def runbook_url(deployment: Deployment, alert: str) -> str:
+def build_runbook_url(deployment: Deployment, alert: str) -> str:
     """Return the URL of an alert's runbook."""
     return f"{deployment.azure.observability.runbook_url}/azure/{alert}.md"
 
 
-def _unique_name(deployment: Deployment, subscription: str, *, limit: int) -> str:
-    stem = deployment.name[: limit - _SUFFIX_DIGITS - 1].rstrip("-")
-    return f"{stem}-{_digest(deployment, subscription)}"
+def _build_unique_name(deployment: Deployment, subscription: str, *, limit: int) -> str:
+    stem = deployment.name[: limit - _SUFFIX_LENGTH - 1].rstrip("-")
+    return f"{stem}-{_calculate_digest(deployment, subscription)}"
 
 
-def _digest(deployment: Deployment, subscription: str) -> str:
-    return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX_DIGITS]
+def _calculate_digest(deployment: Deployment, subscription: str) -> str:
+    return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX_LENGTH]
 
 
 @dataclass(frozen=True)
-class ResourceIdParts:
+class ResourceId:
     """Parts of a resource id."""
 
     subscription: str
@@ -115,7 +117,7 @@ class ResourceIdParts:
     name: str
 
     @classmethod
-    def parse(cls, identifier: str) -> "ResourceIdParts":
+    def parse(cls, identifier: str) -> "ResourceId":
         """Parse ``/subscriptions/S/resourceGroups/G/providers/.../NAME``."""
         parts = identifier.split("/")
         return cls(parts[2], parts[4], parts[-1])
@@ -195,7 +197,7 @@ TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  name of the secret
 """Secret of the vault with the key that signs tokens of sessions and conversations. An operator creates the secret."""
 
 
-def caller_tiers(azure: Azure) -> tuple[Component, ...]:
+def list_caller_tiers(azure: Azure) -> tuple[Component, ...]:
     """Return the tiers that serve callers. Without `callers`, only agents remain, if there are any."""
     tiers = CALLER_TIERS if azure.callers else ()
     return (*tiers, Component.AGENT) if azure.agents else tiers
@@ -231,7 +233,7 @@ SPOT_TAINT = Taint(SPOT_LABEL, "spot")
 """AKS adds this taint to every spot pool."""
 
 
-def nvme_pools(azure: Azure) -> tuple[str, ...]:
+def list_nvme_pools(azure: Azure) -> tuple[str, ...]:
     """Return the pools whose nodes store KV cache on local disks."""
     pools = (
         service.pool
@@ -243,7 +245,7 @@ def nvme_pools(azure: Azure) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pools))
 
 
-def pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
+def list_pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
     """Return the taints of a pool's nodes; pods of the pool tolerate all of them.
 
     A pool of cells is reserved for cells: a pod that uses one GPU of a node would break up an NVLink pair, and the node
@@ -286,6 +288,6 @@ class Role(StrEnum):
     STORAGE_BLOB_DATA_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
     VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN = "1c0163c0-47e6-4577-8991-ea5c82e286e4"
 
-    def definition(self, subscription: str) -> str:
+    def build_definition_id(self, subscription: str) -> str:
         """Return the id of the role's definition in a subscription."""
         return f"/subscriptions/{subscription}/providers/Microsoft.Authorization/roleDefinitions/{self}"

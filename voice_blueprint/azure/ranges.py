@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 ANY_RANGES = frozenset({"*", "any", "internet"})
 """Azure's names for all addresses, in lower case."""
-MAX_ADDRESS_SHARE = 2**-8
+MAX_ADDRESS_FRACTION = 2**-8
 """Share of the address space above which ranges do not identify a single organisation. It is a /8, the largest range of
 one organisation (https://www.iana.org/assignments/ipv4-address-space)."""
 
-_SMALL_PREFIX = 26
+_SMALL_PREFIX_LENGTH = 26
 """Prefix length of a small range, with 59 usable addresses. Two endpoints use four, Bastion requires the same prefix,
 and an application gateway uses one per instance."""
 
 
-class SmallRanges(NamedTuple):
+class InfrastructureRanges(NamedTuple):
     """The first ranges in the upper half of the virtual network."""
 
     endpoints: str
@@ -25,25 +25,25 @@ class SmallRanges(NamedTuple):
     edge: str
 
 
-def nodes_range(cidr: str) -> str:
+def calculate_nodes_range(cidr: str) -> str:
     """Return the range of the nodes: the lower half of the virtual network."""
     return str(next(IPv4Network(cidr).subnets()))
 
 
-def small_ranges(cidr: str) -> SmallRanges:
+def calculate_infrastructure_ranges(cidr: str) -> InfrastructureRanges:
     """Return the ranges of everything except the nodes."""
     _, upper_half = IPv4Network(cidr).subnets()
-    return SmallRanges(*(str(each) for each in islice(upper_half.subnets(new_prefix=_SMALL_PREFIX), 4)))
+    return InfrastructureRanges(*(str(each) for each in islice(upper_half.subnets(new_prefix=_SMALL_PREFIX_LENGTH), 4)))
 
 
-def gateway_address(cidr: str) -> str:
+def calculate_gateway_address(cidr: str) -> str:
     """Return the address of the gateway's internal load balancer: the last usable address of the nodes' subnet."""
-    return str(IPv4Network(nodes_range(cidr))[-2])
+    return str(IPv4Network(calculate_nodes_range(cidr))[-2])
 
 
-def agent_address(cidr: str) -> str:
+def calculate_agent_address(cidr: str) -> str:
     """Return the address of the agents' load balancer, which precedes the gateway's address."""
-    return str(IPv4Network(nodes_range(cidr))[-3])
+    return str(IPv4Network(calculate_nodes_range(cidr))[-3])
 
 
 def admits_any_address(ranges: Iterable[str]) -> bool:
@@ -62,7 +62,7 @@ def admits_any_address(ranges: Iterable[str]) -> bool:
         sum(each.num_addresses for each in collapse_addresses(v4)) / 2**32,
         sum(each.num_addresses for each in collapse_addresses(v6)) / 2**128,
     )
-    return max(shares) > MAX_ADDRESS_SHARE
+    return max(shares) > MAX_ADDRESS_FRACTION
 
 
 def _parse_network(text: str) -> IPv4Network | IPv6Network | None:

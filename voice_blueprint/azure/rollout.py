@@ -11,7 +11,7 @@ START_TIMEOUT_S = 2400
 caches (https://github.com/siderolabs/talos, pull request 1848); the first engine also reads its weights over NFS."""
 
 
-def surge_pods(replicas: HostCount) -> int:
+def calculate_surge_pod_count(replicas: HostCount) -> int:
     """Return the number of pods that a rollout adds before it stops one.
 
     GPUs are scarce, so only a service with a single replica gets a second pod during a rollout; several replicas are
@@ -20,7 +20,7 @@ def surge_pods(replicas: HostCount) -> int:
     return 1 if replicas.min == 1 else 0
 
 
-def pods_on_node(service: AzureService, pool: GpuPool) -> int:
+def calculate_max_pods_per_node(service: AzureService, pool: GpuPool) -> int:
     """Return the maximum number of a service's pods on one node of a pool."""
     gpus = catalog.vm_sizes()[pool.vm_size].gpu_count
     match service:
@@ -30,19 +30,19 @@ def pods_on_node(service: AzureService, pool: GpuPool) -> int:
             fitting = gpus // gpus_per_pod
         case _:
             fitting = gpus
-    return max(1, min(fitting, service.replicas_on(pool.name).max))
+    return max(1, min(fitting, service.get_replica_bounds(pool.name).max))
 
 
-def evictable_pods(service: AzureService, pool: GpuPool) -> int:
+def calculate_evictable_pod_count(service: AzureService, pool: GpuPool) -> int:
     """Return the number of a service's pods that may be evicted before the replacement of one is ready.
 
     Without a surge node, the replacements of a node's pods may have no room until the node is upgraded. A budget of one
     pod would then refuse all further evictions, and the upgrade would fail.
     """
-    return 1 if pool.surge_nodes else pods_on_node(service, pool)
+    return 1 if pool.surge_nodes else calculate_max_pods_per_node(service, pool)
 
 
-DEFAULT_DRAIN_MIN = 30
+DEFAULT_DRAIN_MINUTES = 30
 """Drain timeout of a node in a pool without one, minutes:
 https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value"""
 MAX_NODE_DRAIN_S = 1440 * 60
@@ -52,12 +52,12 @@ DRAIN_MARGIN_S = 120
 """Time for a pod to stop its engine after its drain timeout."""
 
 
-def node_drain_s(service: AzureService, pool: GpuPool) -> int:
+def calculate_node_drain_s(service: AzureService, pool: GpuPool) -> int:
     """Return the maximum time in which a node's pods of a service are evicted and have stopped.
 
     An eviction waits until the replacements of earlier ones are ready.
     """
-    rounds = math.ceil(pods_on_node(service, pool) / evictable_pods(service, pool))
+    rounds = math.ceil(calculate_max_pods_per_node(service, pool) / calculate_evictable_pod_count(service, pool))
     return min(MAX_NODE_DRAIN_S, rounds * (START_TIMEOUT_S + service.drain_timeout_s + DRAIN_MARGIN_S))
 
 
@@ -66,6 +66,6 @@ SURGE_PERCENT = 33
 https://learn.microsoft.com/azure/aks/upgrade-cluster#customize-node-surge-upgrade"""
 
 
-def surge_nodes(nodes: int) -> int:
+def calculate_surge_node_count(nodes: int) -> int:
     """Return the number of nodes that an upgrade adds to a pool without GPUs."""
     return math.ceil(nodes * SURGE_PERCENT / 100)

@@ -76,7 +76,7 @@ class _Hint(NamedTuple):
     is_preferred: bool
 
 
-def kube_reserved_cpus(size: VmSize) -> float:
+def calculate_kube_reserved_cpus(size: VmSize) -> float:
     """Return the CPUs that AKS reserves: 0.14 of the first four, and 0.01 of each further one.
 
     The table of learn.microsoft.com/azure/aks/node-resource-reservations ends at 64 with 0.74; the increase from 4 to
@@ -85,7 +85,7 @@ def kube_reserved_cpus(size: VmSize) -> float:
     return 0.14 + 0.01 * max(0, size.vcpus - 4)
 
 
-def empty_node_resources(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
+def list_empty_node_resources(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
     """Return the resources of an empty node.
 
     Args:
@@ -94,12 +94,12 @@ def empty_node_resources(size: VmSize, reserved_cpus: int | None = None) -> Free
             The default is the reservation of AKS, rounded up as the kubelet does.
     """
     if reserved_cpus is None:
-        reserved_cpus = math.ceil(kube_reserved_cpus(size))
+        reserved_cpus = math.ceil(calculate_kube_reserved_cpus(size))
     cpus = [node.vcpus for node in size.numa_nodes]
     return FreeResources((cpus[0] - reserved_cpus, *cpus[1:]) if cpus else (), tuple(range(size.gpu_count)))
 
 
-def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyPolicy) -> Admission:
+def admit_container(size: VmSize, free: FreeResources, request: Request, policy: TopologyPolicy) -> Admission:
     """Return the kubelet's decision about a container, given the free resources of its node.
 
     If the catalogue does not contain the NUMA nodes of a size, the result is exact only for ``none`` and
@@ -110,17 +110,17 @@ def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyP
     if size.numa_nodes and (request.cpus or 0) > sum(free.cpus):
         return Admission(False, reason=f"{request.cpus} CPUs of {sum(free.cpus)} that are free")
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
-        return Admission(True, _preferred_gpus(size, free.gpus, request.gpus))
-    offers = _resource_hints(size, free, request)
+        return Admission(True, _select_preferred_gpus(size, free.gpus, request.gpus))
+    offers = _build_resource_hints(size, free, request)
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         offers = [[hint for hint in hints if hint.is_preferred and len(hint.nodes) == 1] for hints in offers]
     merged_hint = _merge_hints(offers, frozenset(range(len(size.numa_nodes))))
     if policy is not TopologyPolicy.BEST_EFFORT and not merged_hint.is_preferred:
-        return Admission(False, nodes=merged_hint.nodes, reason=_refusal_reason(size, request, policy))
-    local_gpus = tuple(gpu for gpu in free.gpus if _numa_node(size, gpu) in merged_hint.nodes)
+        return Admission(False, nodes=merged_hint.nodes, reason=_explain_refusal(size, request, policy))
+    local_gpus = tuple(gpu for gpu in free.gpus if _find_numa_node(size, gpu) in merged_hint.nodes)
     remote_gpus = tuple(gpu for gpu in free.gpus if gpu not in local_gpus)
-    gpus = _preferred_gpus(size, local_gpus, min(request.gpus, len(local_gpus)))
-    gpus += _preferred_gpus(size, remote_gpus, request.gpus - len(gpus))
+    gpus = _select_preferred_gpus(size, local_gpus, min(request.gpus, len(local_gpus)))
+    gpus += _select_preferred_gpus(size, remote_gpus, request.gpus - len(gpus))
     return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.is_preferred)
 
 
@@ -129,64 +129,68 @@ def admit_pods(
 ) -> Iterator[Admission]:
     """Yield the decisions about containers that start one after another on the same node."""
     for request in requests:
-        admission = admit(size, free, request, policy)
+        admission = admit_container(size, free, request, policy)
         if admission.is_admitted:
             free = FreeResources(
-                _remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus
+                _calculate_remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus
             ).without_gpus(*admission.gpus)
         yield admission
 
 
 def are_nvlink_connected(size: VmSize, gpus: Sequence[int]) -> bool:
     """Return True if NVLink connects all GPUs with each other. A single GPU needs no link."""
-    return len(gpus) <= 1 or set(gpus) <= set(size.nvlink_domain(gpus[0]))
+    return len(gpus) <= 1 or set(gpus) <= set(size.find_nvlink_domain(gpus[0]))
 
 
-def admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
+def find_admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
     """Return the CPU requests with which a policy admits a container with this number of GPUs to an empty node."""
-    free = empty_node_resources(size)
-    fit = [cpus for cpus in range(1, size.vcpus + 1) if admit(size, free, Request(gpus, cpus), policy).is_admitted]
+    free = list_empty_node_resources(size)
+    fit = [
+        cpus
+        for cpus in range(1, size.vcpus + 1)
+        if admit_container(size, free, Request(gpus, cpus), policy).is_admitted
+    ]
     return range(fit[0], fit[-1] + 1) if fit else None
 
 
-def _numa_node(size: VmSize, gpu: int) -> int | None:
+def _find_numa_node(size: VmSize, gpu: int) -> int | None:
     return next((index for index, node in enumerate(size.numa_nodes) if gpu in node.gpus), None)
 
 
-def _gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
+def _count_gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
     return tuple(sum(gpu in node.gpus for gpu in gpus) for node in size.numa_nodes)
 
 
-def _resource_hints(size: VmSize, free: FreeResources, request: Request) -> list[list[_Hint]]:
+def _build_resource_hints(size: VmSize, free: FreeResources, request: Request) -> list[list[_Hint]]:
     """Return the hints for each requested resource of a container."""
     offers = []
     if request.cpus:
-        offers.append(_numa_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
+        offers.append(_build_numa_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
     if request.gpus:
-        all_nodes = _gpus_by_node(size, range(size.gpu_count))
-        offers.append(_numa_hints(all_nodes, _gpus_by_node(size, free.gpus), request.gpus))
+        all_nodes = _count_gpus_by_node(size, range(size.gpu_count))
+        offers.append(_build_numa_hints(all_nodes, _count_gpus_by_node(size, free.gpus), request.gpus))
     return offers
 
 
-def _numa_hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
+def _build_numa_hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
     """Return every set of NUMA nodes with enough free resources for a request.
 
     Sets as small as those of an empty node are preferred.
     """
-    min_nodes = _fewest_nodes(total, amount)
+    min_nodes = _calculate_min_node_count(total, amount)
     return [
         _Hint(nodes, len(nodes) == min_nodes)
-        for nodes in _node_sets(len(total))
+        for nodes in _iter_node_sets(len(total))
         if sum(free[node] for node in nodes) >= amount
     ]
 
 
-def _fewest_nodes(total: Sequence[int], amount: int) -> int:
-    sizes = [len(nodes) for nodes in _node_sets(len(total)) if sum(total[node] for node in nodes) >= amount]
+def _calculate_min_node_count(total: Sequence[int], amount: int) -> int:
+    sizes = [len(nodes) for nodes in _iter_node_sets(len(total)) if sum(total[node] for node in nodes) >= amount]
     return min(sizes, default=len(total))
 
 
-def _node_sets(count: int) -> Iterator[NumaNodes]:
+def _iter_node_sets(count: int) -> Iterator[NumaNodes]:
     for length in range(1, count + 1):
         yield from map(frozenset, itertools.combinations(range(count), length))
 
@@ -201,13 +205,13 @@ def _merge_hints(offers: list[list[_Hint]], all_nodes: NumaNodes) -> _Hint:
         preferred = all(hint.is_preferred and hint.nodes == hints[0].nodes for hint in hints)
         if nodes and (
             merged_hint is None
-            or _merge_sort_key(_Hint(nodes, preferred), desired) < _merge_sort_key(merged_hint, desired)
+            or _build_hint_sort_key(_Hint(nodes, preferred), desired) < _build_hint_sort_key(merged_hint, desired)
         ):
             merged_hint = _Hint(nodes, preferred)
     return merged_hint or _Hint(all_nodes, False)
 
 
-def _merge_sort_key(hint: _Hint, desired_nodes: int) -> tuple[bool, bool, int, int]:
+def _build_hint_sort_key(hint: _Hint, desired_nodes: int) -> tuple[bool, bool, int, int]:
     """Return the key by which merged hints are sorted.
 
     Preferred merges sort first, then those whose number of nodes is closest to the desired one (fewer before more),
@@ -220,7 +224,7 @@ def _merge_sort_key(hint: _Hint, desired_nodes: int) -> tuple[bool, bool, int, i
     return True, count > desired_nodes, abs(count - desired_nodes), mask
 
 
-def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
+def _select_preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the GPUs that NVIDIA's device plugin prefers: those with the most NVLink connections.
 
     Of equal groups, the plugin prefers the one with the lowest numbers.
@@ -233,7 +237,7 @@ def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int,
     )
 
 
-def _remaining_cpus(free: tuple[int, ...], cpus: int, nodes: NumaNodes) -> tuple[int, ...]:
+def _calculate_remaining_cpus(free: tuple[int, ...], cpus: int, nodes: NumaNodes) -> tuple[int, ...]:
     """Return the free CPUs of each NUMA node after an allocation.
 
     The nodes of the alignment are used first, in ascending order.
@@ -246,12 +250,12 @@ def _remaining_cpus(free: tuple[int, ...], cpus: int, nodes: NumaNodes) -> tuple
     return tuple(remaining)
 
 
-def _refusal_reason(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
+def _explain_refusal(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
     count = len(size.numa_nodes)
-    gpu_nodes = _fewest_nodes(_gpus_by_node(size, range(size.gpu_count)), request.gpus)
+    gpu_nodes = _calculate_min_node_count(_count_gpus_by_node(size, range(size.gpu_count)), request.gpus)
     node_counts = [f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"] if request.gpus else []
     if request.cpus:
-        cpu_nodes = _fewest_nodes([node.vcpus for node in size.numa_nodes], request.cpus)
+        cpu_nodes = _calculate_min_node_count([node.vcpus for node in size.numa_nodes], request.cpus)
         node_counts.append(f"{request.cpus} CPUs on {cpu_nodes}")
     requirement = "everything on one" if policy is TopologyPolicy.SINGLE_NUMA_NODE else "both on the same, smallest set"
     return f"{', '.join(node_counts)}; {policy} wants {requirement}"

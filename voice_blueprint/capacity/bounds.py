@@ -7,8 +7,8 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog import Accelerator, InstanceType
 from voice_blueprint.catalog.inference import Gpu
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
-from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
-from voice_blueprint.engines.sizing.memory import kv_memory, session_bytes
+from voice_blueprint.engines.launch.whisper import DEFAULT_WHISPER_MODEL_BY_KIND
+from voice_blueprint.engines.sizing.memory import calculate_kv_memory, calculate_session_bytes
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.engines.sizing.service import size_fleet
 from voice_blueprint.file.model.aws import AsrFleet, StateStore, VadFleet
@@ -40,11 +40,11 @@ CPU_S_PER_SPEECH_S = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisp
 """Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts: measured on a
 shared x86 machine in int8 (docs/measurements.md, the voice path)."""
 
-CORE_SPEED = 0.5
+RELATIVE_CORE_SPEED = 0.5
 """Speed of a Graviton4 vCPU relative to a core of the shared x86 machine on which CPU time was measured, with a margin
 for timely finals. ASSUMED: Graviton4 is not measured."""
 
-SPEECH_SHARE = 0.5
+SPEECH_FRACTION = 0.5
 """Default fraction of a call that is speech."""
 
 SOCKETS_PER_CALL = 2
@@ -58,25 +58,25 @@ https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 
 GATEWAY_CPU_S_PER_MINUTE = 0.28
 """Seconds of CPU time that a gateway process uses per minute of a call, at 120 concurrent calls: measured on a shared
-x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPEED`` is applied to it."""
+x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``RELATIVE_CORE_SPEED`` is applied to it."""
 
 GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
 """Memory of a gateway task without callers, including decoders of two files (90 MiB each), and memory per open socket.
 ASSUMED."""
 
-STORE_SHARE = 0.75
+USABLE_STORE_FRACTION = 0.75
 """Usable share of a node's memory: ElastiCache reserves a quarter for snapshots and replication
 (``reserved-memory-percent``). https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
 
-MAX_STORE_FILL = 0.78
+MAX_STORE_UTILIZATION = 0.78
 """Share of a store's maximum calls that is planned for the peak: `valkey-memory-high` fires at 80 %, and the number of
 calls varies by its square root."""
 
-REDIS_GB = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
+REDIS_MEMORY_GB = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
 """Memory of Azure Managed Redis by size, in ascending order.
 https://azure.microsoft.com/pricing/details/managed-redis"""
 
-REDIS_SHARE = 0.8
+USABLE_REDIS_FRACTION = 0.8
 """Usable share of the memory of Azure Managed Redis. A fifth is reserved for replication.
 https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
 
@@ -111,56 +111,56 @@ class Bound:
 Bounds = tuple[Bound, ...]
 
 
-def limiting_bound(bounds: Bounds) -> Bound:
+def find_limiting_bound(bounds: Bounds) -> Bound:
     """Return the bound that allows the fewest calls."""
     return min(bounds, key=lambda bound: bound.calls)
 
 
-def gateway_task_bounds(gateway: GatewayService) -> Bounds:
+def calculate_gateway_task_bounds(gateway: GatewayService) -> Bounds:
     """Return the bounds of a gateway task, whose process uses at most one core.
 
     A measured value replaces the assumed one.
     """
-    return _gateway_bounds(
+    return _calculate_gateway_bounds(
         gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured
     )
 
 
-def max_gateway_sockets(gateway: GatewayService) -> int:
+def calculate_max_gateway_sockets(gateway: GatewayService) -> int:
     """Return the maximum number of sockets of a gateway task, which rejects further ones."""
-    return limiting_bound(gateway_task_bounds(gateway)).calls * SOCKETS_PER_CALL
+    return find_limiting_bound(calculate_gateway_task_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
-def gateway_pod_bounds(gateway: GatewayPods) -> Bounds:
+def calculate_gateway_pod_bounds(gateway: GatewayPods) -> Bounds:
     """Return the bounds of a gateway pod on Azure."""
-    return _gateway_bounds(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
+    return _calculate_gateway_bounds(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
 
 
-def max_gateway_pod_sockets(gateway: GatewayPods) -> int:
+def calculate_max_gateway_pod_sockets(gateway: GatewayPods) -> int:
     """Return the maximum number of sockets of a gateway pod, which rejects further ones."""
-    return limiting_bound(gateway_pod_bounds(gateway)).calls * SOCKETS_PER_CALL
+    return find_limiting_bound(calculate_gateway_pod_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
-def _gateway_bounds(
+def _calculate_gateway_bounds(
     vcpu: float, memory_gib: int, max_sockets: int | None, setting: str, measured: Measured | None = None
 ) -> Bounds:
     compute = Bound(
         "compute",
-        int(60 / GATEWAY_CPU_S_PER_MINUTE * CORE_SPEED * min(1.0, vcpu)),
+        int(60 / GATEWAY_CPU_S_PER_MINUTE * RELATIVE_CORE_SPEED * min(1.0, vcpu)),
         "assumed",
-        f"{GATEWAY_CPU_S_PER_MINUTE:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the "
-        f"one core of {vcpu:g} vCPU that one process uses",
+        f"{GATEWAY_CPU_S_PER_MINUTE:g} s of an x86 core for a minute of a call, {RELATIVE_CORE_SPEED:g} of that "
+        f"speed on the one core of {vcpu:g} vCPU that one process uses",
     )
     sockets = (memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
     memory = Bound("memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB")
-    results = (_measured_bound(measured) if measured else compute, memory)
+    results = (_build_measured_bound(measured) if measured else compute, memory)
     if max_sockets is None:
         return results
     source = f"{setting} {max_sockets:,}, {SOCKETS_PER_CALL} a call"
     return (*results, Bound("sockets", max_sockets // SOCKETS_PER_CALL, "assumed", source))
 
 
-def vad_host_bounds(vad: VadFleet) -> Bounds:
+def calculate_vad_host_bounds(vad: VadFleet) -> Bounds:
     """Return the bounds of a VAD host. A measured value replaces the assumption per polled core."""
     kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
     packets = Bound(
@@ -171,13 +171,13 @@ def vad_host_bounds(vad: VadFleet) -> Bounds:
     )
     network = int(kind.network_gbps * 1e9 / 8 / (PACKET_BYTES * PACKETS_PER_S))
     return (
-        _measured_bound(vad.measured) if vad.measured else packets,
+        _build_measured_bound(vad.measured) if vad.measured else packets,
         Bound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
         Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
     )
 
 
-def vad_pod_bounds(vad: VadPods) -> Bounds:
+def calculate_vad_pod_bounds(vad: VadPods) -> Bounds:
     """Return the bounds of a VAD pod, in which all CPUs except one poll."""
     polled_cores = vad.cpus - 1
     source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled_cores} polled cores, with kernel sockets"
@@ -187,19 +187,19 @@ def vad_pod_bounds(vad: VadPods) -> Bounds:
     )
 
 
-def asr_host_bounds(fleet: AsrFleet) -> Bounds:
+def calculate_asr_host_bounds(fleet: AsrFleet) -> Bounds:
     """Return the limits on concurrent calls of a host of an ASR fleet. Without a supported engine, the limit is 0."""
     kind = catalog.instance_types()[fleet.instance_type]
-    measured = (_measured_bound(fleet.measured),) if fleet.measured else ()
+    measured = (_build_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:
         slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
-        return (slots, _vllm_memory_bound(fleet), *measured)
+        return (slots, _calculate_vllm_memory_bound(fleet), *measured)
     if kind.accelerator is None:
-        return measured or (_cpu_bound(kind, fleet.model or DEFAULT_MODELS["cpu"]),)
-    return (_accelerator_memory_bound(kind, kind.accelerator), *measured)
+        return measured or (_calculate_cpu_bound(kind, fleet.model or DEFAULT_WHISPER_MODEL_BY_KIND["cpu"]),)
+    return (_calculate_accelerator_memory_bound(kind, kind.accelerator), *measured)
 
 
-def store_bounds(state: StateStore, *, archives: bool) -> Bounds:
+def calculate_state_store_bounds(state: StateStore, *, archives: bool) -> Bounds:
     """Return the number of calls that the memory of a node of the state store allows.
 
     Each call needs the audio and transcript of one utterance, and the finals of the call until they are archived.
@@ -209,16 +209,16 @@ def store_bounds(state: StateStore, *, archives: bool) -> Bounds:
     """
     node = catalog.cache_node_types()[state.node_type]
     size = STORE_BYTES_PER_CALL + (FINALS_BYTES if archives else 0)
-    calls = int(node.memory_gib * 2**30 * STORE_SHARE / size)
+    calls = int(node.memory_gib * 2**30 * USABLE_STORE_FRACTION / size)
     each = f"{size / 1e6:.1f} MB a call: {MAX_UTTERANCE_S} s of audio and a transcript"
-    return (Bound("memory", calls, "assumed", f"{STORE_SHARE:.0%} of {node.memory_gib:g} GiB, {each}"),)
+    return (Bound("memory", calls, "assumed", f"{USABLE_STORE_FRACTION:.0%} of {node.memory_gib:g} GiB, {each}"),)
 
 
-def _measured_bound(measurement: Measured) -> Bound:
+def _build_measured_bound(measurement: Measured) -> Bound:
     return Bound("compute", measurement.calls, "measured", f"{measurement.conditions}, {measurement.date}")
 
 
-def _vllm_memory_bound(fleet: AsrFleet) -> Bound:
+def _calculate_vllm_memory_bound(fleet: AsrFleet) -> Bound:
     try:
         engine_sizing = size_fleet(fleet)
     except DoesNotFitError as refusal:
@@ -231,21 +231,23 @@ def _vllm_memory_bound(fleet: AsrFleet) -> Bound:
     )
 
 
-def _cpu_bound(kind: InstanceType, model: str) -> Bound:
+def _calculate_cpu_bound(kind: InstanceType, model: str) -> Bound:
     work = CPU_S_PER_SPEECH_S.get(model)
     if work is None:
         return Bound("compute", 0, "assumed", f"the speed of {model} on CPUs is not known")
-    calls = int(kind.vcpus * CORE_SPEED / (work * SPEECH_SHARE))
-    source = f"{work:g} s of an x86 core for a second of speech, {CORE_SPEED:g} of that speed on {kind.vcpus} vCPU"
-    return Bound("compute", calls, "assumed", f"{source}, {SPEECH_SHARE:.0%} speech")
+    calls = int(kind.vcpus * RELATIVE_CORE_SPEED / (work * SPEECH_FRACTION))
+    source = (
+        f"{work:g} s of an x86 core for a second of speech, {RELATIVE_CORE_SPEED:g} of that speed on {kind.vcpus} vCPU"
+    )
+    return Bound("compute", calls, "assumed", f"{source}, {SPEECH_FRACTION:.0%} speech")
 
 
-def _accelerator_memory_bound(kind: InstanceType, accelerator: Accelerator) -> Bound:
+def _calculate_accelerator_memory_bound(kind: InstanceType, accelerator: Accelerator) -> Bound:
     chip = catalog.gpus().get(accelerator.model) or Gpu(
         name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
     )
     model = catalog.models()[LARGEST_MODEL]
-    each = kv_memory(model, chip).total_bytes // session_bytes(model, SESSION_TOKENS)
+    each = calculate_kv_memory(model, chip).total_bytes // calculate_session_bytes(model, SESSION_TOKENS)
     source = (
         f"memory of {accelerator.count} x {accelerator.model} for {LARGEST_MODEL}: a ceiling, speed is not measured"
     )

@@ -4,17 +4,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from voice_blueprint.capacity.bounds import SPEECH_SHARE
-from voice_blueprint.capacity.load import is_bypassed_by, peak_calls
+from voice_blueprint.capacity.bounds import SPEECH_FRACTION
+from voice_blueprint.capacity.load import calculate_peak_calls, is_tier_bypassed
 from voice_blueprint.capacity.tiers import (
     TARGET_UTILIZATION,
     Capacity,
-    agent_capacity,
-    caller_capacities,
-    calls_by_tier,
-    capacities,
+    build_agent_capacity,
+    build_aws_tier_capacities,
+    build_azure_caller_capacities,
+    sum_calls_by_tier,
 )
-from voice_blueprint.engines.sizing.service import PoolCapacity, pool_capacities
+from voice_blueprint.engines.sizing.service import PoolCapacity, iter_pool_capacities
 from voice_blueprint.file.model.agents import ClusterService
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
@@ -56,7 +56,7 @@ class ChainStage:
         """Conversations per unit, averaged over different kinds of units."""
         return self.most // self.units.max
 
-    def units_for(self, conversations: float) -> int:
+    def calculate_required_units(self, conversations: float) -> int:
         """Return the number of units that serve these conversations at a utilization of ``TARGET_UTILIZATION``.
 
         The proportions of the fleets are kept.
@@ -69,12 +69,12 @@ class ChainStage:
         return max(1, math.ceil(conversations * self.units.max / (self.most * TARGET_UTILIZATION)))
 
 
-def concurrent_conversations(load: CallLoad) -> tuple[float, int]:
+def calculate_concurrent_conversations(load: CallLoad) -> tuple[float, int]:
     """Return the mean and the peak number of concurrent conversations of a load."""
-    return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
+    return load.calls * load.conversation_share, math.ceil(calculate_peak_calls(load) * load.conversation_share)
 
 
-def aws_conversation_chain(aws: Aws) -> tuple[ChainStage, ...]:
+def build_aws_conversation_chain(aws: Aws) -> tuple[ChainStage, ...]:
     """Return the stages of a conversation on AWS: the agents, followed by each tier of a call.
 
     Without agents, there are no stages.
@@ -84,13 +84,16 @@ def aws_conversation_chain(aws: Aws) -> tuple[ChainStage, ...]:
     if aws.agents is None:
         return ()
     tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
-    agents_capacity = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
-    return _tier_stages(
-        (agents_capacity, *(each for each in capacities(aws) if not is_bypassed_by(each.tier, aws.agents)))
+    agents_capacity = build_agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
+    return _build_tier_stages(
+        (
+            agents_capacity,
+            *(each for each in build_aws_tier_capacities(aws) if not is_tier_bypassed(each.tier, aws.agents)),
+        )
     )
 
 
-def azure_conversation_chain(azure: Azure) -> tuple[ChainStage, ...]:
+def build_azure_conversation_chain(azure: Azure) -> tuple[ChainStage, ...]:
     """Return the stages of a conversation on a cluster, including the services that transcribe, answer and speak.
 
     A service that cannot work has no slots.
@@ -101,35 +104,37 @@ def azure_conversation_chain(azure: Azure) -> tuple[ChainStage, ...]:
     agents, callers = azure.agents, azure.callers
     if agents is None or callers is None:
         return ()
-    agents_capacity = agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
-    results = list(pool_capacities(azure))
-    tiers = [each for each in caller_capacities(callers) if not is_bypassed_by(each.tier, agents)]
+    agents_capacity = build_agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas"))
+    results = list(iter_pool_capacities(azure))
+    tiers = [each for each in build_azure_caller_capacities(callers) if not is_tier_bypassed(each.tier, agents)]
     engines = []
     if agents.listening == "transcript":
         engines += [
-            _engine_stage(azure, callers.asr.model, [pool for pool in results if pool.model == callers.asr.model])
+            _build_engine_stage(azure, callers.asr.model, [pool for pool in results if pool.model == callers.asr.model])
         ]
-    for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
+    for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_FRACTION)):
         if isinstance(engine, ClusterService):
             engines.append(
-                _engine_stage(azure, engine.service, [r for r in results if r.service == engine.service], share)
+                _build_engine_stage(azure, engine.service, [r for r in results if r.service == engine.service], share)
             )
-    return (*_tier_stages((agents_capacity, *tiers)), *filter(None, engines))
+    return (*_build_tier_stages((agents_capacity, *tiers)), *filter(None, engines))
 
 
-def conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
+def iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
     """Yield the stages of a conversation for each section with agents, starting with the agents.
 
     Raises:
         LookupError: A service on Azure refers to a pool that the file does not define, or to one without GPUs.
     """
     if deployment.aws_section and deployment.aws_section.agents:
-        yield aws_conversation_chain(deployment.aws_section)
-    if deployment.azure_section and (chain := azure_conversation_chain(deployment.azure_section)):
+        yield build_aws_conversation_chain(deployment.aws_section)
+    if deployment.azure_section and (chain := build_azure_conversation_chain(deployment.azure_section)):
         yield chain
 
 
-def _engine_stage(azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0) -> ChainStage | None:
+def _build_engine_stage(
+    azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0
+) -> ChainStage | None:
     """Return the replicas of a service as a stage. Each conversation occupies a session for ``share`` of its time."""
     if not capacities:
         return None
@@ -147,9 +152,9 @@ def _engine_stage(azure: Azure, name: str, capacities: list[PoolCapacity], share
     return ChainStage(name, units, low, high, ("azure", "services", index, "replicas"), source)
 
 
-def _tier_stages(capacities: tuple[Capacity, ...]) -> tuple[ChainStage, ...]:
+def _build_tier_stages(capacities: tuple[Capacity, ...]) -> tuple[ChainStage, ...]:
     links = []
-    for tier, (low, high) in calls_by_tier(capacities).items():
+    for tier, (low, high) in sum_calls_by_tier(capacities).items():
         parts = [each for each in capacities if each.tier is tier]
         units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
         links.append(ChainStage(tier.value, units, low, high, parts[0].location, parts[0].limiting_bound.source))

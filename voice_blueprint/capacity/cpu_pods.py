@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from voice_blueprint import catalog
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.host import allocatable_gib
+from voice_blueprint.engines.sizing.host import calculate_allocatable_gib
 from voice_blueprint.file.model.agents import AgentPods
 from voice_blueprint.file.model.azure_callers import Callers
 from voice_blueprint.file.model.base import HostCount
@@ -15,12 +15,12 @@ RESERVED_NODE_CPUS = 1.0
 """Number of CPUs of a node that Kubernetes and the DaemonSets use. ASSUMED."""
 AGENT_CPUS = 1.0
 """Number of CPUs of an agent's pod, whose process uses one core."""
-AGENT_GIB = 1
+AGENT_POD_MEMORY_GIB = 1
 """Memory of an agent's pod, GiB. The process uses 140 MiB, and 14 MiB per conversation (voice models are shared)."""
 SIDECAR_CPUS = 0.15
 """CPUs of the sidecars of a pod, which sign in to the state store and export the metrics of its program to
 Prometheus."""
-SIDECAR_GIB = 0.375
+SIDECAR_MEMORY_GIB = 0.375
 """Memory of these sidecars, GiB."""
 
 
@@ -32,25 +32,27 @@ class CpuPod:
     memory_gib: float
     replicas: HostCount
 
-    def occupied_cpus(self, vm_size: str) -> float:
+    def calculate_occupied_cpus(self, vm_size: str) -> float:
         """Return the CPUs of a node that the pod occupies.
 
         If the pod requests a larger part of the node's memory than of its CPUs, the result is that part of the CPUs.
         """
-        return max(self.cpus, self.memory_gib / node_gib(vm_size) * node_cpus(vm_size))
+        return max(
+            self.cpus, self.memory_gib / calculate_allocatable_memory_gib(vm_size) * calculate_allocatable_cpus(vm_size)
+        )
 
 
-def node_cpus(vm_size: str) -> float:
+def calculate_allocatable_cpus(vm_size: str) -> float:
     """Return the CPUs of a node that its pods can request."""
     return catalog.vm_sizes()[vm_size].vcpus - RESERVED_NODE_CPUS
 
 
-def node_gib(vm_size: str) -> float:
+def calculate_allocatable_memory_gib(vm_size: str) -> float:
     """Return the memory of a node that its pods can request, GiB."""
-    return allocatable_gib(catalog.vm_sizes()[vm_size])
+    return calculate_allocatable_gib(catalog.vm_sizes()[vm_size])
 
 
-def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, CpuPod]:
+def build_cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, CpuPod]:
     """Return the pods of each tier on the CPU pool.
 
     Without callers, the pool has no pods.
@@ -62,22 +64,24 @@ def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, Cpu
         Tier.GATEWAY: (gateway.cpus, gateway.memory_gib, gateway.replicas),
         Tier.VAD: (vad.cpus, vad.memory_gib, vad.replicas),
         Tier.ASR: (asr.cpus, asr.memory_gib, asr.replicas),
-        **({Tier.AGENT: (AGENT_CPUS, AGENT_GIB, agents.replicas)} if agents else {}),
+        **({Tier.AGENT: (AGENT_CPUS, AGENT_POD_MEMORY_GIB, agents.replicas)} if agents else {}),
     }
     return {
-        tier.value: CpuPod(cpus + SIDECAR_CPUS, memory_gib + SIDECAR_GIB, replicas)
+        tier.value: CpuPod(cpus + SIDECAR_CPUS, memory_gib + SIDECAR_MEMORY_GIB, replicas)
         for tier, (cpus, memory_gib, replicas) in tier_pods.items()
     }
 
 
-def required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPod], counts: Mapping[str, int]) -> int:
+def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPod], counts: Mapping[str, int]) -> int:
     """Return the number of nodes of a size for a number of pods of each tier.
 
     CPUs of each node may remain unused, at most as many as the largest pod requests. The result is at least the number
     of nodes that suffice if all pods of a node are of one tier, as many as its CPUs and its memory allow.
     """
-    cpus = node_cpus(vm_size)
+    cpus = calculate_allocatable_cpus(vm_size)
     required_cpus = sum(pod.cpus * counts[tier] for tier, pod in pods.items())
     nodes_by_cpus = required_cpus / max(cpus - max(pod.cpus for pod in pods.values()) + 1, 1)
-    nodes_by_tier = sum(counts[tier] / max(cpus // pod.occupied_cpus(vm_size), 1) for tier, pod in pods.items())
+    nodes_by_tier = sum(
+        counts[tier] / max(cpus // pod.calculate_occupied_cpus(vm_size), 1) for tier, pod in pods.items()
+    )
     return math.ceil(max(nodes_by_cpus, nodes_by_tier))

@@ -5,19 +5,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from voice_blueprint.capacity.bounds import (
-    MAX_STORE_FILL,
-    REDIS_GB,
-    REDIS_SHARE,
+    MAX_STORE_UTILIZATION,
+    REDIS_MEMORY_GB,
     STORE_BYTES_PER_CALL,
+    USABLE_REDIS_FRACTION,
     Bound,
     Bounds,
-    asr_host_bounds,
-    gateway_pod_bounds,
-    gateway_task_bounds,
-    limiting_bound,
-    store_bounds,
-    vad_host_bounds,
-    vad_pod_bounds,
+    calculate_asr_host_bounds,
+    calculate_gateway_pod_bounds,
+    calculate_gateway_task_bounds,
+    calculate_state_store_bounds,
+    calculate_vad_host_bounds,
+    calculate_vad_pod_bounds,
+    find_limiting_bound,
 )
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.agents import AgentRules
@@ -57,7 +57,7 @@ class Capacity:
     @property
     def limiting_bound(self) -> Bound:
         """The bound that determines the calls per unit."""
-        return limiting_bound(self.bounds)
+        return find_limiting_bound(self.bounds)
 
     @property
     def calls(self) -> int:
@@ -74,7 +74,7 @@ class Capacity:
         """Calls at the maximum number of units."""
         return self.units.max * self.calls
 
-    def units_for(self, calls: float) -> int:
+    def calculate_required_units(self, calls: float) -> int:
         """Return the number of units that serve these calls at a utilization of ``TARGET_UTILIZATION``.
 
         The units are evenly distributed over the parts.
@@ -92,7 +92,7 @@ class Capacity:
         return HostCount(min=self.units.min // self.parts, max=self.units.max // self.parts)
 
 
-def capacities(aws: Aws) -> tuple[Capacity, ...]:
+def build_aws_tier_capacities(aws: Aws) -> tuple[Capacity, ...]:
     """Return the capacities of the tiers of an AWS section in the order of a call's path.
 
     The order is gateway, VAD, each ASR fleet, state store.
@@ -102,24 +102,30 @@ def capacities(aws: Aws) -> tuple[Capacity, ...]:
     gateway = HostCount(min=tasks.min, max=tasks.max)
     return (
         Capacity(
-            Tier.GATEWAY, "gateway", gateway, gateway_task_bounds(aws.edge.gateway), ("aws", "edge", "gateway", "tasks")
+            Tier.GATEWAY,
+            "gateway",
+            gateway,
+            calculate_gateway_task_bounds(aws.edge.gateway),
+            ("aws", "edge", "gateway", "tasks"),
         ),
-        Capacity(Tier.VAD, "vad", vad, vad_host_bounds(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
+        Capacity(Tier.VAD, "vad", vad, calculate_vad_host_bounds(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
         *(
-            Capacity(Tier.ASR, fleet.name, fleet.hosts, asr_host_bounds(fleet), ("aws", "asr", index, "hosts"))
+            Capacity(
+                Tier.ASR, fleet.name, fleet.hosts, calculate_asr_host_bounds(fleet), ("aws", "asr", index, "hosts")
+            )
             for index, fleet in enumerate(aws.asr)
         ),
         Capacity(
             Tier.STATE,
             "state",
             HostCount(min=1, max=1),
-            store_bounds(aws.state, archives=aws.edge.archive is not None),
+            calculate_state_store_bounds(aws.state, archives=aws.edge.archive is not None),
             ("aws", "state", "node_type"),
         ),
     )
 
 
-def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
+def build_azure_caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
     """Return the capacities of the gateway, VAD, ASR and state tiers of an Azure section.
 
     The services that the ASR tier calls are not included.
@@ -127,34 +133,36 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
     location = ("azure", "callers")
     gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
     slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
-    memory = int(REDIS_GB[callers.state.sku] * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
-    memory_bound = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
+    memory = int(REDIS_MEMORY_GB[callers.state.sku] * 1e9 * USABLE_REDIS_FRACTION / STORE_BYTES_PER_CALL)
+    memory_bound = Bound(
+        "memory", memory, "assumed", f"{USABLE_REDIS_FRACTION:.0%} of {REDIS_MEMORY_GB[callers.state.sku]:g} GB"
+    )
     return (
         Capacity(
             Tier.GATEWAY,
             "gateway",
             gateway.replicas,
-            gateway_pod_bounds(gateway),
+            calculate_gateway_pod_bounds(gateway),
             (*location, "edge", "gateway", "replicas"),
         ),
-        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod_bounds(vad), (*location, "vad", "replicas")),
+        Capacity(Tier.VAD, "vad", vad.replicas, calculate_vad_pod_bounds(vad), (*location, "vad", "replicas")),
         Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*location, "asr", "replicas")),
         Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*location, "state", "sku")),
     )
 
 
-def caller_tier_capacities(deployment: Deployment) -> tuple[Capacity, ...]:
+def build_caller_tier_capacities(deployment: Deployment) -> tuple[Capacity, ...]:
     """Return the capacities of the tiers that serve callers.
 
     A deployment with both sections uses those of AWS. Without callers, there are none.
     """
     if aws := deployment.aws_section:
-        return capacities(aws)
+        return build_aws_tier_capacities(aws)
     callers = deployment.azure.callers
-    return caller_capacities(callers) if callers else ()
+    return build_azure_caller_capacities(callers) if callers else ()
 
 
-def mean_of_random_calls(slots: int) -> float:
+def calculate_max_mean_calls(slots: int) -> float:
     """Return the mean number of randomly assigned calls per host at which a host is hardly ever full.
 
     It is the largest mean for which mean + HOST_LOAD_DEVIATIONS * sqrt(mean) does not exceed the slots of a host.
@@ -162,22 +170,22 @@ def mean_of_random_calls(slots: int) -> float:
     return ((math.sqrt(HOST_LOAD_DEVIATIONS**2 + 4 * slots) - HOST_LOAD_DEVIATIONS) / 2) ** 2
 
 
-def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
+def build_agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
     """Return the capacity of the agents for a number of tasks or replicas."""
-    return Capacity(Tier.AGENT, "agent", units, (agent_bound(agents),), location)
+    return Capacity(Tier.AGENT, "agent", units, (build_agent_bound(agents),), location)
 
 
-def agent_bound(agents: AgentRules) -> Bound:
+def build_agent_bound(agents: AgentRules) -> Bound:
     """Return the limit on the conversations of an agent process, which the file configures."""
     return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
-def peak_calls_for(tier: Tier, max_calls: int) -> int:
+def calculate_supported_peak_calls(tier: Tier, max_calls: int) -> int:
     """Return the number of peak calls for which a tier with this maximum is sized."""
-    return int(max_calls * MAX_STORE_FILL) if tier is Tier.STATE else max_calls
+    return int(max_calls * MAX_STORE_UTILIZATION) if tier is Tier.STATE else max_calls
 
 
-def calls_by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+def sum_calls_by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
     """Return the calls of each tier at the minimum and the maximum number of units."""
     ranges: dict[Tier, tuple[int, int]] = {}
     for each in capacities:

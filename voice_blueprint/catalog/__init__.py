@@ -6,8 +6,8 @@ from pydantic import Field
 
 from voice_blueprint.base import Model
 from voice_blueprint.catalog.azure import VmSize
-from voice_blueprint.catalog.inference import EngineVersion, Gpu, LiveStreams, ModelCard
-from voice_blueprint.catalog.reading import table_reader
+from voice_blueprint.catalog.inference import EngineVersion, Gpu, ModelCard, StreamCapacity
+from voice_blueprint.catalog.reading import create_table_reader
 
 __all__ = [
     "Accelerator",
@@ -16,11 +16,11 @@ __all__ = [
     "Gpu",
     "InstanceType",
     "Limit",
-    "LiveStreams",
     "ModelCard",
     "Quota",
     "Region",
     "ServicePrice",
+    "StreamCapacity",
     "VmSize",
     "cache_node_types",
     "engines",
@@ -80,7 +80,7 @@ class InstanceType(Model):
     source: str
 
     @property
-    def computes_on(self) -> Literal["cpu", "gpu", "neuron"]:
+    def compute_kind(self) -> Literal["cpu", "gpu", "neuron"]:
         """Compute of an engine on a host: one kind of accelerator, or CPU cores."""
         return self.accelerator.kind if self.accelerator else "cpu"
 
@@ -153,25 +153,25 @@ class ServicePrice(Model):
     source: str
 
 
-instance_types = table_reader("instance_types.yaml", InstanceType)
+instance_types = create_table_reader("instance_types.yaml", InstanceType)
 """Every EC2 instance type that a fleet can run on, by name."""
-cache_node_types = table_reader("cache_node_types.yaml", CacheNodeType)
+cache_node_types = create_table_reader("cache_node_types.yaml", CacheNodeType)
 """Every ElastiCache node type for the state store, by name."""
-limits = table_reader("limits.yaml", Limit, key="id")
+limits = create_table_reader("limits.yaml", Limit, key="id")
 """Limits other than vCPU quotas, by id."""
-quotas = table_reader("quotas.yaml", Quota, key="code")
+quotas = create_table_reader("quotas.yaml", Quota, key="code")
 """EC2 vCPU quotas by their Service Quotas code."""
-regions = table_reader("regions.yaml", Region)
+regions = create_table_reader("regions.yaml", Region)
 """AWS regions by name."""
-service_prices = table_reader("prices.yaml", ServicePrice, key="item")
+service_prices = create_table_reader("prices.yaml", ServicePrice, key="item")
 """List prices of services other than instances, cache nodes and VMs, by item."""
-gpus = table_reader("gpus.yaml", Gpu)
+gpus = create_table_reader("gpus.yaml", Gpu)
 """GPU models by name; ``Accelerator.model`` and ``VmSize.gpu`` refer to them."""
-models = table_reader("models.yaml", ModelCard)
+models = create_table_reader("models.yaml", ModelCard)
 """Models that an engine can serve, by name."""
-live_streams = table_reader("streams.yaml", LiveStreams)
+live_streams = create_table_reader("streams.yaml", StreamCapacity)
 """Published measurements of live transcription, by name."""
-engines = table_reader("engines.yaml", EngineVersion)
+engines = create_table_reader("engines.yaml", EngineVersion)
 """Pinned versions of engines and related tools, by name. No other file contains versions."""
-vm_sizes = table_reader("vm_sizes.yaml", VmSize)
+vm_sizes = create_table_reader("vm_sizes.yaml", VmSize)
 """Azure VM sizes that a node pool can run on, by name."""

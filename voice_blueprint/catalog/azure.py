@@ -51,6 +51,6 @@ class VmSize(Model):
         """Regions that may offer the size."""
         return *self.usd_per_hour, *self.unpriced_regions
 
-    def nvlink_domain(self, gpu: int) -> tuple[int, ...]:
+    def find_nvlink_domain(self, gpu: int) -> tuple[int, ...]:
         """Return the GPUs that share NVLink with a GPU, including itself."""
         return next((domain for domain in self.nvlink_domains if gpu in domain), (gpu,))

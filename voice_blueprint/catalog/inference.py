@@ -26,7 +26,7 @@ class Gpu(Model):
     source: str
 
     @property
-    def computes_fp8(self) -> bool:
+    def supports_fp8(self) -> bool:
         """Whether the GPU computes in FP8 (Ada, Hopper and later); otherwise FP8 is only a storage format."""
         return self.compute_capability >= (8, 9)
 
@@ -89,7 +89,7 @@ class ModelCard(Model):
     source: str
 
 
-class LiveStreams(Model):
+class StreamCapacity(Model):
     """A published measurement: concurrent streams of live speech that a GPU transcribes."""
 
     name: str

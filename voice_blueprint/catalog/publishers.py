@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import Field
 
 from voice_blueprint.base import Model
-from voice_blueprint.catalog.reading import table_reader
+from voice_blueprint.catalog.reading import create_table_reader
 
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 
 
-class Listener(Model):
+class ListeningPort(Model):
     """The port of a publisher's program.
 
     Attributes:
@@ -23,7 +23,7 @@ class Listener(Model):
     default: int
 
 
-class Unprivileged(Model):
+class UnprivilegedSettings(Model):
     """Settings that are required if the program runs as a user that the image does not define.
 
     Attributes:
@@ -42,20 +42,20 @@ class PublishedImage(Model):
     version: str
     repository: str
     file: str
-    commit: Commit
+    commit: CommitHash
     release: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None = None
     nearest: str | None = None
     tag: str
     tag_file: str
-    tag_commit: Commit
+    tag_commit: CommitHash
     entrypoint: tuple[str, ...]
     user: str
     working_dir: str
     path: tuple[str, ...]
     inherited: tuple[str, ...] | None
     programs: dict[str, str]
-    unprivileged: Unprivileged | None
-    port: Listener | None = None
+    unprivileged: UnprivilegedSettings | None
+    port: ListeningPort | None = None
     health: str | None = None
 
     @property
@@ -71,5 +71,5 @@ class PublishedImage(Model):
         return installed is not None and str(PurePosixPath(installed).parent) in (*self.path, *(self.inherited or ()))
 
 
-published_images = table_reader("publishers.yaml", PublishedImage, key="engine")
+published_images = create_table_reader("publishers.yaml", PublishedImage, key="engine")
 """Publishers' images by the name of their engine in the catalogue."""

@@ -13,7 +13,7 @@ from voice_blueprint.base import Model
 Row = TypeVar("Row", bound=Model)
 
 
-def table_reader(file: str, row: type[Row], key: str = "name") -> Callable[[], dict[str, Row]]:
+def create_table_reader(file: str, row: type[Row], key: str = "name") -> Callable[[], dict[str, Row]]:
     """Return a cached function that reads the rows of a YAML file in this folder, by the value of a column."""
 
     @functools.cache

@@ -11,25 +11,34 @@ from voice_blueprint.checks.azure import capacity as azure_capacity
 from voice_blueprint.checks.azure import models, pools, sizing, topology
 from voice_blueprint.checks.base import Check, Finding, Level, Violation, check
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
-__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable_checks", "blocking_messages", "run_checks"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Finding",
+    "Level",
+    "Violation",
+    "format_blocking_findings",
+    "run_checks",
+    "select_applicable_checks",
+]
 
 
 @check(
     "accepted-checks-exist",
     "Every accepted check exists, and can be accepted.",
     source="voice_blueprint/checks",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
     checks_by_id = {checks_by_id.id: checks_by_id for checks_by_id in CHECKS}
     for index, accepted in enumerate(deployment.accepted_checks):
         at = ("accepted_checks", index, "id")
         if accepted.id not in checks_by_id:
-            message = f"there is no check `{accepted.id}`{suggestion(accepted.id, list(checks_by_id))}"
+            message = f"there is no check `{accepted.id}`{format_suggestion(accepted.id, list(checks_by_id))}"
             yield Violation(at, message, "`voice checks` lists them")
-        elif not checks_by_id[accepted.id].acceptable:
+        elif not checks_by_id[accepted.id].is_acceptable:
             yield Violation(
                 at,
                 f"`{accepted.id}` cannot be accepted: no resources can be created from such a file",
@@ -50,7 +59,7 @@ CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON
 """All checks in the order of reporting."""
 
 
-def applicable_checks(deployment: Deployment) -> tuple[Check, ...]:
+def select_applicable_checks(deployment: Deployment) -> tuple[Check, ...]:
     """Return the checks that apply to a deployment."""
     return (
         *(AWS_CHECKS if deployment.aws_section else ()),
@@ -62,25 +71,27 @@ def applicable_checks(deployment: Deployment) -> tuple[Check, ...]:
 def run_checks(deployment: Deployment) -> list[Finding]:
     """Run all checks that apply to a deployment, and return their findings, errors first."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
-    first, *other_regions = deployment.region_deployments()
-    results = [(rule, violation) for rule in applicable_checks(first) for violation in rule.check_deployment(first)]
+    first, *other_regions = deployment.split_by_region()
+    results = [
+        (rule, violation) for rule in select_applicable_checks(first) for violation in rule.check_deployment(first)
+    ]
     for index, other in enumerate(other_regions):
         # A finding that is identical in the first region is reported once.
         results += [
-            (rule, _in_other_region(deployment, index, violation))
+            (rule, _relocate_violation(deployment, index, violation))
             for rule in (*AWS_CHECKS, *COMMON_CHECKS)
             for violation in rule.check_deployment(other)
             if (rule, violation) not in results
         ]
     results += [(rule, violation) for rule in REGION_CHECKS for violation in rule.check_deployment(deployment)]
     findings = [
-        Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None) for rule, violation in results
+        Finding(rule, violation, reasons.get(rule.id) if rule.is_acceptable else None) for rule, violation in results
     ]
     order = list(Level)
     return sorted(findings, key=lambda finding: order.index(finding.check.level))
 
 
-def _in_other_region(deployment: Deployment, index: int, violation: Violation) -> Violation:
+def _relocate_violation(deployment: Deployment, index: int, violation: Violation) -> Violation:
     """Return a finding of another region, with the name of the region in its message.
 
     If the region overrides the setting, the finding refers to the line of the override.
@@ -92,6 +103,6 @@ def _in_other_region(deployment: Deployment, index: int, violation: Violation) -
     return replace(violation, location=at, message=f"in {other.region} {violation.message}")
 
 
-def blocking_messages(deployment: Deployment) -> list[str]:
+def format_blocking_findings(deployment: Deployment) -> list[str]:
     """Return a line for each finding that prevents a deploy."""
     return [result.format_line(deployment.source) for result in run_checks(deployment) if result.is_blocking]

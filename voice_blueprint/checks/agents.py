@@ -7,11 +7,11 @@ from voice_blueprint.capacity.conversations import (
     CONVERSATION_CPU_S_PER_MINUTE,
     MAX_CONVERSATIONS_PER_CORE,
     ChainStage,
-    concurrent_conversations,
-    conversation_chains,
+    calculate_concurrent_conversations,
+    iter_conversation_chains,
 )
 from voice_blueprint.catalog.inference import ModelCard, Task
-from voice_blueprint.checks.azure.sizing import scale_out_remedy
+from voice_blueprint.checks.azure.sizing import build_scale_out_remedy
 from voice_blueprint.checks.base import Violation, check, format_location
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
 from voice_blueprint.file.model.deployment import Deployment
@@ -24,7 +24,7 @@ from voice_blueprint.file.source import Location
     source="voice_blueprint/capacity: CPU time of a conversation",
 )
 def check_agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
-    for at, agents in _agent_sections(deployment):
+    for at, agents in _iter_agent_sections(deployment):
         if agents.conversations > MAX_CONVERSATIONS_PER_CORE:
             share = agents.conversations * CONVERSATION_CPU_S_PER_MINUTE / 60
             yield Violation(
@@ -42,18 +42,16 @@ def check_agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
 )
 def check_agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
-    for agents, *others in _conversation_chains(deployment):
+    for agents, *others in _iter_conversation_chains(deployment):
         for each in others:
             if agents.most > each.most:
-                max_conversations = each.most * agents.units.max // agents.most
+                most = each.most * agents.units.max // agents.most
                 at = format_location(agents.location)
-                reduction = (
-                    f"set {at}.max to {max_conversations}" if max_conversations >= agents.units.min else f"lower {at}"
-                )
+                reduction = f"set {at}.max to {most}" if most >= agents.units.min else f"lower {at}"
                 yield Violation(
                     agents.location,
-                    f"agents admit up to {agents.most:,} conversations, but {each.name} supports {each.most:,} "
-                    f"({each.source})",
+                    f"agents admit up to {agents.most:,} conversations, but {each.name} supports "
+                    f"{each.most:,} ({each.source})",
                     f"{reduction}, or raise the maximum of {each.name} ({format_location(each.location)})",
                 )
 
@@ -66,22 +64,22 @@ def check_agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
 def check_load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     services = [each.name for each in deployment.azure_section.services] if deployment.azure_section else []
-    for agents, *others in _conversation_chains(deployment):
+    for agents, *others in _iter_conversation_chains(deployment):
         # The load applies to the AWS section if there is one.
         if load is None or (agents.location[0] == "azure" and deployment.aws_section):
             continue
-        mean, peak = concurrent_conversations(load)
+        mean, peak = calculate_concurrent_conversations(load)
         for each in (agents, *(other for other in others if other.name in services)):
             if each.most >= peak:
                 continue
-            low, high = each.units_for(mean), each.units_for(peak)
+            low, high = each.calculate_required_units(mean), each.calculate_required_units(peak)
             remedy = f"set {format_location(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
             if each is not agents:
-                remedy = scale_out_remedy(deployment.azure, each.name, high - each.units.max)
+                remedy = build_scale_out_remedy(deployment.azure, each.name, high - each.units.max)
             yield Violation(
                 each.location,
-                f"{each.name} supports at most {each.most:,} conversations, but the load's peak is {peak:,} "
-                f"({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
+                f"{each.name} supports at most {each.most:,} conversations, but the load's peak is "
+                f"{peak:,} ({load.calls:,} x {load.peak_factor:g} x {load.conversation_share:g})",
                 f"{remedy}, or lower load.conversation_share if fewer callers talk to an agent",
             )
 
@@ -92,7 +90,7 @@ def check_load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
 )
 def check_voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
-    for at, agents in _agent_sections(deployment):
+    for at, agents in _iter_agent_sections(deployment):
         card = _find_model_card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
         section = deployment.azure if at[0] == "azure" else deployment.aws.agents
         assert section is not None  # noqa: S101  the section that contains the agents
@@ -113,7 +111,7 @@ def check_voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation
     source="voice_blueprint/catalog/models.yaml: the task audio-chat; models outside the catalogue are not checked",
 )
 def check_chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
-    for at, agents in _agent_sections(deployment):
+    for at, agents in _iter_agent_sections(deployment):
         if agents.listening != "audio":
             continue
         chat = agents.chat
@@ -136,15 +134,15 @@ def _find_model_card(model_name: str | None) -> ModelCard | None:
     return next((each for each in catalog.models().values() if model_name in (each.name, each.repository)), None)
 
 
-def _agent_sections(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:
+def _iter_agent_sections(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:
     for cloud, section in (("aws", deployment.aws_section), ("azure", deployment.azure_section)):
         if section and section.agents:
             yield (cloud, "agents"), section.agents
 
 
-def _conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
+def _iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
     """Yield the stages of a conversation for each section with agents, starting with the agents."""
     try:
-        yield from conversation_chains(deployment)
+        yield from iter_conversation_chains(deployment)
     except LookupError:
         return  # a missing pool, or one without GPUs, is reported by another check

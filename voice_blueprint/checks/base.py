@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ParamSpec
 
 from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
-from voice_blueprint.checks.engine_gpus import EngineGpus, cluster_engines, deployment_engines
+from voice_blueprint.checks.engine_gpus import EngineGpus, iter_cluster_engines, iter_deployment_engines
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location, SourceMap
@@ -59,7 +59,7 @@ class Check:
         source: Source of the rule.
         check_cluster: Evaluation of the rule on a cluster; policies apply it to the resources of the Pulumi programs.
             ``None`` for a rule that only applies to the file.
-        acceptable: Whether the deployment file may accept a violation. Violations that prevent the rendering of
+        is_acceptable: Whether the deployment file may accept a violation. Violations that prevent the rendering of
             templates cannot be accepted.
     """
 
@@ -69,30 +69,30 @@ class Check:
     source: str
     check_deployment: DeploymentCheckFunction
     check_cluster: ClusterCheckFunction | None = None
-    acceptable: bool = True
+    is_acceptable: bool = True
 
 
 def check(
-    id_: str, description: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+    id_: str, description: str, *, source: str, level: Level = Level.ERROR, is_acceptable: bool = True
 ) -> Callable[[DeploymentCheckFunction], Check]:
     """Return a decorator that creates a check from a function over deployments."""
-    return lambda examine: Check(id_, level, description, source, examine, acceptable=acceptable)
+    return lambda examine: Check(id_, level, description, source, examine, is_acceptable=is_acceptable)
 
 
 def cluster_check(
-    id_: str, description: str, *, source: str, acceptable: bool = True
+    id_: str, description: str, *, source: str, is_acceptable: bool = True
 ) -> Callable[[ClusterCheckFunction], Check]:
     """Return a decorator that creates a check of level error from a function over clusters.
 
     The function evaluates clusters of the deployment file, and clusters that Pulumi programs have rendered.
     """
 
-    def decorate(judge: ClusterCheckFunction) -> Check:
+    def decorate(check_function: ClusterCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
             # Two engines of a pod may report the same problem in the same line.
-            return iter(dict.fromkeys(judge(read_cluster(deployment.azure))))
+            return iter(dict.fromkeys(check_function(read_cluster(deployment.azure))))
 
-        return Check(id_, Level.ERROR, description, source, examine, judge, acceptable)
+        return Check(id_, Level.ERROR, description, source, examine, check_function, is_acceptable)
 
     return decorate
 
@@ -102,22 +102,22 @@ EngineCheckFunction = Callable[[Iterable[EngineGpus]], Iterator[Violation]]
 
 
 def engine_check(
-    id_: str, description: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+    id_: str, description: str, *, source: str, level: Level = Level.ERROR, is_acceptable: bool = True
 ) -> Callable[[EngineCheckFunction], Check]:
     """Return a decorator that creates a check from a function over engines.
 
     Errors are also evaluated on the resources of the Pulumi programs.
     """
 
-    def decorate(judge: EngineCheckFunction) -> Check:
+    def decorate(check_function: EngineCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
-            return iter(dict.fromkeys(judge(deployment_engines(deployment))))
+            return iter(dict.fromkeys(check_function(iter_deployment_engines(deployment))))
 
         def check_cluster(cluster: Cluster) -> Iterator[Violation]:
-            return judge(cluster_engines(cluster))
+            return check_function(iter_cluster_engines(cluster))
 
         return Check(
-            id_, level, description, source, examine, check_cluster if level is Level.ERROR else None, acceptable
+            id_, level, description, source, examine, check_cluster if level is Level.ERROR else None, is_acceptable
         )
 
     return decorate
@@ -126,7 +126,7 @@ def engine_check(
 _P = ParamSpec("_P")
 
 
-def violation_if_unfit(
+def find_sizing_violations(
     at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
     """Yield a violation with the message of the sizing, or nothing if the engine fits.
@@ -159,4 +159,4 @@ class Finding:
     def format_line(self, source: SourceMap) -> str:
         """Return the location, the problem and the remedy on one line."""
         at = self.violation
-        return f"{source.file}:{source.line(at.location)}: [{self.check.id}] {at.message}; {at.remedy}"
+        return f"{source.file}:{source.find_line(at.location)}: [{self.check.id}] {at.message}; {at.remedy}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from voice_blueprint.checks.base import Violation, check
-from voice_blueprint.day import DayError, design_day
+from voice_blueprint.day import LoadCurveError, resolve_design_load_curve
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.model.edge import CallerRules, JwtAuthorizer, NoAuthorizer
@@ -28,7 +28,7 @@ RENEWALS_PER_TTL = 2
     source="images/gateway/src/voice_gateway: a token is verified when a caller reconnects; event streams renew it",
 )
 def check_session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
-    for at, rules in _caller_rules(deployment):
+    for at, rules in _iter_caller_rules(deployment):
         min_validity_s = rules.token_ttl_s // RENEWALS_PER_TTL
         if rules.reconnect_grace_s > min_validity_s:
             yield Violation(
@@ -57,7 +57,7 @@ def check_session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
     "session",
 )
 def check_archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
-    for at, rules in _caller_rules(deployment):
+    for at, rules in _iter_caller_rules(deployment):
         authorizer = getattr(rules, "authorizer", None)
         if rules.archive and isinstance(authorizer, NoAuthorizer):
             yield Violation(
@@ -77,8 +77,8 @@ def check_calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None:
         return
     mean_s, minutes = deployment.load.minutes_each * 60, deployment.load.minutes_each
-    limits = [("session_max_s", rules.session_max_s) for _, rules in _caller_rules(deployment)]
-    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _longest_call_limits(deployment)]
+    limits = [("session_max_s", rules.session_max_s) for _, rules in _iter_caller_rules(deployment)]
+    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _iter_longest_call_limits(deployment)]
     for name, limit_s in limits:
         if mean_s > limit_s:
             yield Violation(
@@ -98,12 +98,12 @@ def check_day_fits_load(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None:
         return
     try:
-        design_day(deployment)
-    except DayError as error:
+        resolve_design_load_curve(deployment)
+    except LoadCurveError as error:
         yield Violation(("load", "curve"), str(error), "create the file, or use flat, business-day or spike")
 
 
-def _longest_call_limits(deployment: Deployment) -> Iterator[tuple[str, int]]:
+def _iter_longest_call_limits(deployment: Deployment) -> Iterator[tuple[str, int]]:
     loads = (
         [(each.name, each.vllm.load) for each in deployment.aws_section.asr if each.vllm]
         if deployment.aws_section
@@ -127,7 +127,7 @@ def _longest_call_limits(deployment: Deployment) -> Iterator[tuple[str, int]]:
 def check_origins_are_public(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:
         return
-    for at, rules in _caller_rules(deployment):
+    for at, rules in _iter_caller_rules(deployment):
         for index, origin in enumerate(rules.allowed_origins):
             if is_local_url(origin):
                 yield Violation(
@@ -146,7 +146,7 @@ def check_origins_are_public(deployment: Deployment) -> Iterator[Violation]:
 def check_endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is Environment.SANDBOX:
         return
-    for at, url in _called_urls(deployment):
+    for at, url in _iter_called_urls(deployment):
         if is_local_url(url, private=False):
             yield Violation(
                 at,
@@ -170,7 +170,7 @@ def is_local_url(url: str, *, private: bool = True) -> bool:
     return is_host_local or (private and not address.is_global)
 
 
-def _called_urls(deployment: Deployment) -> Iterator[tuple[Location, str]]:
+def _iter_called_urls(deployment: Deployment) -> Iterator[tuple[Location, str]]:
     """Yield every URL that a program of the deployment calls, with its location in the file."""
     sections: list[tuple[Location, AwsAgents | AgentPods | None]] = []
     if deployment.aws_section:
@@ -179,7 +179,7 @@ def _called_urls(deployment: Deployment) -> Iterator[tuple[Location, str]]:
             yield ("aws", "edge", "authorizer", "issuer"), authorizer.issuer
     if deployment.azure_section:
         sections.append((("azure",), deployment.azure_section.agents))
-    for at, rules in _caller_rules(deployment):
+    for at, rules in _iter_caller_rules(deployment):
         if rules.trace_collector:
             yield (*at, "trace_collector"), rules.trace_collector
     for at, agents in sections:
@@ -190,7 +190,7 @@ def _called_urls(deployment: Deployment) -> Iterator[tuple[Location, str]]:
             yield (*at, "agents", "tools_url"), agents.tools_url
 
 
-def _caller_rules(deployment: Deployment) -> Iterator[tuple[Location, CallerRules]]:
+def _iter_caller_rules(deployment: Deployment) -> Iterator[tuple[Location, CallerRules]]:
     if deployment.aws_section:
         yield ("aws", "edge"), deployment.aws_section.edge
     if deployment.azure_section and deployment.azure_section.callers:

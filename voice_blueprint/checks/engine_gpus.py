@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu
 from voice_blueprint.checks.azure.cluster import Cluster, Engine, FindingLocation, read_cluster
-from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, tensor_parallel_sizes
+from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, list_tensor_parallel_sizes
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
@@ -32,23 +32,23 @@ class EngineGpus:
     hardware_location: Location
 
 
-def cluster_engines(cluster: Cluster) -> Iterator[EngineGpus]:
+def iter_cluster_engines(cluster: Cluster) -> Iterator[EngineGpus]:
     """Yield the engines of a cluster's pods."""
     for pod in cluster.pods:
         for engine in pod.engines:
             yield EngineGpus(pod.name, pod.title, engine, pod.pool.gpu, pod.location, pod.pool_location)
 
 
-def deployment_engines(deployment: Deployment) -> Iterator[EngineGpus]:
+def iter_deployment_engines(deployment: Deployment) -> Iterator[EngineGpus]:
     """Yield the engines of a deployment: vLLM on the hosts of AWS fleets, and the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
-            yield _host_engine(fleet, ("aws", "asr", index))
+            yield _build_host_engine(fleet, ("aws", "asr", index))
     if deployment.azure_section:
-        yield from cluster_engines(read_cluster(deployment.azure_section))
+        yield from iter_cluster_engines(read_cluster(deployment.azure_section))
 
 
-def _host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
+def _build_host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
     options = fleet.vllm
     if options is None:
         raise ValueError(f"fleet {fleet.name} runs {fleet.engine.value}, not vLLM")
@@ -61,7 +61,7 @@ def _host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
         TRANSCRIPTION_TASKS,
         # An engine uses as many GPUs of the host as it needs; a model that does not fit all of them does not fit the
         # host.
-        tensor_parallel_sizes(model, accelerator.count if accelerator else 1)[-1],
+        list_tensor_parallel_sizes(model, accelerator.count if accelerator else 1)[-1],
         options.load,
         options.kv_cache_type,
         options.quantization,

@@ -7,16 +7,16 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu, ModelCard
 from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.checks.azure.cluster import Engine
-from voice_blueprint.checks.azure.sizing import scale_out_remedy
-from voice_blueprint.checks.base import Level, Violation, check, engine_check, violation_if_unfit
+from voice_blueprint.checks.azure.sizing import build_scale_out_remedy
+from voice_blueprint.checks.base import Level, Violation, check, engine_check, find_sizing_violations
 from voice_blueprint.checks.engine_gpus import EngineGpus
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
-from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory
-from voice_blueprint.engines.sizing.host import pod_memory_by_purpose
-from voice_blueprint.engines.sizing.memory import KvMemory, kv_head_copies, weights_gib
+from voice_blueprint.engines.launch.whisper import DEFAULT_WHISPER_MODEL_BY_KIND
+from voice_blueprint.engines.sizing.fit import validate_engine_configuration, validate_gpu_memory, validate_load
+from voice_blueprint.engines.sizing.host import calculate_pod_memory_by_purpose
+from voice_blueprint.engines.sizing.memory import KvMemory, calculate_weights_gib, count_kv_head_copies
 from voice_blueprint.engines.sizing.result import DoesNotFitError
-from voice_blueprint.engines.sizing.service import size_fleet_engine, size_service
+from voice_blueprint.engines.sizing.service import select_fleet_engine, size_service
 from voice_blueprint.engines.sizing.tts import size_tts
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
@@ -31,14 +31,14 @@ IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
     "Every engine supports its model: vLLM-Omni for speech, vLLM for all others, and a transcription model in an ASR "
     "fleet.",
     source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         card, engine = candidate.engine.model, candidate.engine
         if not _supports_model(engine, card):
             yield Violation(
-                candidate.location.child("model"),
+                candidate.location.locate_setting("model"),
                 f"{candidate.name} runs image {IMAGE_BY_ENGINE[engine.kind]} for {', '.join(sorted(engine.tasks))}, "
                 f"but {card.name} is a {card.task} model for {card.served_by}",
                 f"use one of {', '.join(c.name for c in catalog.models().values() if _supports_model(engine, c))}, or "
@@ -51,28 +51,30 @@ def check_engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violati
     "The KV cache is FP8 only on GPUs whose attention backend supports it.",
     source="https://docs.vllm.ai/en/stable/features/quantization/quantized_kvcache.html (FlashAttention and Triton "
     "support FP8 from compute capability 8.9)",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         kv_type = engine.kv_cache_type
         if kv_type is KvCacheType.FP8 and engine.model.served_by == "vllm" and gpu:
-            at = candidate.location.child("kv_cache_type")
-            yield from violation_if_unfit(at, candidate.title, check_engine, engine.model, gpu, kv_type, 1)
+            at = candidate.location.locate_setting("kv_cache_type")
+            yield from find_sizing_violations(
+                at, candidate.title, validate_engine_configuration, engine.model, gpu, kv_type, 1
+            )
 
 
 @engine_check(
     "context-fits-model",
     "A session's tokens fit its context, and the context fits the model.",
     source="each model's max_context_tokens in the catalogue, from its configuration",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         if load := candidate.engine.load:
-            yield from violation_if_unfit(
-                candidate.location.child("load"), candidate.title, check_load, candidate.engine.model, load
+            yield from find_sizing_violations(
+                candidate.location.locate_setting("load"), candidate.title, validate_load, candidate.engine.model, load
             )
 
 
@@ -80,14 +82,16 @@ def check_context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violatio
     "load-fits-gpus",
     "Weights and the KV cache of one session at full context fit the GPUs of every engine.",
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_load_fits_gpus(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         # Another check reports models of another kind.
         if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
-            yield from violation_if_unfit(candidate.hardware_location, candidate.title, _check_gpu_memory, engine, gpu)
+            yield from find_sizing_violations(
+                candidate.hardware_location, candidate.title, _check_gpu_memory, engine, gpu
+            )
 
 
 def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
@@ -95,9 +99,9 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
     if engine.load is None:
         size_tts(model, gpu)
         return
-    weights = weights_gib(model, engine.quantization)
-    memory = KvMemory(gpu, width, weights, kv_head_copies(model, width), utilization=engine.utilization)
-    check_memory(model, memory, engine.kv_cache_type, engine.load)
+    weights = calculate_weights_gib(model, engine.quantization)
+    memory = KvMemory(gpu, width, weights, count_kv_head_copies(model, width), utilization=engine.utilization)
+    validate_gpu_memory(model, memory, engine.kv_cache_type, engine.load)
 
 
 @engine_check(
@@ -109,9 +113,9 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
 def check_weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         gpu = candidate.gpu
-        if candidate.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
+        if candidate.engine.quantization is Quantization.FP8 and gpu and not gpu.supports_fp8:
             yield Violation(
-                candidate.location.child("quantization"),
+                candidate.location.locate_setting("quantization"),
                 f"{candidate.title}: {gpu.name} stores FP8 weights of {candidate.engine.model.name} but computes in "
                 "bfloat16, with half the memory and the same speed",
                 "expect more memory for the KV cache, not more throughput",
@@ -126,7 +130,7 @@ def check_weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Viola
 def check_replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         try:
-            engine = size_fleet_engine(fleet)
+            engine = select_fleet_engine(fleet)
         except DoesNotFitError:
             continue  # reported by another check
         if engine and fleet.vllm and engine.sessions < fleet.vllm.load.sessions:
@@ -150,7 +154,7 @@ def _check_service_capacity(azure: Azure) -> Iterator[Violation]:
         except (DoesNotFitError, LookupError):
             continue
         if (missing := sizing.asked - sizing.sessions) > 0:
-            advice = scale_out_remedy(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
+            advice = build_scale_out_remedy(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
                 f"{service.name}: {sizing.summary}",
@@ -167,11 +171,11 @@ def _check_service_capacity(azure: Azure) -> Iterator[Violation]:
 def check_host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         try:
-            engine = size_fleet_engine(fleet)
+            engine = select_fleet_engine(fleet)
         except DoesNotFitError:
             continue
         row = catalog.instance_types()[fleet.instance_type]
-        need_gib = sum(pod_memory_by_purpose(engine.tensor_parallel).values()) if engine else 0
+        need_gib = sum(calculate_pod_memory_by_purpose(engine.tensor_parallel).values()) if engine else 0
         if engine and need_gib > row.memory_gib:
             yield Violation(
                 ("aws", "asr", index, "instance_type"),
@@ -191,8 +195,8 @@ def check_whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.model is None:
             continue
-        computes_on, card = catalog.instance_types()[fleet.instance_type].computes_on, cards.get(fleet.model)
-        neuron, is_converted = computes_on == "neuron", "faster-whisper" in fleet.model.lower()
+        compute_kind, card = catalog.instance_types()[fleet.instance_type].compute_kind, cards.get(fleet.model)
+        neuron, is_converted = compute_kind == "neuron", "faster-whisper" in fleet.model.lower()
         problem = ""
         if card and not (neuron and card.architecture is Architecture.ENCODER_DECODER):
             problem = f"it is a {card.task} model for {card.served_by}"
@@ -200,14 +204,15 @@ def check_whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
             problem = "it is in CTranslate2's format, but Neuron compiles models in OpenAI's format"
         elif not neuron and not is_converted and fleet.model.lower().startswith("openai/whisper"):
             problem = (
-                f"it is in OpenAI's format, but hosts with a {computes_on.upper()} load models in CTranslate2's format"
+                f"it is in OpenAI's format, but hosts with a {compute_kind.upper()} load models in CTranslate2's format"
             )
         if problem:
             yield Violation(
                 ("aws", "asr", index, "model"),
                 f"{fleet.name} runs the Whisper engine on {fleet.instance_type}, which cannot load {fleet.model}: "
                 f"{problem}",
-                f"omit model to use {DEFAULT_MODELS[computes_on]}, or set engine: vllm with a model of the catalogue",
+                f"omit model to use {DEFAULT_WHISPER_MODEL_BY_KIND[compute_kind]}, or set engine: vllm with a model "
+                f"of the catalogue",
             )
 
 

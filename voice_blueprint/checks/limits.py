@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from voice_blueprint.catalog import Limit
 from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.limits import LimitNeed, limit_needs
+from voice_blueprint.limits import LimitUsage, calculate_limit_usages
 
 
 @check(
@@ -14,7 +14,11 @@ from voice_blueprint.limits import LimitNeed, limit_needs
     source="voice_blueprint/catalog/limits.yaml",
 )
 def check_within_limits(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_limit_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and _is_fixed(use.limit))
+    yield from (
+        _build_limit_violation(use)
+        for use in calculate_limit_usages(deployment)
+        if use.exceeds_limit and _is_fixed(use.limit)
+    )
 
 
 @check(
@@ -25,7 +29,9 @@ def check_within_limits(deployment: Deployment) -> Iterator[Violation]:
 )
 def check_limits_requested(deployment: Deployment) -> Iterator[Violation]:
     yield from (
-        _limit_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and not _is_fixed(use.limit)
+        _build_limit_violation(use)
+        for use in calculate_limit_usages(deployment)
+        if use.exceeds_limit and not _is_fixed(use.limit)
     )
 
 
@@ -33,7 +39,7 @@ def _is_fixed(limit: Limit) -> bool:
     return limit.is_strict and not limit.adjustable
 
 
-def _limit_violation(need: LimitNeed) -> Violation:
+def _build_limit_violation(need: LimitUsage) -> Violation:
     limit = need.limit
     lower = f"lower the maximum of {format_location(need.location)}, or use `cells`"
     request = f"request an increase of {limit.quota} in Service Quotas ({limit.service}) before the deploy, or {lower}"

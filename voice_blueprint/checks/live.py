@@ -5,22 +5,22 @@ from dataclasses import dataclass
 
 from voice_blueprint import catalog
 from voice_blueprint.checks.base import Level, Violation, check
-from voice_blueprint.engines.sizing.live import call_tokens
+from voice_blueprint.engines.sizing.live import calculate_call_tokens
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.engines.sizing.service import size_fleet, size_service
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import Load
 from voice_blueprint.file.source import Location
 
-TEN_MINUTES_S = 600
+EXAMPLE_CALL_DURATION_S = 600
 
 
 @dataclass(frozen=True)
-class _LiveEngines:
+class _LiveTranscriber:
     """A service or fleet that transcribes streaming audio."""
 
     name: str
-    at: Location
+    location: Location
     model: str
     load: Load
     engines: tuple[EngineSizing, ...]
@@ -30,18 +30,19 @@ class _LiveEngines:
     "live-load-is-a-call",
     "A model that transcribes audio as it arrives is configured with the length of calls.",
     source="https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602 (12.5 tokens per second of a call)",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
-    for live_fleet in _live_engines(deployment):
+    for live_fleet in _iter_live_transcribers(deployment):
         if live_fleet.load.longest_call_s is None:
             model, tokens = catalog.models()[live_fleet.model], live_fleet.load.session_tokens
             rate = model.audio_tokens_per_s or 1
             yield Violation(
-                (*live_fleet.at, "load"),
+                (*live_fleet.location, "load"),
                 f"{live_fleet.name} is configured for sessions of {tokens} tokens, which {model.name} uses in a call "
                 f"of {tokens / rate:.1f} s ({rate:g} tokens per second)",
-                f"set longest_call_s; ten minutes need session_tokens of {call_tokens(model, TEN_MINUTES_S)}",
+                f"set longest_call_s; ten minutes need session_tokens of "
+                f"{calculate_call_tokens(model, EXAMPLE_CALL_DURATION_S)}",
             )
 
 
@@ -53,21 +54,21 @@ def check_live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
 )
 def check_live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
     rows = sorted(catalog.live_streams().values(), key=lambda row: (row.memory_gib, row.streams))
-    for live_fleet in _live_engines(deployment):
+    for live_fleet in _iter_live_transcribers(deployment):
         for engine in live_fleet.engines:
             memory_gib = catalog.gpus()[engine.gpu].memory_gib
             best = ([row for row in rows if row.memory_gib <= memory_gib] or rows[:1])[-1]
             claim = engine.sessions // engine.tensor_parallel
             if claim > best.streams:
                 yield Violation(
-                    (*live_fleet.at, "load"),
+                    (*live_fleet.location, "load"),
                     f"{live_fleet.name} is planned with {claim} calls on one {engine.gpu} ({engine.arithmetic}), but "
                     f"the best published figure is {best.streams} ({best.name}: {best.source})",
                     "measure it with `voice loadtest` before production use, or plan with fewer",
                 )
 
 
-def _live_engines(deployment: Deployment) -> Iterator[_LiveEngines]:
+def _iter_live_transcribers(deployment: Deployment) -> Iterator[_LiveTranscriber]:
     azure, models = deployment.azure_section, catalog.models()
     for index, service in enumerate(azure.services if azure else ()):
         load = getattr(service, "load", None)
@@ -78,7 +79,7 @@ def _live_engines(deployment: Deployment) -> Iterator[_LiveEngines]:
                 )
             except (DoesNotFitError, LookupError):
                 sizings = ()
-            yield _LiveEngines(service.name, ("azure", "services", index), service.model, load, sizings)
+            yield _LiveTranscriber(service.name, ("azure", "services", index), service.model, load, sizings)
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm and models[fleet.vllm.model].hears_live:
             try:
@@ -86,4 +87,4 @@ def _live_engines(deployment: Deployment) -> Iterator[_LiveEngines]:
             except DoesNotFitError:
                 engine = None
             at = ("aws", "asr", index, "vllm")
-            yield _LiveEngines(fleet.name, at, fleet.vllm.model, fleet.vllm.load, (engine,) if engine else ())
+            yield _LiveTranscriber(fleet.name, at, fleet.vllm.model, fleet.vllm.load, (engine,) if engine else ())

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.aws.machine_images import is_mutable, may_be_custom_built
+from voice_blueprint.aws.fleets import iter_fleets
+from voice_blueprint.aws.machine_images import is_mutable_image, may_be_custom_built
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
+from voice_blueprint.engines.launch.whisper import DEFAULT_WHISPER_MODEL_BY_KIND
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.source import Location
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, lacks_digests, required_images
-from voice_blueprint.signing import digest_manifest, is_signature_valid
+from voice_blueprint.hosts import VAD_IMAGES, lacks_digests, list_asr_images, list_required_images
+from voice_blueprint.signing import format_digest_manifest, is_signature_valid
 
 
 @check(
@@ -38,7 +38,7 @@ def check_production_protected(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def check_images_have_digests(deployment: Deployment) -> Iterator[Violation]:
-    missing = [image for image in required_images(deployment) if image not in deployment.images]
+    missing = [image for image in list_required_images(deployment) if image not in deployment.images]
     if missing:
         yield Violation(
             ("images",),
@@ -62,7 +62,9 @@ def check_images_signed(deployment: Deployment) -> Iterator[Violation]:
                 f"there is no signature for the digests of {', '.join(sorted(deployment.images))}",
                 f"add the pipeline's public key to image_signing, and {instructions}",
             )
-    elif not is_signature_valid(signing.public_key, signing.signature, digest_manifest(deployment.images).encode()):
+    elif not is_signature_valid(
+        signing.public_key, signing.signature, format_digest_manifest(deployment.images).encode()
+    ):
         yield Violation(
             ("image_signing", "signature"),
             "the signature does not match the key and the digests under `images`",
@@ -78,9 +80,9 @@ def check_images_signed(deployment: Deployment) -> Iterator[Violation]:
 def check_machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_section is None or deployment.environment is not Environment.PRODUCTION:
         return
-    images = {fleet.name: asr_images(fleet) for fleet in deployment.aws_section.asr}
-    for fleet in fleets(deployment):
-        if is_mutable(fleet.machine_image) and not lacks_digests(deployment, images.get(fleet.name, VAD_IMAGES)):
+    images = {fleet.name: list_asr_images(fleet) for fleet in deployment.aws_section.asr}
+    for fleet in iter_fleets(deployment):
+        if is_mutable_image(fleet.machine_image) and not lacks_digests(deployment, images.get(fleet.name, VAD_IMAGES)):
             yield Violation(
                 (*fleet.location, "machine_image"),
                 f"the hosts of {fleet.name} boot from {fleet.machine_image or 'the newest image of AWS'}: after its "
@@ -119,7 +121,7 @@ def check_model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
         return
     models, types = catalog.models(), catalog.instance_types()
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
-        repository = fleet.model or DEFAULT_MODELS[types[fleet.instance_type].computes_on]
+        repository = fleet.model or DEFAULT_WHISPER_MODEL_BY_KIND[types[fleet.instance_type].compute_kind]
         model_revision = (
             (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (repository, fleet.revision)
         )

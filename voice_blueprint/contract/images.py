@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-UNPRIVILEGED_USER = 10001
+UNPRIVILEGED_UID = 10001
 """User of every image that does not specify why it needs root. The user owns only a folder for caches in the image."""
 
 

@@ -40,13 +40,13 @@ MAX_PAYLOAD_BYTES = 1440
 """Maximum size of a payload: an Ethernet frame without the headers of IPv4, UDP and RTP, and without the additions of
 SRTP."""
 
-TELEPHONE_HZ = 8 * 1000
+TELEPHONE_SAMPLE_RATE_HZ = 8 * 1000
 
 CODECS: dict[Codec, CodecFormat] = {
     Codec.L16: CodecFormat(
-        (16_000, TELEPHONE_HZ, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000), (1, 2), (96,), 2
+        (16_000, TELEPHONE_SAMPLE_RATE_HZ, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000), (1, 2), (96,), 2
     ),
-    Codec.PCMU: CodecFormat((TELEPHONE_HZ,), (1,), (0,), 1),
-    Codec.PCMA: CodecFormat((TELEPHONE_HZ,), (1,), (8,), 1),
+    Codec.PCMU: CodecFormat((TELEPHONE_SAMPLE_RATE_HZ,), (1,), (0,), 1),
+    Codec.PCMA: CodecFormat((TELEPHONE_SAMPLE_RATE_HZ,), (1,), (8,), 1),
     Codec.OPUS: CodecFormat((48_000,), (2,), (111,), 0),  # independent of a packet's content (RFC 7587)
 }

@@ -113,9 +113,9 @@ class DataPlaneEvent(StrEnum):
     """Sessions that ended because their record was closed or deleted."""
     ENDED = "admission.ended"
     """Sessions that their sender ended (RTCP BYE)."""
-    NO_ROOM = "admission.no_room"
+    NO_FREE_SLOT = "admission.no_room"
     STATE_WRITTEN = "state.written"
-    STATE_GONE = "state.gone"
+    STATE_MISSING = "state.gone"
     STATE_UNANSWERED = "state.unanswered"
     REGISTRY_REFRESHES = "registry.refreshes"
     REGISTRY_MALFORMED = "registry.malformed"
@@ -123,14 +123,14 @@ class DataPlaneEvent(StrEnum):
     PRESENCE_UNANSWERED = "presence.unanswered"
 
 
-class Loss(StrEnum):
+class LossReason(StrEnum):
     """Reason for untranscribed speech: values of ``LOSS_DIMENSION``, and names of the engine's counters."""
 
     REFUSED = "refused"
     """Chunks of sessions without a free slot."""
     LOST_CHUNKS = "lost_chunks"
     """Chunks that never arrived, 100 ms each."""
-    GIVEN_UP = "given_up"
+    ABANDONED = "given_up"
     """Utterances with an empty final, because workers or vLLM failed."""
     PARTIALS_SHED = "partials_shed"
     """Partial transcripts that were skipped because they had waited too long."""
@@ -168,7 +168,7 @@ ENGINE_METRICS_PATH = "/metrics.json"
 """Path on the health port where a speech engine reports its queues: one JSON object with values by the names of
 ``METRICS``."""
 
-Unit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "Bytes/Second", "None"]
+MetricUnit = Literal["Percent", "Count", "Milliseconds", "Microseconds", "Seconds", "Bytes/Second", "None"]
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Metric:
     """
 
     name: str
-    unit: Unit
+    unit: MetricUnit
     publisher: Image | Literal["aws", "log-filter"]
     meaning: str
     tiers: tuple[Tier, ...]
@@ -196,7 +196,7 @@ class Metric:
     is_summable: bool = False
 
     @property
-    def series(self) -> str:
+    def prometheus_name(self) -> str:
         """Name in Prometheus, in lower case: the counter ``RxDropped`` is ``voice_rx_dropped_total``."""
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
         return f"voice_{words}{'_total' * self.is_summable}"
@@ -207,7 +207,7 @@ class Metric:
         return self.dimensions == _FLEET_DIMENSIONS
 
     @property
-    def measured_on(self) -> Literal["neuron", "gpu"] | None:
+    def accelerator_kind(self) -> Literal["neuron", "gpu"] | None:
         """Kind of accelerator whose tools report it, or ``None`` if the metric does not concern an accelerator."""
         return "neuron" if self.name.startswith("Neuron") else "gpu" if self.name.startswith("Gpu") else None
 
@@ -217,10 +217,10 @@ class Metric:
         return STORAGE_RESOLUTION_S if isinstance(self.publisher, Image) else AWS_RESOLUTION_S
 
 
-_VAD = (Tier.VAD,)
-_ASR = (Tier.ASR,)
-_GATEWAY = (Tier.GATEWAY,)
-_AGENT = (Tier.AGENT,)
+_VAD_TIERS = (Tier.VAD,)
+_ASR_TIERS = (Tier.ASR,)
+_GATEWAY_TIERS = (Tier.GATEWAY,)
+_AGENT_TIERS = (Tier.AGENT,)
 _TELEMETRY = Image.TELEMETRY
 
 METRICS: dict[str, Metric] = {
@@ -229,72 +229,77 @@ METRICS: dict[str, Metric] = {
         Metric("RxRingOccupancy", "Percent", _TELEMETRY,
                "Fullest AF_XDP receive ring of a host, percent of its descriptors. The ENA poll-mode driver "
                "has no receive-queue count (-ENOTSUP, later a constant 0), so the ring is what is read.",
-               _VAD, "rises"),
+               _VAD_TIERS, "rises"),
         Metric("RxRingSustained", "Percent", _TELEMETRY,
                "Least of the last ten seconds' peaks of the fullest receive ring: load that lasts. A burst of one "
-               "second, which new hosts could not relieve, is not seen in it.", _VAD, "rises"),
-        Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
+               "second, which new hosts could not relieve, is not seen in it.", _VAD_TIERS, "rises"),
+        Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD_TIERS,
                is_summable=True, dimensions=(*_FLEET_DIMENSIONS, REASON_DIMENSION)),
-        Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD,
+        Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD_TIERS,
                is_summable=True, dimensions=(*_FLEET_DIMENSIONS, EVENT_DIMENSION)),
         Metric("AllowanceExceeded", "Count", _TELEMETRY,
-               "Packets that EC2 queued or dropped since a host exceeded what its type is allowed, by allowance.", _VAD,
+               "Packets that EC2 queued or dropped since a host exceeded what its type is allowed, by allowance.",
+               _VAD_TIERS,
                is_summable=True, dimensions=(*_FLEET_DIMENSIONS, ALLOWANCE_DIMENSION)),
         Metric("VadStopped", "Count", _TELEMETRY,
-               "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.", _VAD),
-        Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
-        Metric("VadSessions", "Count", _TELEMETRY, "Live sessions on the hosts of the VAD tier.", _VAD, "rises"),
+               "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.",
+               _VAD_TIERS),
+        Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD_TIERS),
+        Metric("VadSessions", "Count", _TELEMETRY, "Live sessions on the hosts of the VAD tier.", _VAD_TIERS, "rises"),
         Metric("NeuronHeadroom", "Percent", _TELEMETRY,
-               "100 minus the mean NeuronCore utilisation of a host (neuron-monitor).", _ASR, "falls"),
-        Metric("NeuronUtilization", "Percent", _TELEMETRY, "Mean NeuronCore utilisation of a host.", _ASR,
+               "100 minus the mean NeuronCore utilisation of a host (neuron-monitor).", _ASR_TIERS, "falls"),
+        Metric("NeuronUtilization", "Percent", _TELEMETRY, "Mean NeuronCore utilisation of a host.", _ASR_TIERS,
                "rises"),
         Metric("GpuBusy", "Percent", _TELEMETRY,
                "DCGM graphics-engine activity. A single H100 runs no NCCL, so there is no NCCL figure.",
-               _ASR, "rises"),
+               _ASR_TIERS, "rises"),
         Metric("GpuLinkTraffic", "Bytes/Second", _TELEMETRY,
-               "NVLink traffic of a host with several GPUs, both directions.", _ASR),
+               "NVLink traffic of a host with several GPUs, both directions.", _ASR_TIERS),
         Metric("SlotsTaken", "Percent", _TELEMETRY,
-               "Share of its places that a host has taken; at 100 it refuses more.", (*_VAD, *_ASR), "rises"),
+               "Share of its places that a host has taken; at 100 it refuses more.", (*_VAD_TIERS, *_ASR_TIERS),
+               "rises"),
         Metric("FreeSlots", "Count", _TELEMETRY, "Sessions that a host can still take; each publishes its own.",
-               _ASR, "falls"),
-        Metric("EncoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for prefill.", _ASR, "rises"),
-        Metric("DecoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for decode.", _ASR, "rises"),
+               _ASR_TIERS, "falls"),
+        Metric("EncoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for prefill.", _ASR_TIERS, "rises"),
+        Metric("DecoderQueueDepth", "Count", _TELEMETRY, "Utterances waiting for decode.", _ASR_TIERS, "rises"),
         Metric("RealTimeFactor", "None", _TELEMETRY,
                "Processing time of all work over audio time, partial transcripts included.",
-               _ASR, "rises"),
+               _ASR_TIERS, "rises"),
         Metric("EngineStuck", "None", _TELEMETRY,
-               "1 while a host's engine, or the vLLM beside it, has work and finishes none of it.", _ASR),
-        Metric("SpeechLost", "Count", _TELEMETRY, "Speech that an engine did not transcribe, by kind of loss.", _ASR,
-               is_summable=True, dimensions=(*_FLEET_DIMENSIONS, LOSS_DIMENSION)),
+               "1 while a host's engine, or the vLLM beside it, has work and finishes none of it.", _ASR_TIERS),
+        Metric("SpeechLost", "Count", _TELEMETRY, "Speech that an engine did not transcribe, by kind of loss.",
+               _ASR_TIERS, is_summable=True, dimensions=(*_FLEET_DIMENSIONS, LOSS_DIMENSION)),
         Metric("ColdStart", "Seconds", _TELEMETRY,
-               "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
+               "What a host's start took, by phase; published once, when its engine has become ready.", _ASR_TIERS,
                dimensions=(*_FLEET_DIMENSIONS, PHASE_DIMENSION)),
         Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
-               _GATEWAY, "rises"),
-        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, is_summable=True),
-        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused because of a lack of capacity.", _GATEWAY,
+               _GATEWAY_TIERS, "rises"),
+        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY_TIERS, is_summable=True),
+        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused because of a lack of capacity.",
+               _GATEWAY_TIERS, is_summable=True),
+        Metric("AudioSeconds", "Seconds", Image.GATEWAY, "Audio of sessions and files that have ended.", _GATEWAY_TIERS,
                is_summable=True),
-        Metric("AudioSeconds", "Seconds", Image.GATEWAY, "Audio of sessions and files that have ended.", _GATEWAY,
-               is_summable=True),
-        Metric("SpeechSeconds", "Seconds", Image.GATEWAY, "Speech in that audio.", _GATEWAY, is_summable=True),
+        Metric("SpeechSeconds", "Seconds", Image.GATEWAY, "Speech in that audio.", _GATEWAY_TIERS, is_summable=True),
         Metric("TranscribedCharacters", "Count", Image.GATEWAY, "Characters of the final transcripts of it.",
-               _GATEWAY, is_summable=True),
+               _GATEWAY_TIERS, is_summable=True),
         Metric("TimeToFirstText", "Milliseconds", Image.GATEWAY,
-               "Begin of a call's first speech to its first words.", _GATEWAY),
+               "Begin of a call's first speech to its first words.", _GATEWAY_TIERS),
         Metric("TimeToFinal", "Milliseconds", Image.GATEWAY,
-               "End of a call's first speech to its final transcript.", _GATEWAY),
+               "End of a call's first speech to its final transcript.", _GATEWAY_TIERS),
         Metric("FrontDoorAnswers", "None", Image.GATEWAY,
                "1 where each public name answered a gateway's own request over verified TLS, 0 where one did not.",
-               _GATEWAY),
+               _GATEWAY_TIERS),
         Metric("SyntheticCallSucceeds", "None", Image.GATEWAY,
-               "1 where a gateway's own call over the public name was transcribed, 0 where it was not.", _GATEWAY),
-        Metric("CertificateDays", "None", Image.GATEWAY, "Days until a public name's certificate expires.", _GATEWAY),
-        Metric("Conversations", "Count", Image.AGENT, "Conversations of a task; a full one refuses more.", _AGENT,
+               "1 where a gateway's own call over the public name was transcribed, 0 where it was not.",
+               _GATEWAY_TIERS),
+        Metric("CertificateDays", "None", Image.GATEWAY, "Days until a public name's certificate expires.",
+               _GATEWAY_TIERS),
+        Metric("Conversations", "Count", Image.AGENT, "Conversations of a task; a full one refuses more.", _AGENT_TIERS,
                "rises"),
-        Metric("ConversationsRefused", "Count", Image.AGENT, "Callers that an agent refused.", _AGENT),
+        Metric("ConversationsRefused", "Count", Image.AGENT, "Callers that an agent refused.", _AGENT_TIERS),
         Metric("TurnLatency", "Milliseconds", Image.AGENT,
-               "End of a caller's speech to the first sound of the answer.", _AGENT),
+               "End of a caller's speech to the first sound of the answer.", _AGENT_TIERS),
         Metric("BargeInLatency", "Milliseconds", Image.AGENT,
-               "Onset of speech into an answer to the message that silences it.", _AGENT),
+               "Onset of speech into an answer to the message that silences it.", _AGENT_TIERS),
     )
 }  # fmt: skip

@@ -34,39 +34,41 @@ class Route:
 
 
 _SWITCHING_PROTOCOLS = (101, "the socket is open", None)
-_NO_KEY = (401, "the key opens nothing", "Error")
-_FULL = (503, "no host has a free slot; retry after `Retry-After`", "Error")
-_UNKNOWN = (404, "there is no such session", "Error")
+_INVALID_KEY = (401, "the key opens nothing", "Error")
+_NO_SLOT = (503, "no host has a free slot; retry after `Retry-After`", "Error")
+_UNKNOWN_SESSION = (404, "there is no such session", "Error")
 
 ROUTES = (
     Route(
         "POST", session_api.SESSIONS_PATH, "opens a session", "caller",
         (
             (201, "it is open", "Session"), (307, "another cell opens it: send the same there", None),
-            (400, "what is wrong in the request", "Error"), _FULL,
+            (400, "what is wrong in the request", "Error"), _NO_SLOT,
         ),
         request="SessionRequest",
         query=((session_api.FULL_CELLS_PARAMETER, "cells that have no room, of a redirected request"),),
     ),
-    Route("DELETE", session_api.SESSION_PATH, "closes it", "session", ((204, "it is closed", None), _UNKNOWN)),
+    Route("DELETE", session_api.SESSION_PATH, "closes it", "session", ((204, "it is closed", None), _UNKNOWN_SESSION)),
     Route(
         "GET", session_api.EVENTS_PATH, "its transcript, as server-sent events", "session",
-        ((200, "the events", None), _UNKNOWN),
+        ((200, "the events", None), _UNKNOWN_SESSION),
     ),
     Route(
         "GET", session_api.TRANSCRIPT_PATH, "its archived transcript, while it is kept", "caller",
-        ((200, "JSON lines, or WebVTT", None), _UNKNOWN), query=(("format", "jsonl or vtt"),),
+        ((200, "JSON lines, or WebVTT", None), _UNKNOWN_SESSION), query=(("format", "jsonl or vtt"),),
     ),
     Route(
-        "DELETE", session_api.TRANSCRIPT_PATH, "deletes it", "caller", ((204, "it is deleted", None), _UNKNOWN),
+        "DELETE", session_api.TRANSCRIPT_PATH, "deletes it", "caller",
+        ((204, "it is deleted", None), _UNKNOWN_SESSION),
     ),
     Route(
         "WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, as are the next", "session",
-        (_SWITCHING_PROTOCOLS, _UNKNOWN, _FULL),
+        (_SWITCHING_PROTOCOLS, _UNKNOWN_SESSION, _NO_SLOT),
     ),
     Route(
         "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for OpenAI's clients", "key",
-        (_SWITCHING_PROTOCOLS, _NO_KEY, _FULL), query=(("intent", "transcription"), ("model", "any name")),
+        (_SWITCHING_PROTOCOLS, _INVALID_KEY, _NO_SLOT),
+        query=(("intent", "transcription"), ("model", "any name")),
     ),
     Route(
         "POST", session_api.CLIENT_SECRETS_PATH, "a key for one call, for a page of OpenAI's clients", "key",
@@ -76,7 +78,8 @@ ROUTES = (
         ),
     ),
     Route(
-        "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key", (_SWITCHING_PROTOCOLS, _NO_KEY, _FULL),
+        "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key",
+        (_SWITCHING_PROTOCOLS, _INVALID_KEY, _NO_SLOT),
         query=(
             ("encoding", "linear16, mulaw, alaw or opus; a container needs none"),
             ("sample_rate", "8000 to 48000"), ("channels", "1 or 2, which are mixed"), ("language", "BCP 47"),
@@ -87,7 +90,8 @@ ROUTES = (
     ),
     Route(
         "WebSocket", session_api.PRESENCE_PATH, "a session without audio of its own, for as long as the socket is open",
-        "key", (_SWITCHING_PROTOCOLS, _NO_KEY, (429, "the caller has as many sessions as it may have", "Error")),
+        "key",
+        (_SWITCHING_PROTOCOLS, _INVALID_KEY, (429, "the caller has as many sessions as it may have", "Error")),
     ),
     Route(
         "POST", session_api.TRANSCRIPTIONS_PATH, "what a file of up to an hour says, for OpenAI's clients", "key",
@@ -135,14 +139,14 @@ ROUTES = (
     Route("GET", OPENAPI_PATH, "this list as an OpenAPI document", None, ((200, "the document", None),)),
 )  # fmt: skip
 
-_SECURITY: dict[str, list[dict[str, list[str]]]] = {
+_SECURITY_BY_CREDENTIALS: dict[str, list[dict[str, list[str]]]] = {
     "caller": [{"caller": []}],
     "session": [{"session": []}],
     "key": [{"caller": []}],
 }
 
 
-def openapi_document() -> dict[str, Any]:
+def build_openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document of the session API.
 
     OpenAPI can only describe the initial GET request of a WebSocket.
@@ -150,7 +154,7 @@ def openapi_document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         method = "get" if route.method == "WebSocket" else route.method.lower()
-        paths.setdefault(route.path, {})[method] = _operation(route)
+        paths.setdefault(route.path, {})[method] = _build_operation(route)
     return {
         "openapi": OPENAPI_VERSION,
         "info": {"title": "Sessions of live speech", "version": "1"},
@@ -173,27 +177,27 @@ def openapi_document() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    parameters = [_parameter(name, "query", meaning) for name, meaning in route.query]
+def _build_operation(route: Route) -> dict[str, Any]:
+    parameters = [_build_parameter(name, "query", meaning) for name, meaning in route.query]
     for name, meaning in (("id", "the session"), ("model", "the model")):
         if f"{{{name}}}" in route.path:
-            parameters.append(_parameter(name, "path", meaning) | {"required": True})
+            parameters.append(_build_parameter(name, "path", meaning) | {"required": True})
     if route.path == session_api.EVENTS_PATH:
-        parameters.append(_parameter(LAST_EVENT_ID_HEADER, "header", "goes on behind that event"))
+        parameters.append(_build_parameter(LAST_EVENT_ID_HEADER, "header", "goes on behind that event"))
     operation: dict[str, Any] = {
         "summary": route.summary,
         "parameters": parameters,
-        "security": _SECURITY.get(route.credentials or "", []),
+        "security": _SECURITY_BY_CREDENTIALS.get(route.credentials or "", []),
         "responses": {
-            str(status): {"description": meaning, **(_json_body(schema) if schema else {})}
+            str(status): {"description": meaning, **(_build_json_body(schema) if schema else {})}
             for status, meaning, schema in route.responses
         },
     }
-    body = _json_body(route.request) if route.request else _form_body(route.form)
+    body = _build_json_body(route.request) if route.request else _build_form_body(route.form)
     return operation | ({"requestBody": {"required": True, **body}} if body else {})
 
 
-def _form_body(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def _build_form_body(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     if not fields:
         return {}
     properties: dict[str, Any] = {name: {"type": "string", "description": meaning} for name, meaning in fields}
@@ -202,9 +206,9 @@ def _form_body(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     return {"content": {"multipart/form-data": {"schema": schema}}}
 
 
-def _parameter(name: str, location: str, meaning: str) -> dict[str, Any]:
+def _build_parameter(name: str, location: str, meaning: str) -> dict[str, Any]:
     return {"name": name, "in": location, "description": meaning, "schema": {"type": "string"}}
 
 
-def _json_body(schema: str) -> dict[str, Any]:
+def _build_json_body(schema: str) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}

@@ -83,24 +83,25 @@ EXPOSED_HEADERS = ("Retry-After",)
 HEARTBEATS_PER_IDLE_TIMEOUT = 3
 """Number of heartbeat comments per idle timeout of an event stream: two may be lost."""
 
-SRTP_SUITES = {"AES_CM_128_HMAC_SHA1_80": 30, "AEAD_AES_128_GCM": 28}
+SRTP_KEY_BYTES_BY_SUITE = {"AES_CM_128_HMAC_SHA1_80": 30, "AEAD_AES_128_GCM": 28}
 """Bytes of master key and salt by suite (RFC 4568, section 6.2; RFC 7714, section 14.2); the first suite is
 mandatory."""
+_DEFAULT_SRTP_SUITE = next(iter(SRTP_KEY_BYTES_BY_SUITE))
 SRTP_KEY_BASE64_CHARACTERS = 40
 """Length of the encoded key of either suite, including padding."""
 
-END_OF_TURN_MS = 500
+DEFAULT_END_OF_TURN_MS = 500
 """Silence after a complete sentence that ends a turn, unless a session or the deployment file sets another value."""
 MAX_END_OF_TURN_MS = 5000
 MAX_PROMPT_CHARACTERS = 1000
-MAX_CALL_CHARACTERS = 128
+MAX_CALL_NAME_CHARACTERS = 128
 FULL_CELLS_PARAMETER = "full"
 """Query parameter of a redirected request for a session. It lists the cells without capacity for the session."""
-REDACTIONS = ("card", "email")
+REDACTION_KINDS = ("card", "email")
 
-Schema = dict[str, Any]
+JsonSchema = dict[str, Any]
 
-MEDIA_SCHEMAS: dict[str, Schema] = {
+MEDIA_SCHEMAS: dict[str, JsonSchema] = {
     "codec": {
         "type": "string",
         "enum": [codec.value for codec in CODECS],
@@ -136,7 +137,7 @@ MEDIA_SCHEMAS: dict[str, Schema] = {
 }
 """Schema of a session's media description."""
 
-SESSION_REQUEST_SCHEMA: Schema = {
+SESSION_REQUEST_SCHEMA: JsonSchema = {
     "type": "object",
     "additionalProperties": False,
     "required": ["transport"],
@@ -154,8 +155,8 @@ SESSION_REQUEST_SCHEMA: Schema = {
         },
         "suite": {
             "type": "string",
-            "enum": [*SRTP_SUITES],
-            "description": f"Encrypts packets of `srtp`; `{next(iter(SRTP_SUITES))}` unless another is named.",
+            "enum": [*SRTP_KEY_BYTES_BY_SUITE],
+            "description": f"Encrypts packets of `srtp`; `{_DEFAULT_SRTP_SUITE}` unless another is named.",
         },
         "end_of_turn_ms": {
             "type": "integer",
@@ -172,7 +173,7 @@ SESSION_REQUEST_SCHEMA: Schema = {
         },
         "redact": {
             "type": "array",
-            "items": {"type": "string", "enum": [*REDACTIONS]},
+            "items": {"type": "string", "enum": [*REDACTION_KINDS]},
             "description": "What is taken out of transcripts by rules: numbers of payment cards, e-mail addresses.",
         },
         "media": {
@@ -187,14 +188,14 @@ SESSION_REQUEST_SCHEMA: Schema = {
         },
         "call": {
             "type": "string",
-            "maxLength": MAX_CALL_CHARACTERS,
+            "maxLength": MAX_CALL_NAME_CHARACTERS,
             "description": "Name of the call, such as its SIP Call-ID. Its hash selects the cell in a deployment with "
             "several; without it, that of the caller does.",
         },
     },
 }
 
-SESSION_SCHEMA: Schema = {
+SESSION_SCHEMA: JsonSchema = {
     "type": "object",
     "required": ["id", "token", "expires_at", "media", "events"],
     "properties": {
@@ -219,7 +220,7 @@ SESSION_SCHEMA: Schema = {
                         "host": {"type": "string"},
                         "port": {"type": "integer"},
                         "ssrc": {"type": "integer", "description": "Synchronization source that packets must carry."},
-                        "suite": {"type": "string", "enum": [*SRTP_SUITES]},
+                        "suite": {"type": "string", "enum": [*SRTP_KEY_BYTES_BY_SUITE]},
                         "key": {
                             "type": "string",
                             "minLength": SRTP_KEY_BASE64_CHARACTERS,
@@ -235,7 +236,7 @@ SESSION_SCHEMA: Schema = {
     },
 }
 
-ERROR_SCHEMA: Schema = {
+ERROR_SCHEMA: JsonSchema = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -249,7 +250,7 @@ ERROR_SCHEMA: Schema = {
     },
 }
 
-OPENAI_ERROR_SCHEMA: Schema = {
+OPENAI_ERROR_SCHEMA: JsonSchema = {
     "type": "object",
     "required": ["error"],
     "properties": {

@@ -42,11 +42,11 @@ SRTP_KEY_KEY = "srtp:{ssrc}"
 """Base64 of the master key and salt of a session with ``external`` audio, whose length determines the suite. The
 gateway writes the value, VAD hosts read it, and no other tier has access."""
 
-SHIPPED_KEY = "shipped:{ssrc}"
-"""Hash of a session's audio that the VAD tier has sent; ``ShippedField`` lists its fields."""
+SENT_AUDIO_KEY = "shipped:{ssrc}"
+"""Hash of a session's audio that the VAD tier has sent; ``SentAudioField`` lists its fields."""
 
-TRANSCRIBED_KEY = "transcribed:{ssrc}"
-"""Hash of a session's audio that the ASR tier has transcribed; ``TranscribedField`` lists its fields."""
+TRANSCRIBED_AUDIO_KEY = "transcribed:{ssrc}"
+"""Hash of a session's audio that the ASR tier has transcribed; ``TranscribedAudioField`` lists its fields."""
 
 SESSION_LEASE_KEY = "lease:{ssrc}"
 """Id of the ASR host that transcribes the session. The host renews it before it expires."""
@@ -57,17 +57,17 @@ CALLER_SESSIONS_KEY = "session:of:{caller}"
 CALLER_USAGE_KEY = "session:usage:{caller}:{day}"
 """Hash of a caller's usage on a UTC day: ``audio_s``, ``speech_s`` and ``characters``."""
 
-DAY_CALLERS_KEY = "session:used:{day}"
+DAILY_CALLERS_KEY = "session:used:{day}"
 """Set of the callers with usage on a day."""
 
-DAY_REPORT_KEY = "session:used:{day}:report"
+DAILY_REPORT_KEY = "session:used:{day}:report"
 """Claim of the gateway that writes the day's usage to the archive; it remains after the usage is written."""
 
 AGENT_USAGE_KEY = "usage:of:{caller}:{day}"
 """Hash of a caller's usage of the agents' engines on a day: ``prompt_tokens``, ``answer_tokens`` and
 ``spoken_characters``. Agents write it, gateways read it."""
 
-AGENT_DAY_CALLERS_KEY = "usage:on:{day}"
+AGENT_DAILY_CALLERS_KEY = "usage:on:{day}"
 """Set of the callers with usage of the agents' engines on a day."""
 
 RESERVED_SLOTS_KEY = "session:places"
@@ -76,10 +76,10 @@ gateways never admit more sessions than there are slots."""
 
 TRANSCRIPT_KEY = "transcript:{ssrc}"
 """Bounded stream of the session's transcript. An entry's id consists of the start of its utterance in the audio, in 20
-ms frames, and a sequence number within the utterance, which is ``TRANSCRIPT_FINAL_NUMBER`` for the final. Valkey
+ms frames, and a sequence number within the utterance, which is ``FINAL_SEQUENCE_NUMBER`` for the final. Valkey
 therefore rejects entries for an utterance that another host has completed."""
 
-TRANSCRIPT_FINAL_NUMBER = 2**32
+FINAL_SEQUENCE_NUMBER = 2**32
 
 FINALS_KEY = "transcript:{ssrc}:finals"
 """Stream of the finals only, with the same ids, of a session that is archived. The session's transcript stream is too
@@ -105,7 +105,7 @@ FILE_PIECES_KEY = "file:pieces"
 """List of the names of audio file pieces that wait for an idle ASR host."""
 
 FILE_PIECE_KEY = "file:{piece}"
-"""Hash of a piece of a file; ``PieceField`` lists its fields. Its gateway sets the expiry."""
+"""Hash of a piece of a file; ``FilePieceField`` lists its fields. Its gateway sets the expiry."""
 
 FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
 """Id of the ASR host that transcribes the piece. The host renews it before it expires."""
@@ -145,13 +145,13 @@ class SessionField(StrEnum):
     """IPv4 address from which plain RTP is accepted, written when the session's socket opens."""
     BEGINS_AT = "begins_at"
     """RTP timestamp of the first frame of the session's first socket. Positions in the audio are relative to it,
-    regardless of the VAD host. For external sessions, the VAD tier writes ``ShippedField.BEGINS_AT`` instead."""
+    regardless of the VAD host. For external sessions, the VAD tier writes ``SentAudioField.BEGINS_AT`` instead."""
     MEDIA = "media"
     """Format of the session's packets, such as ``96 L16/16000/1 20`` (the default): payload type, codec, rate,
     channels, milliseconds. Payload types of telephone events follow, such as ``110,126``, if they differ from 101."""
     EXPIRES_AT = "expires_at"
     """Seconds since 1970 (UTC) after which audio is rejected."""
-    RECONNECT_BY = "lapses_at"
+    RECONNECT_DEADLINE = "lapses_at"
     """Seconds since 1970 at which the session ends, unless its caller reconnects before."""
     ID = "id"
     """Id of the session in the API."""
@@ -177,7 +177,7 @@ class SessionField(StrEnum):
     """Settings with which a client of OpenAI's API connects, JSON; if absent, the client sends them."""
 
 
-class ShippedField(StrEnum):
+class SentAudioField(StrEnum):
     """Fields of the hash of a session's sent audio, all written by the VAD tier."""
 
     LAST_SEQUENCE = "last_sequence"
@@ -193,7 +193,7 @@ class ShippedField(StrEnum):
     """Authenticated packets that do not match ``media``, if any."""
 
 
-class TranscribedField(StrEnum):
+class TranscribedAudioField(StrEnum):
     """Fields of the hash of a session's transcribed audio, written by the ASR tier."""
 
     REFUSED_AT = "refused_at"
@@ -210,7 +210,7 @@ class TranscribedField(StrEnum):
     """Duration of chunks that never arrived, milliseconds, if any."""
 
 
-class PieceField(StrEnum):
+class FilePieceField(StrEnum):
     """Fields of the hash of a piece of an audio file."""
 
     AUDIO = "audio"
@@ -244,8 +244,8 @@ class HostField(StrEnum):
     """A number that changes every second; a host whose number does not change for ``HOST_DEAD_AFTER_S`` is dead."""
 
 
-HOST_HEARTBEAT_S = 1
+HOST_HEARTBEAT_INTERVAL_S = 1
 HOST_DEAD_AFTER_S = 3
 """Time without a new heartbeat after which a host counts as dead. Two heartbeats may be late."""
-HOST_EXPIRES_S = 10
+HOST_TTL_S = 10
 """Time after which the hash of a dead host expires."""

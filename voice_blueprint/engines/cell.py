@@ -7,9 +7,9 @@ binds to.
 
 from collections.abc import Mapping, Sequence
 
-from voice_blueprint.azure.topology import NumaNodes, Request, admit_pods, empty_node_resources
+from voice_blueprint.azure.topology import NumaNodes, Request, admit_pods, list_empty_node_resources
 from voice_blueprint.catalog.azure import VmSize
-from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
+from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import (
     AggregatedService,
@@ -22,22 +22,22 @@ from voice_blueprint.file.model.azure import (
 LMCACHE_CPUS = 1.9
 PD_ROUTER_CPUS = 1.9
 FRONT_CPUS = 0.9
-HOLDER_CPUS = 0.1
+GPU_HOLDER_CPUS = 0.1
 """CPUs of helper containers are fractions, since the kubelet only pins whole CPUs. Containers that are pinned before
 the engines would use CPUs of the NUMA nodes that prefill belongs on, and the decode engine's LMCache server could not
 bind to its own nodes. The amount is ASSUMED: copies between GPU and pinned memory are performed by the GPU."""
 
-HELPER_CPUS = 2 * LMCACHE_CPUS + PD_ROUTER_CPUS + FRONT_CPUS + HOLDER_CPUS
+HELPER_CPUS = 2 * LMCACHE_CPUS + PD_ROUTER_CPUS + FRONT_CPUS + GPU_HOLDER_CPUS
 
 LMCACHE_PROCESS_GIB = 8.0
 """Memory of an LMCache server without its pool: Python and a CUDA context for each GPU. ASSUMED, not measured."""
 PD_ROUTER_GIB = 4.0
 FRONT_GIB = 4.0
-HOLDER_GIB = 0.25
+GPU_HOLDER_GIB = 0.25
 """Memory of the container that requests the GPUs. Its ``sleep`` process uses 1 MiB, but the container runtime's hooks,
 which find and cache the GPUs' libraries, count against the limit, and are killed if the limit is small
 (https://github.com/eclipse-che/che/issues/21765). The device plugin has the same limit. ASSUMED, not measured."""
-HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + HOLDER_GIB
+HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + GPU_HOLDER_GIB
 """Memory of a cell's pod without its engines and their KV cache pools."""
 
 MIN_RESERVED_CPUS = 1
@@ -45,7 +45,7 @@ MIN_RESERVED_CPUS = 1
 start."""
 
 
-def helper_memory_gib(service: AzureService) -> float:
+def calculate_helper_memory_gib(service: AzureService) -> float:
     """Return the memory of a pod's helper containers, without KV cache pools."""
     match service:
         case PrefillDecodeCell():
@@ -56,7 +56,7 @@ def helper_memory_gib(service: AzureService) -> float:
             return 0.0
 
 
-def engine_cpus(cpus: int) -> int:
+def calculate_cell_engine_cpus(cpus: int) -> int:
     """Return the number of CPUs of each engine of a cell.
 
     The kubelet pins only whole CPUs, so the number is an integer.
@@ -64,7 +64,7 @@ def engine_cpus(cpus: int) -> int:
     return max(0, int((cpus - HELPER_CPUS) // 2))
 
 
-def cpus_without_lmcache(cpus: int) -> int:
+def calculate_single_engine_cpus(cpus: int) -> int:
     """Return the number of CPUs of an engine whose pod contains one LMCache server.
 
     The kubelet pins only whole CPUs, so the number is an integer.
@@ -72,7 +72,7 @@ def cpus_without_lmcache(cpus: int) -> int:
     return cpus - int(LMCACHE_CPUS) - 1
 
 
-def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
+def validate_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
     """Reject a number of CPUs with which the kubelet would not pin each engine next to its GPUs.
 
     Raises:
@@ -80,13 +80,13 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
     """
     if not _can_pin_cell(size, cpus, policy):
         raise DoesNotFitError(
-            f"{cpus} CPUs are {engine_cpus(cpus)} for each engine of a cell; the kubelet of {size.name} ({policy}) "
-            "does not pin them beside the engine's GPUs",
-            cell_cpus_remedy(size, policy),
+            f"{cpus} CPUs are {calculate_cell_engine_cpus(cpus)} for each engine of a cell; the kubelet of {size.name} "
+            f"({policy}) does not pin them beside the engine's GPUs",
+            build_cell_cpus_remedy(size, policy),
         )
 
 
-def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
+def build_cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
     """Return a remedy with the CPU requests of a whole cell that the kubelet admits."""
     admitted_amounts = [amount for amount in range(1, size.vcpus) if _can_pin_cell(size, amount, policy)]
     return (
@@ -96,17 +96,21 @@ def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
     )
 
 
-def cell_cpus(cpus: int) -> float:
+def calculate_total_cell_cpus(cpus: int) -> float:
     """Return the total CPU request of a cell's containers.
 
     It can be slightly lower than ``cpus``, since each engine requests whole CPUs.
     """
-    return 2 * engine_cpus(cpus) + HELPER_CPUS
+    return 2 * calculate_cell_engine_cpus(cpus) + HELPER_CPUS
 
 
-def cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
+def build_cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
     """Return the CPU and GPU requests of a cell's prefill engine, decode engine, and GPU holder."""
-    return Request(0, engine_cpus(cpus)), Request(0, engine_cpus(cpus)), Request(gpus, None)
+    return (
+        Request(0, calculate_cell_engine_cpus(cpus)),
+        Request(0, calculate_cell_engine_cpus(cpus)),
+        Request(gpus, None),
+    )
 
 
 def can_pin_engines(
@@ -129,17 +133,17 @@ def can_pin_engines(
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
-    admissions = list(admit_pods(size, requests, policy, empty_node_resources(size, MIN_RESERVED_CPUS)))
+    admissions = list(admit_pods(size, requests, policy, list_empty_node_resources(size, MIN_RESERVED_CPUS)))
     return all(answer.is_admitted for answer in admissions) and all(
-        admissions[engine].nodes == _numa_nodes_for(size, gpus) for engine, gpus in engines.items()
+        admissions[engine].nodes == _find_gpu_numa_nodes(size, gpus) for engine, gpus in engines.items()
     )
 
 
 def _can_pin_cell(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
-    requests = cell_requests(size.gpu_count, cpus)
-    cpu_requests = cell_cpus(cpus)
-    return can_pin_engines(size, cpu_requests, requests, dict(enumerate(cell_gpu_groups(size))), policy)
+    requests = build_cell_requests(size.gpu_count, cpus)
+    cpu_requests = calculate_total_cell_cpus(cpus)
+    return can_pin_engines(size, cpu_requests, requests, dict(enumerate(select_cell_gpu_groups(size))), policy)
 
 
-def _numa_nodes_for(size: VmSize, gpus: tuple[int, ...]) -> NumaNodes:
+def _find_gpu_numa_nodes(size: VmSize, gpus: tuple[int, ...]) -> NumaNodes:
     return frozenset(index for index, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """A problem in a deployment file.
 
     Attributes:
@@ -26,7 +26,7 @@ class Problem:
 class DeploymentFileError(Exception):
     """A deployment file that cannot be loaded, with all of its problems."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[FileProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in problems))
 

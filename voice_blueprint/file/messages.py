@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.text import MESSAGE
+from voice_blueprint.file.model.text import PATTERN_MESSAGE_KEY
 from voice_blueprint.file.source import Location, SourceMap
-from voice_blueprint.file.suggestion import closest_match, suggestion
+from voice_blueprint.file.suggestion import find_closest_match, format_suggestion
 
 RENAMED_SETTINGS = {
     "breaching_datapoints": ("datapoints_to_alarm",),
@@ -23,22 +23,22 @@ RENAMED_SETTINGS = {
 }
 """Settings that were renamed, with their current names."""
 
-MAX_ERRORS = 50
+MAX_REPORTED_ERRORS = 50
 """Maximum number of errors for which similar settings are suggested, which is slow. A file with more errors is not a
 deployment file."""
 
-_SUBJECT_PREFIX = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
+_SUBJECT_PREFIX_PATTERN = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
 """Subject at the start of pydantic's messages. Our messages start with the setting instead."""
 
 
-def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
+def deduplicate_errors(error: ValidationError) -> list[ErrorDetails]:
     """Return pydantic's errors without duplicates. A misspelt required key is only reported as unknown."""
-    details = error.errors()[:MAX_ERRORS]
+    details = error.errors()[:MAX_REPORTED_ERRORS]
     suggestions = {
         (*detail["loc"][:-1], name)
         for detail in details
         if detail["type"] == "extra_forbidden"
-        for name in _intended_names(str(detail["loc"][-1]), _fields_at(detail["loc"][:-1]))
+        for name in _guess_intended_names(str(detail["loc"][-1]), _list_setting_names(detail["loc"][:-1]))
     }
     parent_locations = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
     return [
@@ -50,16 +50,16 @@ def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
     ]
 
 
-def _intended_names(word: str, fields: list[str]) -> list[str]:
+def _guess_intended_names(word: str, fields: list[str]) -> list[str]:
     """Return the settings that an unknown name may refer to: its new names, or the most similar one."""
     new_names = [name for name in RENAMED_SETTINGS.get(word, ()) if name in fields]
-    near = closest_match(word, fields)
+    near = find_closest_match(word, fields)
     return new_names or ([near] if near else [])
 
 
 def describe_error(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
     """Translate one of pydantic's errors into a location in the file and a message for operators."""
-    location = _existing_location(detail["loc"], source)
+    location = _truncate_to_existing_location(detail["loc"], source)
     match detail["type"]:
         case "missing":
             location = (*location, detail["loc"][-1])
@@ -70,32 +70,34 @@ def describe_error(detail: ErrorDetails, source: SourceMap) -> tuple[Location, s
     path = ".".join(map(str, location))
     match detail["type"]:
         case "extra_forbidden":
-            fields = _fields_at(detail["loc"][:-1])
+            fields = _list_setting_names(detail["loc"][:-1])
             word = str(location[-1])
             current_name = " or ".join(
-                f"`{name}`" for name in _intended_names(word, fields) if word in RENAMED_SETTINGS
+                f"`{name}`" for name in _guess_intended_names(word, fields) if word in RENAMED_SETTINGS
             )
-            hint = f"; it is called {current_name} now" if current_name else suggestion(word, fields)
+            hint = f"; it is called {current_name} now" if current_name else format_suggestion(word, fields)
             message = f"`{path}` is an unknown setting{hint}"
         case "missing" | "union_tag_not_found":
-            kinds = ", ".join(_variants_at(location[:-1], str(location[-1])))
+            kinds = ", ".join(_list_variant_tags(location[:-1], str(location[-1])))
             message = f"`{path}` is missing; add it{f': one of {kinds}' if kinds else ''}"
         case "union_tag_invalid":
             message = f"`{path}` is {json.dumps(detail['ctx']['tag'])}: should be {detail['ctx']['expected_tags']}"
         case "value_error":
             message = f"`{path}`: {detail['ctx']['error']}" if path else str(detail["ctx"]["error"])
         case "string_pattern_mismatch":
-            value_text = shorten(json.dumps(detail["input"], ensure_ascii=False))
-            message = f"`{path}` is {value_text}: {_format_descriptions()[detail['ctx']['pattern']]}"
+            value_text = shorten_value(json.dumps(detail["input"], ensure_ascii=False))
+            message = f"`{path}` is {value_text}: {_collect_format_descriptions()[detail['ctx']['pattern']]}"
         case kind:
             value = detail["input"]
-            value_text = shorten(json.dumps(value, ensure_ascii=False))
-            message_text = _expected_type(kind, value, detail["loc"]) or _SUBJECT_PREFIX.sub("", detail["msg"])
+            value_text = shorten_value(json.dumps(value, ensure_ascii=False))
+            message_text = _describe_expected_type(kind, value, detail["loc"]) or _SUBJECT_PREFIX_PATTERN.sub(
+                "", detail["msg"]
+            )
             message = f"`{path}` is {value_text}: {message_text}"
     return location, message
 
 
-_UNITS = {
+_UNITS_BY_SUFFIX = {
     "_ms": "milliseconds",
     "_s": "seconds",
     "_days": "days",
@@ -107,12 +109,12 @@ _UNITS = {
 """Units of settings by the suffix of their name."""
 
 
-def _expected_type(kind: str, value: object, location: Location) -> str | None:
+def _describe_expected_type(kind: str, value: object, location: Location) -> str | None:
     """Return the expected type and format of a value, or ``None`` if pydantic's message is sufficient."""
     match kind:
         case "int_type" | "int_parsing" | "int_from_float" | "float_type" | "float_parsing":
             type_name = "a number" if kind.startswith("float") else "a whole number"
-            unit = next((word for end, word in _UNITS.items() if str(location[-1]).endswith(end)), None)
+            unit = next((word for end, word in _UNITS_BY_SUFFIX.items() if str(location[-1]).endswith(end)), None)
             alone = "; write it alone, without quotes, unit and separators" if isinstance(value, str) else ""
             return f"should be {type_name}{f' of {unit}' if unit else ''}{alone}"
         case "string_type":
@@ -122,40 +124,39 @@ def _expected_type(kind: str, value: object, location: Location) -> str | None:
         case "tuple_type" | "list_type":
             return "should be a list, such as [first, second]"
         case "model_type" | "model_attributes_type" | "dict_type":
-            fields = list(dict.fromkeys(_fields_at(location)))
-            setting_list = (
-                f" of {', '.join(f'`{name}`' for name in fields[:_MAX_LISTED])}{', ...' * (len(fields) > _MAX_LISTED)}"
-            )
-            return "should be a mapping" + (setting_list if fields else " of names to values")
+            fields = list(dict.fromkeys(_list_setting_names(location)))
+            settings = ", ".join(f"`{name}`" for name in fields[:_MAX_LISTED_SETTINGS])
+            more = ", ..." if len(fields) > _MAX_LISTED_SETTINGS else ""
+            return "should be a mapping of " + (f"{settings}{more}" if fields else "names to values")
     return None
 
 
-_MAX_LISTED = 6
+_MAX_LISTED_SETTINGS = 6
 
 
-def _variants_at(location: Location, tag: str) -> list[str]:
+def _list_variant_tags(location: Location, tag: str) -> list[str]:
     """Return the values that select a variant of a section, if the setting selects one."""
-    fields = [_setting_types(model).get(tag) for model in _models_at(location)]
+    fields = [_get_setting_types(model).get(tag) for model in _resolve_models(location)]
     return [repr(word) for field in fields if get_origin(field) is Literal for word in get_args(field)]
 
 
 @cache
-def _format_descriptions() -> dict[str, str]:
+def _collect_format_descriptions() -> dict[str, str]:
     """Return a description and an example of the expected format for each pattern."""
 
-    def parent_locations(part: object) -> Iterator[tuple[str, str]]:
+    def iter_pattern_messages(part: object) -> Iterator[tuple[str, str]]:
         if isinstance(part, dict):
-            if MESSAGE in part:
-                yield part["pattern"], part[MESSAGE]
+            if PATTERN_MESSAGE_KEY in part:
+                yield part["pattern"], part[PATTERN_MESSAGE_KEY]
             part = list(part.values())
         if isinstance(part, list):
             for each in part:
-                yield from parent_locations(each)
+                yield from iter_pattern_messages(each)
 
-    return dict(parent_locations(Deployment.model_json_schema()))
+    return dict(iter_pattern_messages(Deployment.model_json_schema()))
 
 
-def _existing_location(location: Location, source: SourceMap) -> Location:
+def _truncate_to_existing_location(location: Location, source: SourceMap) -> Location:
     """Return the part of a location that exists in the file, without the union tags that pydantic adds."""
     path: Location = ()
     for part in location:
@@ -164,29 +165,29 @@ def _existing_location(location: Location, source: SourceMap) -> Location:
     return path
 
 
-def shorten(value: str) -> str:
+def shorten_value(value: str) -> str:
     return value if len(value) <= 60 else f"{value[:57]}..."  # noqa: PLR2004  maximum length of a quoted value
 
 
-def _fields_at(location: Location) -> list[str]:
+def _list_setting_names(location: Location) -> list[str]:
     """Return the settings of the model at a location in the file."""
-    return [name for model in _models_at(location) for name in _setting_types(model)]
+    return [name for model in _resolve_models(location) for name in _get_setting_types(model)]
 
 
 @cache
-def _models_at(location: Location) -> list[type[BaseModel]]:
+def _resolve_models(location: Location) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [Deployment]
     for part in location:
-        fields = [_setting_types(m)[str(part)] for m in models if part in _setting_types(m)]
+        fields = [_get_setting_types(m)[str(part)] for m in models if part in _get_setting_types(m)]
         if fields:
-            models = [model for field in fields for model in _models_in(field)]
+            models = [model for field in fields for model in _iter_annotation_models(field)]
         else:
             # A list index is not a field; a union tag selects its member.
             models = [model for model in models if _is_tagged(model, part)] or models
     return models
 
 
-def _setting_types(model: type[BaseModel]) -> dict[str, object]:
+def _get_setting_types(model: type[BaseModel]) -> dict[str, object]:
     """Return the types of a model's fields by their names in the file."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
@@ -195,8 +196,8 @@ def _is_tagged(model: type[BaseModel], tag: str | int) -> bool:
     return any(tag in get_args(field.annotation) for field in model.model_fields.values())
 
 
-def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+def _iter_annotation_models(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
-        yield from _models_in(argument)
+        yield from _iter_annotation_models(argument)

@@ -14,7 +14,7 @@ class SourceMap:
     file: Path = Path("<deployment>")
     lines: dict[Location, int] = field(default_factory=dict)
 
-    def line(self, location: Location) -> int | None:
+    def find_line(self, location: Location) -> int | None:
         """Return the line of a value, or of the nearest enclosing value in the file."""
         for length in range(len(location), -1, -1):
             if location[:length] in self.lines:

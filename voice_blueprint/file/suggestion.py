@@ -4,17 +4,17 @@ import difflib
 import re
 from collections.abc import Iterable
 
-_MAX_SHOWN = 6
+_MAX_LISTED_CHOICES = 6
 _MIN_SIMILARITY = 0.7
 """Minimum similarity of two words for a suggestion."""
 
 
-def suggestion_or_choices(word: str, valid_names: Iterable[str]) -> str:
+def format_suggestion_or_choices(word: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean `x`?" for a misspelt word, otherwise "; use `a`, `b` or ..."."""
     names = sorted(valid_names)
-    options = [f"`{name}`" for name in names[:_MAX_SHOWN]]
-    if len(names) > _MAX_SHOWN:
-        options.append(f"one of {len(names) - _MAX_SHOWN} more")
+    options = [f"`{name}`" for name in names[:_MAX_LISTED_CHOICES]]
+    if len(names) > _MAX_LISTED_CHOICES:
+        options.append(f"one of {len(names) - _MAX_LISTED_CHOICES} more")
     leading_options = ", ".join(options[:-1])
     choices_text = (
         f"; use {leading_options} or {options[-1]}"
@@ -23,16 +23,16 @@ def suggestion_or_choices(word: str, valid_names: Iterable[str]) -> str:
         if options
         else ""
     )
-    return suggestion(word, names) or choices_text
+    return format_suggestion(word, names) or choices_text
 
 
-def suggestion(word: str, valid_names: Iterable[str]) -> str:
+def format_suggestion(word: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean `x`?" for a misspelt word, or an empty text if no word is similar."""
-    candidates = closest_match(word, valid_names)
+    candidates = find_closest_match(word, valid_names)
     return f"; did you mean `{candidates}`?" if candidates else ""
 
 
-def closest_match(word: str, valid_names: Iterable[str]) -> str | None:
+def find_closest_match(word: str, valid_names: Iterable[str]) -> str | None:
     """Return the most similar known word. Of instance types, only the families are compared.
 
     Many types share a size such as `.xlarge`.

@@ -21,109 +21,113 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.WhichShould
 
 
 @dataclass(frozen=True)
-class Condition:
+class AlertCondition:
     """An alert, independent of the cloud.
 
     Attributes:
         meaning: Sentence for the operator who is paged.
         threshold: The alert fires above this value.
-        callers_affected: Whether callers are affected; such an alert pages an operator.
+        affects_callers: Whether callers are affected; such an alert pages an operator.
     """
 
     meaning: str
     threshold: float
     comparison: Comparison = Comparison.ABOVE
-    callers_affected: bool = True
+    affects_callers: bool = True
 
 
-CONDITIONS = {
+ALERT_CONDITIONS = {
     # A caller who reaches a full gateway task is refused although other tasks have capacity, and calls again. Up to 5 %
     # of refusals are therefore random. If refusals continue, the error budget alert pages; the same applies to slow
     # transcripts and slow turns.
-    "sessions-refused": Condition(
-        "The gateway refuses more than one call in twenty because of insufficient capacity.", 5, callers_affected=False
+    "sessions-refused": AlertCondition(
+        "The gateway refuses more than one call in twenty because of insufficient capacity.", 5, affects_callers=False
     ),
     # Each gateway sends one request per minute, so a single failed request does not raise an alert.
-    "front-door-closed": Condition(
+    "front-door-closed": AlertCondition(
         "Gateways do not reach the public name: its name, its certificate or its load balancer is dead.",
         0.5,
         Comparison.BELOW,
     ),
     # Each gateway makes a call per minute. If many callers are refused for lack of capacity, so are some of these.
-    "synthetic-call-fails": Condition(
+    "synthetic-call-fails": AlertCondition(
         "Most calls of the gateways to themselves are not transcribed: those of callers are not either.",
         0.5,
         Comparison.BELOW,
     ),
     # ACM renews 60 days before expiry. Two weeks leave time for a manual fix if the renewal fails.
-    "certificate-expires": Condition(
+    "certificate-expires": AlertCondition(
         "The certificate of the public name expires within 14 days: it was not renewed.",
         14,
         Comparison.BELOW,
-        callers_affected=False,
+        affects_callers=False,
     ),
     # Users notice a wait of more than 1 s: https://www.nngroup.com/articles/response-times-3-important-limits/
-    "first-transcript-slow": Condition(
+    "first-transcript-slow": AlertCondition(
         "One caller in twenty waits more than a second for the first words of a transcript.",
         1000,
-        callers_affected=False,
+        affects_callers=False,
     ),
     # 50 packets of 20 ms are one second of a caller's audio.
-    "vad-packets-dropped": Condition("The data plane drops audio for want of time or room: callers lose words.", 50),
-    "vad-stopped": Condition(
-        "The VAD module was stopped: silence goes to the ASR tier as if it were speech.", 0, callers_affected=False
+    "vad-packets-dropped": AlertCondition(
+        "The data plane drops audio for want of time or room: callers lose words.", 50
     ),
-    "asr-slots-exhausted": Condition(
+    "vad-stopped": AlertCondition(
+        "The VAD module was stopped: silence goes to the ASR tier as if it were speech.", 0, affects_callers=False
+    ),
+    "asr-slots-exhausted": AlertCondition(
         "No speech recognition host has a free slot: new sessions are refused.", 1, Comparison.BELOW
     ),
     # 10 chunks are one second of a caller's speech.
-    "speech-lost": Condition("Speech of callers who were admitted is not transcribed.", 10),
-    "conversations-refused": Condition(
+    "speech-lost": AlertCondition("Speech of callers who were admitted is not transcribed.", 10),
+    "conversations-refused": AlertCondition(
         "Agents refuse callers: they are full, or one of their engines, the gateway or the state store is unavailable.",
         0,
     ),
     # People reply to each other after 0.2 s. The pipeline of three engines takes 1.2 s here; after twice that time,
     # people start to speak again. `docs/conversations.md` describes the stages.
-    "turn-slow": Condition(
+    "turn-slow": AlertCondition(
         "One answer in twenty begins more than 2.5 seconds after its question: callers ask again.",
         2500,
-        callers_affected=False,
+        affects_callers=False,
     ),
     # The goal is 300 ms. An interruption is detected after 220 ms of speech; if the agent continues for another half
     # second, both speak at once.
-    "barge-in-slow": Condition(
+    "barge-in-slow": AlertCondition(
         "One interruption in twenty silences the agent only after more than half a second.", 500
     ),
-    "nat-ports-exhausted": Condition(
+    "nat-ports-exhausted": AlertCondition(
         "A NAT gateway has no free port for a destination: hosts and agents do not reach services outside.",
         0,
-        callers_affected=False,
+        affects_callers=False,
     ),
     # A single maximum fires, where CloudWatch requires five. The number of calls varies by its square root, so that at
     # the designed peak of the smallest store the maximum of a day is 86 %.
-    "redis-memory-high": Condition(
+    "redis-memory-high": AlertCondition(
         "The state store uses more than 90 % of its memory: at 100 % it refuses writes, and calls fail.",
         90,
-        callers_affected=False,
+        affects_callers=False,
     ),
-    "redis-load-high": Condition(
+    "redis-load-high": AlertCondition(
         f"The state store is more than {MAX_STORE_LOAD_PERCENT} % busy: every command waits.",
         MAX_STORE_LOAD_PERCENT,
-        callers_affected=False,
+        affects_callers=False,
     ),
     # Each backend is one load balancer in the cluster. A single failed probe must not page an operator.
-    "edge-unhealthy": Condition("The application gateway does not reach a backend: its callers receive errors.", 0.5),
+    "edge-unhealthy": AlertCondition(
+        "The application gateway does not reach a backend: its callers receive errors.", 0.5
+    ),
     # Refused calls are failed requests as well, so the limit is that of refused calls, in percent of the calls that
     # begin. If refusals continue, the error budget alert pages.
-    "edge-errors": Condition(
+    "edge-errors": AlertCondition(
         "Requests at the application gateway fail: a backend responds with errors, or not at all.",
         5,
-        callers_affected=False,
+        affects_callers=False,
     ),
-    "edge-at-maximum": Condition(
+    "edge-at-maximum": AlertCondition(
         "The application gateway uses more than 90 % of its maximum capacity: it cannot grow when load does.",
         90,
-        callers_affected=False,
+        affects_callers=False,
     ),
 }
 """Alerts by id. Shares are in percent, times in milliseconds."""
@@ -153,12 +157,12 @@ class WindowPair:
     pages_operators: bool = True
 
     @property
-    def days_left(self) -> float:
+    def days_to_exhaustion(self) -> float:
         """Number of days in which this rate spends the whole budget."""
         return OBJECTIVE_DAYS / self.burn_rate
 
 
-WINDOWS = (
+BURN_RATE_WINDOWS = (
     WindowPair("1h", 3_600, 300, 14.4),
     WindowPair("6h", 6 * 3_600, 1_800, 6),
     WindowPair("1d", 24 * 3_600, 2 * 3_600, 3, pages_operators=False),
@@ -180,19 +184,19 @@ class Objective:
     failure_text: str
     within_ms: int | None = None
 
-    def threshold(self, windows: WindowPair) -> float:
+    def calculate_threshold(self, windows: WindowPair) -> float:
         """Return the share of bad calls or turns, percent, that corresponds to the burn rate of these windows."""
         return round(windows.burn_rate * (100 - self.percent), 6)
 
-    def meaning(self, windows: WindowPair) -> str:
+    def format_meaning(self, windows: WindowPair) -> str:
         """Return the sentence for the operator who is paged."""
         return (
             f"{self.failure_text} so often that the error budget of {100 - self.percent:g} % in {OBJECTIVE_DAYS} days "
-            f"would last {windows.days_left:.2g} days."
+            f"would last {windows.days_to_exhaustion:.2g} days."
         )
 
 
-def objectives(settings: Objectives, *, agents: bool) -> Iterator[Objective]:
+def build_objectives(settings: Objectives, *, agents: bool) -> Iterator[Objective]:
     """Yield the objectives of a deployment; those on turns require agents."""
     yield Objective("admission", settings.admitted_percent, "Calls are refused")
     latencies: list[tuple[Literal["transcript", "turn"], float, str, int]] = [

@@ -15,13 +15,13 @@ class Panel(Generic[Line]):
 
     Attributes:
         period_s: Seconds per datapoint, at least the metrics' resolution.
-        stacked: Whether the series are parts of a sum.
+        is_stacked: Whether the series are parts of a sum.
     """
 
     title: str
     series: tuple[Line, ...]
     period_s: int = MINUTE_S
-    stacked: bool = False
+    is_stacked: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from botocore.exceptions import NoCredentialsError
 from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import VAD_IMAGES, asr_images
+from voice_blueprint.hosts import VAD_IMAGES, list_asr_images
 from voice_ops.aws.session import create_session
 
-AREA = "AWS"
+REPORT_AREA = "AWS"
 """Name of the cloud in reports."""
 SERVICE_TIERS = ("edge", "agents")
 """Tiers whose stacks have an ECS service."""
@@ -40,7 +40,7 @@ def sign_in(deployment: Deployment) -> boto3.Session:
 
 
 @dataclass(frozen=True)
-class Group:
+class ScalingGroup:
     """An Auto Scaling group that the file defines.
 
     Attributes:
@@ -53,8 +53,8 @@ class Group:
     name: str
     fleet: str
     images: tuple[Image, ...]
-    low: int
-    high: int
+    min_hosts: int
+    max_hosts: int
     budget_s: int
 
 
@@ -77,25 +77,25 @@ class Account:
         return self.deployment.aws.region
 
     @cached_property
-    def caller(self) -> dict[str, str]:
+    def caller_identity(self) -> dict[str, str]:
         """Account id and ARN of the signed-in identity, with the keys ``Account`` and ``Arn``."""
         answer = self.session.client("sts").get_caller_identity()
         return {"Account": answer["Account"], "Arn": answer["Arn"]}
 
     @property
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, ScalingGroup]:
         """Auto Scaling groups by name, in the order of the file."""
         aws, deployment = self.deployment.aws, self.deployment
         hosts, budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
         results = [
-            Group(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, budget_s)
-            for name in names.vad_group_names(deployment)
+            ScalingGroup(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, budget_s)
+            for name in names.list_vad_group_names(deployment)
         ]
         results += [
-            Group(
-                names.group_name(deployment, fleet.name),
+            ScalingGroup(
+                names.build_group_name(deployment, fleet.name),
                 fleet.name,
-                asr_images(fleet),
+                list_asr_images(fleet),
                 fleet.hosts.min,
                 fleet.hosts.max,
                 fleet.drain_timeout_s,
@@ -104,7 +104,7 @@ class Account:
         ]
         return {group.name: group for group in results}
 
-    def resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
+    def iter_resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
         """Yield the resources of the templates. If types are specified, other types are omitted."""
         for template in self.templates.values():
             yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
@@ -117,11 +117,11 @@ class Account:
         match = client.get_paginator(operation).paginate(**request).search(path)
         return (each for each in match if each is not None)
 
-    def is_ours(self, tags: list[Any]) -> bool:
+    def belongs_to_deployment(self, tags: list[Any]) -> bool:
         """Return True if the tags of a resource name one of the deployment's stacks."""
         return any(tag["Key"] == "aws:cloudformation:stack-name" and tag["Value"] in self.templates for tag in tags)
 
-    def stacks(self) -> dict[str, str]:
+    def fetch_stack_statuses(self) -> dict[str, str]:
         """Return the status of all existing stacks by name, including stacks that were removed from the file."""
         tag = {"Key": names.DEPLOYMENT_TAG, "Value": self.deployment.name}
         result = self.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
@@ -131,40 +131,40 @@ class Account:
             if each["StackName"] in self.templates or tag in each.get("Tags", [])
         }
 
-    def undefined_stacks(self) -> dict[str, str]:
+    def fetch_removed_stacks(self) -> dict[str, str]:
         """Return the status of the existing stacks that were removed from the file, by name."""
-        return {stack: state for stack, state in self.stacks().items() if stack not in self.templates}
+        return {stack: state for stack, state in self.fetch_stack_statuses().items() if stack not in self.templates}
 
-    def live_templates(self) -> dict[str, dict[str, Any]]:
+    def fetch_live_templates(self) -> dict[str, dict[str, Any]]:
         """Return the deployed templates of all existing stacks, by name."""
-        return {stack: self.live_template(stack) for stack in self.stacks()}
+        return {stack: self.fetch_live_template(stack) for stack in self.fetch_stack_statuses()}
 
-    def live_template(self, stack: str) -> dict[str, Any]:
+    def fetch_live_template(self, stack: str) -> dict[str, Any]:
         """Return the deployed template of an existing stack."""
         body = self.session.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
         # The CDK uploads YAML, and boto3 only parses JSON templates.
         return yaml.load(body, Loader=yaml.CSafeLoader) if isinstance(body, str) else dict(body)
 
-    def physical_ids(self, stack: str) -> dict[str, str]:
+    def fetch_physical_ids(self, stack: str) -> dict[str, str]:
         """Return the physical ids of an existing stack's resources, by logical id."""
         path = "StackResourceSummaries[?PhysicalResourceId && ResourceStatus != 'DELETE_COMPLETE']"
         result = self.list_all("cloudformation", "list_stack_resources", path, StackName=stack)
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in result}
 
-    def gateway_service(self) -> tuple[str, str] | None:
+    def find_gateway_service(self) -> tuple[str, str] | None:
         """Return the cluster and ARN of the gateway's service, or ``None`` if the service is not deployed."""
         return self.find_service("edge")
 
     def find_service(self, tier: str) -> tuple[str, str] | None:
         """Return the cluster and ARN of the only ECS service in a tier's stack, or ``None`` if it is not deployed."""
-        stack = names.stack_name(self.deployment, tier)
-        for arn in self.physical_ids(stack).values() if stack in self.stacks() else ():
+        stack = names.build_stack_name(self.deployment, tier)
+        for arn in self.fetch_physical_ids(stack).values() if stack in self.fetch_stack_statuses() else ():
             _, is_service, path = arn.partition(":service/")
             if is_service:
                 return path.split("/")[0], arn
         return None
 
-    def unfinished_services(self, since: datetime) -> Iterator[str]:
+    def find_unfinished_services(self, since: datetime) -> Iterator[str]:
         """Yield a description of each service in which tasks may still run that started before a time.
 
         When ECS rolls a deployment back, the previous one becomes the primary again, with its own creation time.
@@ -183,7 +183,7 @@ class Account:
                 elif states != ["PRIMARY COMPLETED"]:
                     yield f"{name} has the deployments {', '.join(states)}"
 
-    def renew_services(self) -> None:
+    def redeploy_services(self) -> None:
         """Replace the tasks of gateway and agents, so that they read the current host and password of the store."""
         for cluster, service in filter(None, map(self.find_service, SERVICE_TIERS)):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

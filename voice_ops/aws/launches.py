@@ -7,16 +7,18 @@ from typing import Any
 GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
 
 
-def changed_launches(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def find_changed_launch_templates(
+    live: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each existing group of a stack whose launch template changes, with the changed properties."""
-    before, after = launch_settings(live), launch_settings(new)
+    before, after = collect_launch_template_properties(live), collect_launch_template_properties(new)
     for group in after:
         if group in before and before[group] != after[group]:
             keys = sorted(before[group].keys() | after[group].keys())
             yield group, tuple(key for key in keys if before[group].get(key) != after[group].get(key))
 
 
-def launch_settings(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def collect_launch_template_properties(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the launch template properties of each group in a CloudFormation template, as JSON texts."""
     resources = template.get("Resources", {})
     results = {}

@@ -16,10 +16,10 @@ from botocore.exceptions import ConnectionError as ConnectionFailed
 from botocore.parsers import ResponseParserError
 
 from voice_ops.exits import FAILED
-from voice_ops.output import stop
-from voice_ops.preflight.questions import Refusal, first_line
+from voice_ops.output import create_exit
+from voice_ops.preflight.questions import Refusal, extract_first_line
 
-EXPIRED_CODES = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+EXPIRED_CREDENTIALS_CODES = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 INVALID_CREDENTIALS_CODES = {
     "AuthFailure",
     "IncompleteSignature",
@@ -36,8 +36,8 @@ THROTTLING_CODES = {
     "ThrottlingException",
     "TooManyRequestsException",
 }
-FORBIDDEN = 403
-ERRORS = (BotoCoreError, ClientError, ResponseParserError)
+HTTP_FORBIDDEN = 403
+AWS_ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 """Exceptions of boto3. ``ResponseParserError`` is raised, for example, if a proxy responds with its own page."""
 CREDENTIAL_ERRORS = (
     CredentialRetrievalError,
@@ -48,36 +48,39 @@ CREDENTIAL_ERRORS = (
     TokenRetrievalError,
 )
 
-SIGN_IN = "sign in again, for example with `aws sso login`"
+SIGN_IN_REMEDY = "sign in again, for example with `aws sso login`"
 
 
-def error_code(error: ClientError) -> str:
+def get_error_code(error: ClientError) -> str:
     """Return the error code of the service."""
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 
 def is_denied(error: ClientError) -> bool:
     """Return True if a policy denied the call. Services use different error codes, but the same HTTP status."""
-    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == FORBIDDEN
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == HTTP_FORBIDDEN
 
 
-def explain(error: Exception) -> Refusal:
+def explain_error(error: Exception) -> Refusal:
     """Convert a boto3 exception to a refusal, with an explanation and a remedy."""
     if isinstance(error, CREDENTIAL_ERRORS):
-        result = "no credentials were found" if isinstance(error, NoCredentialsError) else first_line(str(error))
-        return Refusal(result, "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
+        result = (
+            "no credentials were found" if isinstance(error, NoCredentialsError) else extract_first_line(str(error))
+        )
+        return Refusal(result, "check AWS_PROFILE, or " + SIGN_IN_REMEDY, lacks_credentials=True)
     if isinstance(error, ConnectionFailed | HTTPClientError):
         return Refusal(
-            f"cannot reach AWS: {first_line(str(error))}", "check the network, the region and the proxy settings"
+            f"cannot reach AWS: {extract_first_line(str(error))}",
+            "check the network, the region and the proxy settings",
         )
     if isinstance(error, ResponseParserError):
         return Refusal("the response did not come from AWS", "check the proxy settings and AWS_ENDPOINT_URL")
     if not isinstance(error, ClientError):
-        return Refusal(first_line(str(error)), "see the message; `aws configure list` shows what is configured")
-    code, message = error_code(error), first_line(str(error.response.get("Error", {}).get("Message", "")))
-    if code in EXPIRED_CODES | INVALID_CREDENTIALS_CODES:
-        problem = "have expired" if code in EXPIRED_CODES else "are not accepted"
-        return Refusal(f"the credentials {problem} ({code})", SIGN_IN, no_credentials=True)
+        return Refusal(extract_first_line(str(error)), "see the message; `aws configure list` shows what is configured")
+    code, message = get_error_code(error), extract_first_line(str(error.response.get("Error", {}).get("Message", "")))
+    if code in EXPIRED_CREDENTIALS_CODES | INVALID_CREDENTIALS_CODES:
+        problem = "have expired" if code in EXPIRED_CREDENTIALS_CODES else "are not accepted"
+        return Refusal(f"the credentials {problem} ({code})", SIGN_IN_REMEDY, lacks_credentials=True)
     if code in THROTTLING_CODES:
         attempts = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
         return Refusal(
@@ -86,11 +89,11 @@ def explain(error: Exception) -> Refusal:
         )
     if is_denied(error):
         remedy = f"allow {error.operation_name}, or use credentials with this permission"
-        return Refusal(f"access denied: {error.operation_name} ({code or FORBIDDEN})", remedy)
+        return Refusal(f"access denied: {error.operation_name} ({code or HTTP_FORBIDDEN})", remedy)
     return Refusal(f"{error.operation_name}: {code}: {message}", "see the message")
 
 
-def command_error(error: Exception) -> typer.Exit:
+def report_aws_error(error: Exception) -> typer.Exit:
     """Print the explanation of a boto3 exception, and return the exception that ends the command."""
-    refusal = explain(error)
-    return stop(f"{refusal.result}; {refusal.remedy}", FAILED)
+    refusal = explain_error(error)
+    return create_exit(f"{refusal.result}; {refusal.remedy}", FAILED)

@@ -11,7 +11,7 @@ from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.refusals import is_denied
 
 
-def removed_regions(first: Account) -> Iterator[Account]:
+def find_removed_region_accounts(first: Account) -> Iterator[Account]:
     """Yield the account of the deployment in each region that was removed from the file but still contains stacks.
 
     Stacks are recognized by an output with the name of the file.
@@ -22,7 +22,8 @@ def removed_regions(first: Account) -> Iterator[Account]:
         first: The deployment in any region of the file.
     """
     deployment = first.deployment
-    path = f"Stacks[?Outputs[?OutputKey == '{names.FILE_OUTPUT}' && OutputValue == '{deployment.name_in_file}']]"
+    output = f"OutputKey == '{names.DEPLOYMENT_NAME_OUTPUT}' && OutputValue == '{deployment.name_in_file}'"
+    path = f"Stacks[?Outputs[?{output}]]"
     enabled: Any = first.session.client("ec2")
     for region in sorted(each["RegionName"] for each in enabled.describe_regions()["Regions"]):
         if region in deployment.file_regions:

@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserError
 
-from voice_ops.timeouts import CONNECT_S, READ_S
+from voice_ops.timeouts import CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 
 XML_PROTOCOLS = {"query", "ec2", "rest-xml"}
 
@@ -30,20 +30,22 @@ def create_session(region: str) -> boto3.Session:
     mode = botocore_session.get_config_variable("retry_mode")
     # The legacy mode, which is the SDK's default, makes five attempts and lacks the newer timeouts.
     retries: Any = {"mode": "standard" if mode == "legacy" else mode}
-    botocore_session.set_default_client_config(Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries))
-    botocore_session.register("before-parse", _reject_pages)
+    botocore_session.set_default_client_config(
+        Config(connect_timeout=CONNECT_TIMEOUT_S, read_timeout=READ_TIMEOUT_S, retries=retries)
+    )
+    botocore_session.register("before-parse", _reject_malformed_response)
     result = boto3.Session(botocore_session=botocore_session, region_name=region)
     # Creating a client takes longer than most requests, since boto3 builds the class of the client each time.
     result.client = cache(result.client)  # type: ignore[method-assign]
     return result
 
 
-def _reject_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore's events
+def _reject_malformed_response(**event: Any) -> None:  # noqa: ANN401  arguments of botocore's events
     """Reject a successful response that does not conform to the protocol of the service."""
     operation_model: OperationModel = event["operation_model"]
     response_dict: dict[str, Any] = event["response_dict"]
     failed = response_dict["status_code"] >= HTTPStatus.MULTIPLE_CHOICES
-    if failed or operation_model.has_streaming_output or _is_text(operation_model):
+    if failed or operation_model.has_streaming_output or _has_text_payload(operation_model):
         return
     body, protocol = response_dict["body"], operation_model.service_model.resolved_protocol
     if "json" in protocol:
@@ -56,7 +58,7 @@ def _reject_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore'
         raise ResponseParserError(f"the response to {operation_model.name} is not in the format {protocol}")
 
 
-def _is_text(operation_model: OperationModel) -> bool:
+def _has_text_payload(operation_model: OperationModel) -> bool:
     """Return True if the response body is a text that a caller has stored, such as a bucket policy."""
     output = operation_model.output_shape
     payload = output.serialization.get("payload") if output else None

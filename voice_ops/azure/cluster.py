@@ -28,15 +28,15 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest
 
 from voice_blueprint.azure import names
-from voice_ops.preflight.azure.account import Account, json_body
-from voice_ops.preflight.azure.refusals import explain
-from voice_ops.preflight.questions import Refusal, first_line
-from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
+from voice_ops.preflight.azure.account import Account, parse_json_body
+from voice_ops.preflight.azure.refusals import explain_error
+from voice_ops.preflight.questions import Refusal, extract_first_line
+from voice_ops.timeouts import CONNECT_TIMEOUT_S, MAX_ATTEMPTS, READ_TIMEOUT_S
 
 API_VERSION = "2025-09-01"
 """API version of Microsoft.ContainerService with which the programs deploy (pulumi-azure-native 3.29.0)."""
-STATUS_ERRORS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
-FORBIDDEN = 403
+ERROR_CLASSES_BY_STATUS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
+HTTP_FORBIDDEN = 403
 
 
 class ClusterUnreachableError(ServiceRequestError):
@@ -58,11 +58,11 @@ class Cluster:
         """Resource id of the cluster in Azure."""
         deployment = self.account.deployment
         return (
-            f"/subscriptions/{self.account.subscription}/resourceGroups/{names.resource_group_name(deployment)}"
-            f"/providers/Microsoft.ContainerService/managedClusters/{names.cluster_name(deployment)}"
+            f"/subscriptions/{self.account.subscription}/resourceGroups/{names.build_resource_group_name(deployment)}"
+            f"/providers/Microsoft.ContainerService/managedClusters/{names.build_cluster_name(deployment)}"
         )
 
-    def properties(self, child: str = "") -> Mapping[str, Any] | None:
+    def fetch_properties(self, child: str = "") -> Mapping[str, Any] | None:
         """Return the properties of the cluster, or of a child such as ``/agentPools/gpu``, or None if there is none."""
         try:
             result = self.account.providers.resources.get_by_id(f"{self.id}{child}", api_version=API_VERSION)
@@ -81,7 +81,7 @@ class Cluster:
         request = HttpRequest("POST", f"{self.id}/listClusterUserCredential?api-version={API_VERSION}")
         answer = self.account.providers.send_request(request)
         answer.raise_for_status()
-        config = yaml.safe_load(base64.b64decode(json_body(answer)["kubeconfigs"][0]["value"]))
+        config = yaml.safe_load(base64.b64decode(parse_json_body(answer)["kubeconfigs"][0]["value"]))
         cluster = config["clusters"][0]["cluster"]
         return Kubernetes(self.account, cluster["server"], base64.b64decode(cluster["certificate-authority-data"]))
 
@@ -99,14 +99,16 @@ class Kubernetes:
         self._folder = TemporaryDirectory(prefix="voice-cluster-")
         file = Path(self._folder.name) / "ca.crt"
         file.write_bytes(authority)
-        options = {"retry_total": ATTEMPTS - 1, **{k: v for k, v in account.options.items() if k != "transport"}}
+        options = {"retry_total": MAX_ATTEMPTS - 1, **{k: v for k, v in account.options.items() if k != "transport"}}
         self._client: PipelineClient[Any, Any] = PipelineClient(
             server,
             policies=[
                 RetryPolicy(**options),
-                BearerTokenCredentialPolicy(account.credential, f"{names.API_SERVER_APP}/.default"),
+                BearerTokenCredentialPolicy(account.credential, f"{names.API_SERVER_APP_ID}/.default"),
             ],
-            transport=RequestsTransport(connection_verify=str(file), connection_timeout=CONNECT_S, read_timeout=READ_S),
+            transport=RequestsTransport(
+                connection_verify=str(file), connection_timeout=CONNECT_TIMEOUT_S, read_timeout=READ_TIMEOUT_S
+            ),
         )
 
     def list_objects(self, path: str) -> list[dict[str, Any]]:
@@ -120,16 +122,16 @@ class Kubernetes:
         try:
             answer = self._client.send_request(HttpRequest("GET", self._client.format_url(path)))
         except (ServiceRequestError, ServiceResponseError) as error:  # the latter behind a proxy, for example
-            raise ClusterUnreachableError(first_line(str(error))) from None
-        if answer.status_code == FORBIDDEN:
-            raise ClusterDeniedError(first_line(json_body(answer).get("message", "")), response=answer)
-        map_error(answer.status_code, answer, STATUS_ERRORS)
+            raise ClusterUnreachableError(extract_first_line(str(error))) from None
+        if answer.status_code == HTTP_FORBIDDEN:
+            raise ClusterDeniedError(extract_first_line(parse_json_body(answer).get("message", "")), response=answer)
+        map_error(answer.status_code, answer, ERROR_CLASSES_BY_STATUS)
         answer.raise_for_status()
-        results: list[dict[str, Any]] = json_body(answer)["items"]
+        results: list[dict[str, Any]] = parse_json_body(answer)["items"]
         return results
 
 
-def explain_cluster(error: Exception) -> Refusal:
+def explain_cluster_error(error: Exception) -> Refusal:
     """Convert an exception of Azure or Kubernetes to a refusal, with an explanation and a remedy."""
     if isinstance(error, ClusterUnreachableError):
         remedy = (
@@ -142,4 +144,4 @@ def explain_cluster(error: Exception) -> Refusal:
             "sign in as a member of a group in `admin_groups`, or with the role Azure Kubernetes Service RBAC Reader"
         )
         return Refusal(f"access denied by the API server: {error.message}", remedy)
-    return explain(error)
+    return explain_error(error)

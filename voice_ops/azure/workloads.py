@@ -8,12 +8,12 @@ from typing import Any
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Kubernetes
-from voice_sandbox.azure.values import reveal
+from voice_sandbox.azure.values import reveal_secrets
 from voice_sandbox.rehearsals.azure import Rehearsal
 from voice_stacks.azure.policy.quantities import QuantityError, parse_quantity
 
 IMAGE_PATTERN = re.compile(r"[^/@]+/(?P<name>[^@]+)@(?P<digest>sha256:[0-9a-f]{64})")
-FILE_OUTPUTS = {
+FILE_DERIVED_OUTPUTS = {
     ClusterOutput.DEPLOYMENT,
     ClusterOutput.LOCATION,
     ClusterOutput.RESOURCE_GROUP,
@@ -56,15 +56,15 @@ class LiveDeployment:
     problems: tuple[str, ...]
 
     @property
-    def desired(self) -> int:
+    def desired_replica_count(self) -> int:
         return int(self.manifest["spec"].get("replicas", 1))
 
     @property
-    def available(self) -> int:
+    def available_replica_count(self) -> int:
         return int(self.manifest.get("status", {}).get("availableReplicas", 0))
 
     @property
-    def updated(self) -> int:
+    def updated_replica_count(self) -> int:
         return int(self.manifest.get("status", {}).get("updatedReplicas", 0))
 
     @property
@@ -75,10 +75,14 @@ class LiveDeployment:
         """
         status = self.manifest.get("status", {})
         is_observed = status.get("observedGeneration", 0) >= self.manifest["metadata"].get("generation", 0)
-        return bool(is_observed) and self.desired == self.updated == self.available == int(status.get("replicas", 0))
+        return bool(
+            is_observed
+        ) and self.desired_replica_count == self.updated_replica_count == self.available_replica_count == int(
+            status.get("replicas", 0)
+        )
 
 
-def defined_workloads(deployment: Deployment) -> DefinedWorkloads:
+def evaluate_workloads(deployment: Deployment) -> DefinedWorkloads:
     """Run the programs of a file on the local engine, and return the Deployments that they define.
 
     Raises:
@@ -86,15 +90,17 @@ def defined_workloads(deployment: Deployment) -> DefinedWorkloads:
     """
     with Rehearsal.for_deployment(deployment) as rehearsal:
         cluster, workloads = (each.up.graph for each in rehearsal.run())
-    outputs = {key: reveal(value) for key, value in cluster.outputs.items() if key not in FILE_OUTPUTS}
-    manifests = [reveal(each.inputs) for each in workloads.resources_of_type("kubernetes:apps/v1:Deployment")]
+    outputs = {key: reveal_secrets(value) for key, value in cluster.outputs.items() if key not in FILE_DERIVED_OUTPUTS}
+    manifests = [
+        reveal_secrets(each.inputs) for each in workloads.find_resources_of_type("kubernetes:apps/v1:Deployment")
+    ]
     return DefinedWorkloads(
         {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in manifests},
-        frozenset(text for text in _nested_texts(outputs) if len(text) >= MIN_OUTPUT_LENGTH),
+        frozenset(text for text in _iter_nested_texts(outputs) if len(text) >= MIN_OUTPUT_LENGTH),
     )
 
 
-def live_deployments(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
+def fetch_live_deployments(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
     """Return the Deployments in some namespaces of the cluster, by namespace and name."""
     results = {}
     for namespace in namespaces:
@@ -102,24 +108,26 @@ def live_deployments(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tupl
         for each in kubernetes.list_objects(f"/apis/apps/v1/namespaces/{namespace}/deployments"):
             selected = each["spec"]["selector"]["matchLabels"].items()
             matching_pods = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
-            problems = dict.fromkeys(text for pod in matching_pods for text in _pod_problems(pod))
+            problems = dict.fromkeys(text for pod in matching_pods for text in _find_pod_problems(pod))
             results[namespace, each["metadata"]["name"]] = LiveDeployment(each, tuple(problems))
     return results
 
 
-def image_digests(manifest: Manifest) -> dict[str, str]:
+def extract_image_digests(manifest: Manifest) -> dict[str, str]:
     """Return the digests of the images in a Deployment's pods, by name of the image."""
     spec = manifest["spec"]["template"]["spec"]
     images = [each["image"] for key in ("initContainers", "containers") for each in spec.get(key) or ()]
     return {result["name"]: result["digest"] for result in map(IMAGE_PATTERN.fullmatch, images) if result}
 
 
-def changed_settings(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> list[str]:
+def find_changed_settings(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> list[str]:
     """Return the paths of the pod settings that a deploy of the file would change."""
-    return list(_compare(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.placeholders, ""))
+    return list(
+        _find_changed_paths(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.placeholders, "")
+    )
 
 
-def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  values of a manifest
+def _find_changed_paths(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  values of a manifest
     """Yield the paths of the settings that differ between a manifest and an object of the cluster.
 
     Settings that only exist in the cluster are defaults, and are not compared.
@@ -127,19 +135,21 @@ def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Ite
     if isinstance(new, dict):
         for key, value in new.items():
             child_path = f"{path}.{key}" if path else key
-            yield from _compare(value, old.get(key) if isinstance(old, dict) else None, placeholders, child_path)
-    elif isinstance(new, list) and (key := _identifying_key(new)):
+            yield from _find_changed_paths(
+                value, old.get(key) if isinstance(old, dict) else None, placeholders, child_path
+            )
+    elif isinstance(new, list) and (key := _find_identifying_key(new)):
         by_key = {each.get(key): each for each in old or () if isinstance(each, dict)}
         for each in new:
-            yield from _compare(each, by_key.get(each[key]), placeholders, f"{path}[{each[key]}]")
+            yield from _find_changed_paths(each, by_key.get(each[key]), placeholders, f"{path}[{each[key]}]")
     elif isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
         for index, (item, other) in enumerate(zip(new, old, strict=True)):
-            yield from _compare(item, other, placeholders, f"{path}[{index}]")
+            yield from _find_changed_paths(item, other, placeholders, f"{path}[{index}]")
     elif not _is_equal(new, old, placeholders):
         yield path
 
 
-def _identifying_key(items: list[Any]) -> str | None:
+def _find_identifying_key(items: list[Any]) -> str | None:
     """Return the key with which items of a list are identified, or None if no key is unique."""
     for key in ("name", "mountPath", "containerPort"):
         values = [each.get(key) for each in items if isinstance(each, dict)]
@@ -163,15 +173,15 @@ def _is_equal(new: Any, old: Any, placeholders: frozenset[str]) -> bool:  # noqa
         return False
 
 
-def _nested_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of a stack
+def _iter_nested_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of a stack
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
         for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _nested_texts(each)
+            yield from _iter_nested_texts(each)
 
 
-def _pod_problems(pod: Manifest) -> Iterator[str]:
+def _find_pod_problems(pod: Manifest) -> Iterator[str]:
     """Yield the reasons for which a pod does not start."""
     status = pod.get("status", {})
     for condition in status.get("conditions") or ():

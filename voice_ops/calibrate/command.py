@@ -22,23 +22,23 @@ from voice_ops.calibrate.search import find_max_sustained
 from voice_ops.call.access import Auth
 from voice_ops.call.recording import RecordingError
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.findings import load
+from voice_ops.findings import load_deployment
 from voice_ops.loadtest import options
 from voice_ops.loadtest.drivers import Api
 from voice_ops.loadtest.load import ClosedLoop
 from voice_ops.loadtest.options import OptionError
 from voice_ops.loadtest.session import LoadTest, LoadTestError
-from voice_ops.options import DeploymentFile, Json
-from voice_ops.output import err, out, print_json, stop
+from voice_ops.options import DeploymentFileArgument, JsonOption
+from voice_ops.output import create_exit, err, out, print_json
 from voice_ops.progress import Progress
 
-SAMPLE = Path(__file__).parents[1] / "demo/page/sample.wav"
+SAMPLE_FILE = Path(__file__).parents[1] / "demo/page/sample.wav"
 RESPONSE_TIMEOUT_S = 120.0
 Option = typer.Option
 
 
 def calibrate(  # noqa: PLR0917  Typer passes parameters by name
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     fleet: Annotated[
         str, typer.Argument(metavar="FLEET", help="ASR fleet to measure; with --url also `vad` or `gateway`.")
     ],
@@ -51,7 +51,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
     api_key_env: Annotated[
         str | None, Option(metavar="NAME", help="Environment variable that contains the key or token.")
     ] = None,
-    audio: Annotated[Path, Option(help="Recording to send in each call, WAV.", show_default=False)] = SAMPLE,
+    audio: Annotated[Path, Option(help="Recording to send in each call, WAV.", show_default=False)] = SAMPLE_FILE,
     final_ms: Annotated[float, Option(min=1, help="Maximum delay of the last final transcript, ms.")] = 2000.0,
     max_calls: Annotated[int, Option(min=1, max=8192, help="Maximum concurrent calls.")] = 256,
     model: Annotated[
@@ -60,7 +60,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
             metavar="DIR", help="Whisper model in CTranslate2's format, for a run on this machine. Default: tiny.en."
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure the calls per host with a load test, and write the result to the file.
 
@@ -70,26 +70,26 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
 
     Example: voice calibrate deployments/small.yaml cpu --url https://voice.example.org/v1 --auth iam
     """
-    deployment = load(file)
-    location = _fleet_location(deployment, fleet)
+    deployment = load_deployment(file)
+    location = _find_fleet_location(deployment, fleet)
     if url is None and location[1] != "asr":
-        raise stop(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
+        raise create_exit(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
     try:
         if url is None:
-            with local_engine(model) as (local, engine_name):
-                calls, is_limit = _measure_calls(local, audio, final_ms, max_calls, auth, api_key_env)
+            with run_local_engine(model) as (local, engine_name):
+                calls, is_limit = _measure_max_calls(local, audio, final_ms, max_calls, auth, api_key_env)
             hardware = f"{engine_name}, {os.cpu_count()} vCPU of {platform.machine()}"
         else:
-            calls, is_limit = _measure_calls(url, audio, final_ms, max_calls, auth, api_key_env)
+            calls, is_limit = _measure_max_calls(url, audio, final_ms, max_calls, auth, api_key_env)
             hardware = f"{hosts} hosts at {url}" if hosts > 1 else url
     except (OptionError, RecordingError) as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except LoadTestError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the file is unchanged", INTERRUPTED) from None
+        raise create_exit("interrupted: the file is unchanged", INTERRUPTED) from None
     if calls < hosts:
-        raise stop(
+        raise create_exit(
             f"{hardware} cannot serve {hosts} calls with final transcripts within {final_ms:g} ms: "
             "the file is unchanged",
             FAILED,
@@ -111,21 +111,21 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
         )
 
 
-def _fleet_location(deployment: Deployment, fleet: str) -> Location:
+def _find_fleet_location(deployment: Deployment, fleet: str) -> Location:
     asr = [each.name for each in deployment.aws_section.asr] if deployment.aws_section else []
     fleets = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_section else []
     if fleet not in fleets:
-        raise stop(
+        raise create_exit(
             f"{deployment.name} has no fleet {fleet}; its fleets are {', '.join(fleets) or 'none on AWS'}", REFUSED
         )
     locations: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
     return locations.get(fleet) or ("aws", "asr", asr.index(fleet))
 
 
-def _measure_calls(  # noqa: PLR0917  two callers
+def _measure_max_calls(  # noqa: PLR0917  two callers
     url: str, audio: Path, final_ms: float, max_calls: int, auth: Auth | None, key: str | None
 ) -> tuple[int, bool]:
-    driver = options.driver_factory(
+    driver = options.create_driver_factory(
         Api.SESSION, audio=[audio], text=None, reference=None, sample_rate=24_000, scenario=None
     )
     progress = Progress(err)
@@ -139,10 +139,10 @@ def _measure_calls(  # noqa: PLR0917  two callers
             create_driver=driver,
             requests_by_load={ClosedLoop(calls): calls},
             slo={"final": final_ms},
-            gpus=1,
+            gpu_count=1,
             usd_per_hour=None,
             scenario=None,
-            rounds=1,
+            round_count=1,
             warmup_requests=1 if calls == 1 else 0,
             timeout_s=RESPONSE_TIMEOUT_S,
             seed=0,
@@ -156,13 +156,13 @@ def _measure_calls(  # noqa: PLR0917  two callers
 
 
 @contextmanager
-def local_engine(model: Path | None) -> Iterator[tuple[str, str]]:
+def run_local_engine(model: Path | None) -> Iterator[tuple[str, str]]:
     """Run the voice path on this machine, and yield the URL of the gateway and a description of the engine."""
     try:
         from voice_ops.demo.command import find_weights  # noqa: PLC0415  part of the repository, not of the package
         from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415
     except ModuleNotFoundError:
-        raise stop(
+        raise create_exit(
             "the CPU engine runs only from the repository (`make setup`); otherwise specify --url", REFUSED
         ) from None
     model_folder = find_weights(model)
@@ -172,15 +172,15 @@ def local_engine(model: Path | None) -> Iterator[tuple[str, str]]:
             VoicePath(Path(folder), model_folder, data_plane=None) as path,
         ):
             with Progress(err).phase("start the CPU engine on this machine"):
-                path.start_store().wait_ready()
+                path.start_store().wait_until_ready()
                 gateway = path.start_gateway()
                 path.start_vad()
                 path.start_engine()
-                path.wait_ready()
+                path.wait_until_ready()
                 path.wait_for_capacity(gateway)
             yield gateway.url, f"CPU engine with {'tiny.en' if model is None else model.name}"
     except ServiceError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
 
 
 def _write_measurement(file: Path, location: Location, measured: Measured) -> None:

@@ -13,7 +13,7 @@ HeaderProvider = Callable[[str, str, bytes], Headers]
 """Function that returns additional headers for the method, URL and body of a request."""
 
 _SIGNING_SERVICE = "execute-api"
-_API_GATEWAY = re.compile(rf"\.{_SIGNING_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
+_API_GATEWAY_HOST_PATTERN = re.compile(rf"\.{_SIGNING_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
 
 
 class Auth(StrEnum):
@@ -47,7 +47,7 @@ def read_secret(variable: str | None) -> str | None:
     return secret
 
 
-def header_provider(auth: Auth | None, secret: str | None, server: str) -> HeaderProvider:
+def create_header_provider(auth: Auth | None, secret: str | None, server: str) -> HeaderProvider:
     """Return a function that authenticates requests to a server.
 
     Args:
@@ -64,7 +64,7 @@ def header_provider(auth: Auth | None, secret: str | None, server: str) -> Heade
         raise AccessError(f"--auth {auth} does not use --api-key-env; omit it")
     match auth:
         case Auth.IAM:
-            return _signing_provider(server)
+            return _create_signing_provider(server)
         case Auth.JWT:
             return lambda *_: {"Authorization": f"Bearer {secret}"}
         case Auth.API_KEY:
@@ -73,7 +73,7 @@ def header_provider(auth: Auth | None, secret: str | None, server: str) -> Heade
             return lambda *_: {}
 
 
-def _signing_provider(server: str) -> HeaderProvider:
+def _create_signing_provider(server: str) -> HeaderProvider:
     # Imported here, since these modules would slow down every other command.
     import boto3  # noqa: PLC0415
     from botocore.auth import SigV4Auth  # noqa: PLC0415
@@ -84,7 +84,7 @@ def _signing_provider(server: str) -> HeaderProvider:
     if credentials is None:
         raise AccessError("--auth iam requires AWS credentials, and none were found: set AWS_PROFILE")
     host = urlsplit(server).hostname or ""
-    named = _API_GATEWAY.search(host)
+    named = _API_GATEWAY_HOST_PATTERN.search(host)
     region = named[1] if named else session.region_name
     if region is None:
         raise AccessError(f"--auth iam requires a region, and {host} does not contain one: set AWS_REGION")

@@ -10,14 +10,14 @@ import httpx2
 import typer
 from rich.text import Text
 
-from voice_ops.call.access import AccessError, Auth, ClientAuth, HeaderProvider, header_provider, read_secret
+from voice_ops.call.access import AccessError, Auth, ClientAuth, HeaderProvider, create_header_provider, read_secret
 from voice_ops.call.dialects import Api
 from voice_ops.call.other_apis import stream_to_server
 from voice_ops.call.recording import SAMPLE_RATE, RecordingError, read_samples
-from voice_ops.call.senders import Samples, sender_for
+from voice_ops.call.senders import Samples, create_sender
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.output import err, format_markup, out, stop
+from voice_ops.output import create_exit, err, format_markup, out
 
 LOCAL_SERVER = "http://127.0.0.1:8080"
 NO_KEY = "none"
@@ -60,18 +60,18 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
     try:
         samples = read_samples(file)
         secret = read_secret(api_key_env)
-        headers_for = header_provider(auth, secret, server) if api is Api.SESSIONS else None
+        headers_for = create_header_provider(auth, secret, server) if api is Api.SESSIONS else None
     except (RecordingError, AccessError) as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     try:
         if headers_for:
             asyncio.run(_stream_to_session(samples, server, headers_for, websocket=websocket))
         else:
             asyncio.run(_call_server(api, samples, server, secret or NO_KEY))
     except CallError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the session is closed", INTERRUPTED) from None
+        raise create_exit("interrupted: the session is closed", INTERRUPTED) from None
 
 
 async def _stream_to_session(samples: Samples, server: str, headers_for: HeaderProvider, *, websocket: bool) -> None:
@@ -83,7 +83,7 @@ async def _stream_to_session(samples: Samples, server: str, headers_for: HeaderP
         begin = time.monotonic()
         print_task = asyncio.create_task(_print_events(session, begin))
         try:
-            await sender_for(session).send(samples)
+            await create_sender(session).send(samples)
             await session.close()
             await print_task
         except (CallError, asyncio.CancelledError):
@@ -103,7 +103,7 @@ async def _call_server(api: Api, samples: Samples, server: str, key: str) -> Non
 
 
 async def _print_events(session: Session, begin: float) -> None:
-    async for event in session.follow():
+    async for event in session.stream_events():
         if event.text or event.commit or event.kind == "gap":
             out.print(_format_event(event, time.monotonic() - begin), soft_wrap=True)
 

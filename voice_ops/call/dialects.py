@@ -72,19 +72,19 @@ def _parse_deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
     )
 
 
-def _session_update(turns: dict[str, str] | None) -> str:
+def _format_session_update(turns: dict[str, str] | None) -> str:
     audio_settings = {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}, "turn_detection": turns}
     return json.dumps(
         {"type": "session.update", "session": {"type": "transcription", "audio": {"input": audio_settings}}}
     )
 
 
-SINGLE_TURN = _session_update(None)
+SINGLE_TURN_MESSAGE = _format_session_update(None)
 """First message of OpenAI's protocol for a single transcript of all speech."""
 DIALECTS = {
     Api.OPENAI: Dialect(
         f"{REALTIME_PATH}?intent=transcription",
-        _session_update({"type": "server_vad"}),
+        _format_session_update({"type": "server_vad"}),
         lambda audio: json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(audio).decode()}),
         json.dumps({"type": "input_audio_buffer.commit"}),
         _OpenAiParser(),

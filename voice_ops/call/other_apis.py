@@ -9,11 +9,11 @@ import numpy as np
 import websockets
 
 from voice_ops.call.dialects import DIALECTS, Api, Dialect
-from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
+from voice_ops.call.recording import FRAME_S, SAMPLES_PER_FRAME
 from voice_ops.call.senders import Samples
 from voice_ops.call.session import CallError, TranscriptEvent
 
-QUIET_TIMEOUT_S = 5.0
+IDLE_TIMEOUT_S = 5.0
 """Time without messages after which a call ends, since OpenAI's protocol has no message that ends a call."""
 
 
@@ -48,7 +48,7 @@ async def _send_audio(connection: websockets.ClientConnection, dialect: Dialect,
         await connection.send(dialect.first_message)
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    for number, frame in enumerate(np.split(samples, samples.size // FRAME_SAMPLES)):
+    for number, frame in enumerate(np.split(samples, samples.size // SAMPLES_PER_FRAME)):
         await asyncio.sleep(begin + number * FRAME_S - loop.time())
         await connection.send(dialect.encode_audio(frame.astype("<i2").tobytes()))
     await connection.send(dialect.last_message)
@@ -59,7 +59,7 @@ async def _receive_messages(
 ) -> AsyncIterator[dict[str, Any]]:
     while True:
         try:
-            async with asyncio.timeout(None if dialect.closes_at_end else QUIET_TIMEOUT_S):
+            async with asyncio.timeout(None if dialect.closes_at_end else IDLE_TIMEOUT_S):
                 message = await connection.recv()
         except websockets.ConnectionClosedOK:
             return

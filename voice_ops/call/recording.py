@@ -8,12 +8,12 @@ import soxr
 from numpy.typing import NDArray
 
 SAMPLE_RATE = 16_000
-FRAME_SAMPLES = 320
+SAMPLES_PER_FRAME = 320
 """Number of samples in a packet of 20 ms."""
-FRAME_S = FRAME_SAMPLES / SAMPLE_RATE
+FRAME_S = SAMPLES_PER_FRAME / SAMPLE_RATE
 
 MAX_LENGTH_S = 3600
-_INT16 = 1 << 15
+_INT16_SCALE = 1 << 15
 
 
 class RecordingError(ValueError):
@@ -42,9 +42,9 @@ def read_samples(file: Path) -> NDArray[np.int16]:
         raise RecordingError(f"{file} contains no audio")
     if rate != SAMPLE_RATE:
         samples = soxr.resample(samples, rate, SAMPLE_RATE)
-    padded_samples = np.zeros(-(-samples.size // FRAME_SAMPLES) * FRAME_SAMPLES)
+    padded_samples = np.zeros(-(-samples.size // SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME)
     padded_samples[: samples.size] = samples
-    return np.clip(np.rint(padded_samples), -_INT16, _INT16 - 1).astype(np.int16)
+    return np.clip(np.rint(padded_samples), -_INT16_SCALE, _INT16_SCALE - 1).astype(np.int16)
 
 
 def _decode_pcm(data: bytes, width: int) -> NDArray[np.float64]:

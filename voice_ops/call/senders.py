@@ -15,7 +15,7 @@ import pylibsrtp
 import websockets
 from numpy.typing import NDArray
 
-from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
+from voice_ops.call.recording import FRAME_S, SAMPLES_PER_FRAME
 from voice_ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
 
 RTP_VERSION_2 = 0x80
@@ -25,7 +25,7 @@ NORMAL_CLOSURE = 1000
 REJECTION_CODES = {1003, 1007, 1008, 1009}
 """Close codes after which the same audio would be rejected again. After all other codes, the session waits for a
 reconnect."""
-MIN_SERVER_ERROR = 500
+MIN_SERVER_ERROR_STATUS = 500
 """Minimum status code for which another gateway may respond differently."""
 MAX_CONNECTION_ATTEMPTS = 10
 RECONNECT_PAUSE_S = 0.5
@@ -76,13 +76,13 @@ class SrtpSender:
             for number, frame in enumerate(frames):
                 await asyncio.sleep(begin + number * FRAME_S - loop.time())
                 try:
-                    connections[number * len(connections) // len(frames)].send(self._next_packet(frame))
+                    connections[number * len(connections) // len(frames)].send(self._build_next_packet(frame))
                 except OSError as error:
                     raise CallError(f"UDP to {self._address}: {error.strerror}") from None
             with contextlib.suppress(OSError):
-                connections[-1].send(self._bye_packet())
+                connections[-1].send(self._build_bye_packet())
 
-    def _bye_packet(self) -> bytes:
+    def _build_bye_packet(self) -> bytes:
         """Return a receiver report without blocks, and BYE (RFC 3550, section 6)."""
         ssrc = self._media.ssrc
         return self._srtp.protect_rtcp(
@@ -105,10 +105,10 @@ class SrtpSender:
         connection.connect(address)
         return connection
 
-    def _next_packet(self, frame: Samples) -> bytes:
+    def _build_next_packet(self, frame: Samples) -> bytes:
         header = struct.pack(">BBHII", RTP_VERSION_2, PAYLOAD_TYPE, self._sequence, self._timestamp, self._media.ssrc)
         self._sequence = (self._sequence + 1) & 0xFFFF
-        self._timestamp = (self._timestamp + FRAME_SAMPLES) & 0xFFFFFFFF
+        self._timestamp = (self._timestamp + SAMPLES_PER_FRAME) & 0xFFFFFFFF
         return self._srtp.protect(header + frame.astype(">i2").tobytes())
 
 
@@ -127,7 +127,7 @@ class WebSocketSender:
         reason = ""
         for _ in range(MAX_CONNECTION_ATTEMPTS):
             try:
-                connection = await self._connect(frames)
+                connection = await self._send_remaining_frames(frames)
             except (websockets.WebSocketException, OSError) as error:
                 # After an accepted connection, the error is a restart or a network failure, which is temporary.
                 if not self._was_admitted or _is_refusal(error):
@@ -142,7 +142,7 @@ class WebSocketSender:
             await asyncio.sleep(RECONNECT_PAUSE_S)
         raise CallError(f"{self._url} closed the connection: {reason}")
 
-    async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
+    async def _send_remaining_frames(self, frames: list[Samples]) -> websockets.ClientConnection:
         """Send the remaining frames, and return the connection after it has been closed."""
         protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._session.token)]
         async with websockets.connect(self._url, subprotocols=protocols, compression=None) as connection:
@@ -158,10 +158,10 @@ class WebSocketSender:
 
 
 def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, websockets.InvalidStatus) and error.response.status_code < MIN_SERVER_ERROR
+    return isinstance(error, websockets.InvalidStatus) and error.response.status_code < MIN_SERVER_ERROR_STATUS
 
 
-def sender_for(session: Session) -> Sender:
+def create_sender(session: Session) -> Sender:
     """Return the sender for the transport of a session.
 
     Raises:
@@ -175,4 +175,4 @@ def sender_for(session: Session) -> Sender:
 
 
 def _split_frames(samples: Samples) -> list[Samples]:
-    return np.split(samples, samples.size // FRAME_SAMPLES)
+    return np.split(samples, samples.size // SAMPLES_PER_FRAME)

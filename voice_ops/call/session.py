@@ -19,10 +19,10 @@ TIMEOUT_S = 30.0
 MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of an event stream without an event in between."""
 RECONNECT_PAUSE_S = 1.0
-MAX_CELLS_TRIED = 10
+MAX_CELL_REDIRECTS = 10
 """Maximum number of cells to which a request is redirected."""
-REJECTED_ACCESS = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
-BLOCKED_BY_WAF = "WAF_FILTERED"
+ACCESS_ERROR_STATUSES = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
+WAF_BLOCK_DETAIL = "WAF_FILTERED"
 """Detail of API Gateway's responses to requests that the web firewall blocks, such as those above the rate limit of an
 address. Their status is 403 as well."""
 
@@ -118,20 +118,20 @@ class Session:
             CallError: The server is unreachable, or rejects the request.
         """
         url = server.rstrip("/") + SESSIONS_PATH
-        for _ in range(MAX_CELLS_TRIED):
+        for _ in range(MAX_CELL_REDIRECTS):
             try:
-                answer = await client.post(url, json={"transport": transport})
+                response = await client.post(url, json={"transport": transport})
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 raise CallError(f"cannot reach {url}: {str(error) or type(error).__name__}") from None
-            if answer.status_code != httpx2.codes.TEMPORARY_REDIRECT:
+            if response.status_code != httpx2.codes.TEMPORARY_REDIRECT:
                 break
             # A redirect by the HTTP client would keep the signature for the first cell.
-            url = urljoin(url, answer.headers["Location"])
-        if answer.status_code in REJECTED_ACCESS and _parse_error(answer).get("detail") != BLOCKED_BY_WAF:
-            raise AccessRejectedError(_describe_error(answer, url))
-        _raise_for_status(answer, url)
+            url = urljoin(url, response.headers["Location"])
+        if response.status_code in ACCESS_ERROR_STATUSES and _parse_error(response).get("detail") != WAF_BLOCK_DETAIL:
+            raise AccessRejectedError(_describe_error(response, url))
+        _raise_for_status(response, url)
         try:
-            return cls(client, url, SessionResponse.model_validate_json(answer.content))
+            return cls(client, url, SessionResponse.model_validate_json(response.content))
         except ValidationError as error:
             raise CallError(f"{url} does not respond as the session API does: {error.errors()[0]['msg']}") from None
 
@@ -146,12 +146,12 @@ class Session:
             CallError: The server is unreachable, or rejects the request.
         """
         try:
-            answer = await self._client.delete(self._url, headers={TOKEN_HEADER: self._token})
+            response = await self._client.delete(self._url, headers={TOKEN_HEADER: self._token})
         except httpx2.HTTPError as error:
             raise CallError(f"the session could not be closed: {str(error) or type(error).__name__}") from None
-        _raise_for_status(answer, self._url)
+        _raise_for_status(response, self._url)
 
-    async def follow(self) -> AsyncIterator[TranscriptEvent]:
+    async def stream_events(self) -> AsyncIterator[TranscriptEvent]:
         """Yield the events until the session has ended. Reconnect if the event stream breaks.
 
         Raises:
@@ -184,38 +184,38 @@ class Session:
         headers = {TOKEN_HEADER: self._token, "Accept": "text/event-stream"}
         if self._last_event_id:
             headers[LAST_EVENT_ID_HEADER] = self._last_event_id
-        async with self._client.stream("GET", self._events, headers=headers) as answer:
-            if answer.is_server_error:
+        async with self._client.stream("GET", self._events, headers=headers) as response:
+            if response.is_server_error:
                 return  # the error may be temporary, or another gateway may respond
-            await _raise_for_stream_status(answer, self._events)
-            async for event in httpx2.EventSource(answer):
+            await _raise_for_stream_status(response, self._events)
+            async for event in httpx2.EventSource(response):
                 self._last_event_id = event.id or self._last_event_id
                 if event.event == "token":
                     self._token = json.loads(event.data)["token"]
                 yield event
 
 
-async def _raise_for_stream_status(answer: httpx2.Response, url: str) -> None:
-    if not answer.is_success:
-        await answer.aread()
-    _raise_for_status(answer, url)
+async def _raise_for_stream_status(response: httpx2.Response, url: str) -> None:
+    if not response.is_success:
+        await response.aread()
+    _raise_for_status(response, url)
 
 
-def _raise_for_status(answer: httpx2.Response, url: str) -> None:
-    if not answer.is_success:
-        raise CallError(_describe_error(answer, url))
+def _raise_for_status(response: httpx2.Response, url: str) -> None:
+    if not response.is_success:
+        raise CallError(_describe_error(response, url))
 
 
-def _parse_error(answer: httpx2.Response) -> dict[str, Any]:
+def _parse_error(response: httpx2.Response) -> dict[str, Any]:
     """Return the JSON object in an error response, or an empty one if the body is anything else."""
     try:
-        body = answer.json()
+        body = response.json()
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}
 
 
-def _describe_error(answer: httpx2.Response, url: str) -> str:
-    body = _parse_error(answer)
-    message = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name)) or answer.reason_phrase
-    return f"{url} returned {answer.status_code}: {message}"
+def _describe_error(response: httpx2.Response, url: str) -> str:
+    body = _parse_error(response)
+    message = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name)) or response.reason_phrase
+    return f"{url} returned {response.status_code}: {message}"

@@ -2,11 +2,11 @@
 
 from voice_blueprint.checks import CHECKS
 from voice_ops.findings import LEVEL_MARKS
-from voice_ops.options import Json
+from voice_ops.options import JsonOption
 from voice_ops.output import format_markup, out, print_json
 
 
-def checks(as_json: Json = False) -> None:
+def checks(as_json: JsonOption = False) -> None:
     """List all checks with their rules, levels and sources.
 
     To accept a finding, add the check's id and a reason to `accepted_checks` in the deployment file.

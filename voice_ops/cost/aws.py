@@ -7,14 +7,14 @@ from typing import Any
 from voice_ops.cost.model import Amount, ExpectedSizes, Use
 
 Properties = dict[str, Any]
-HIGH_RESOLUTION_BELOW_S = 60
+MIN_STANDARD_PERIOD_S = 60
 """CloudWatch charges an alarm with a shorter period as a high-resolution alarm."""
 
-DETAILED_METRICS = 7
+DETAILED_METRIC_COUNT = 7
 """Number of metrics that EC2 charges for a host with detailed monitoring.
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.html"""
 
-TARGET_TRACKING_ALARMS = 2
+TARGET_TRACKING_ALARM_COUNT = 2
 
 CLUSTER_METRICS, SERVICE_METRICS = 13, 25
 """Series of Container Insights that are charged as custom metrics: ten of a cluster, of each service and of each task
@@ -27,46 +27,48 @@ class Templates:
     """The CloudFormation templates of a deployment, with the expected sizes of resources."""
 
     stacks: Mapping[str, Mapping[str, Any]]
-    expected: ExpectedSizes
+    expected_sizes: ExpectedSizes
 
-    def resources(self) -> Iterator[tuple[str, str, str, Properties]]:
+    def iter_resources(self) -> Iterator[tuple[str, str, str, Properties]]:
         """Yield the stack, the logical id, the type and the properties of every resource."""
         for stack, template in self.stacks.items():
             for name, resource in template["Resources"].items():
                 yield stack, name, resource["Type"], resource.get("Properties", {})
 
-    def referenced_properties(self, stack: str, reference: Properties) -> Properties:
+    def find_referenced_properties(self, stack: str, reference: Properties) -> Properties:
         """Return the properties of the resource that ``Ref`` refers to in the same stack."""
         properties: Properties = self.stacks[stack]["Resources"][reference["Ref"]]["Properties"]
         return properties
 
-    def size(self, name: str, low: object, peak: object) -> Amount:
+    def calculate_size(self, name: str, low: object, peak: object) -> Amount:
         """Return the size of a resource in the three cases. Templates may contain the bounds as text."""
-        return self.expected.size(name, float(str(low)), float(str(peak)))
+        return self.expected_sizes.calculate_size(name, float(str(low)), float(str(peak)))
 
 
 PricingRule = Callable[[Templates, str, Properties], Iterator[Use]]
 
 
-def _group_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    launch = templates.referenced_properties(stack, properties["LaunchTemplate"]["LaunchTemplateId"])[
+def _list_group_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    launch = templates.find_referenced_properties(stack, properties["LaunchTemplate"]["LaunchTemplateId"])[
         "LaunchTemplateData"
     ]
-    hosts = templates.size(properties["AutoScalingGroupName"], properties["MinSize"], properties["MaxSize"])
-    yield Use(launch["InstanceType"], hosts, exact=True)
-    yield from _volume_uses(launch, hosts)
+    hosts = templates.calculate_size(properties["AutoScalingGroupName"], properties["MinSize"], properties["MaxSize"])
+    yield Use(launch["InstanceType"], hosts, is_exact=True)
+    yield from _list_volume_uses(launch, hosts)
     if launch.get("Monitoring", {}).get("Enabled"):
-        yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRICS)
+        yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRIC_COUNT)
 
 
-def _warm_pool_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _list_warm_pool_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
     """Yield the volumes of stopped hosts. The minimum and the maximum size of the pool are equal."""
-    group = templates.referenced_properties(stack, properties["AutoScalingGroupName"])
-    launch = templates.referenced_properties(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
-    yield from _volume_uses(launch, Amount.fixed(int(properties["MinSize"])))
+    group = templates.find_referenced_properties(stack, properties["AutoScalingGroupName"])
+    launch = templates.find_referenced_properties(stack, group["LaunchTemplate"]["LaunchTemplateId"])[
+        "LaunchTemplateData"
+    ]
+    yield from _list_volume_uses(launch, Amount.fixed(int(properties["MinSize"])))
 
 
-def _volume_uses(launch: Properties, hosts: Amount) -> Iterator[Use]:
+def _list_volume_uses(launch: Properties, hosts: Amount) -> Iterator[Use]:
     """Yield the volumes of hosts. The price of each volume includes 125 MiB/s and 3,000 IOPS."""
     for mapping in launch["BlockDeviceMappings"]:
         volume = mapping["Ebs"]
@@ -77,97 +79,97 @@ def _volume_uses(launch: Properties, hosts: Amount) -> Iterator[Use]:
             yield Use("ebs-gp3-iops", hosts * extra_throughput)
 
 
-def _service_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    task = templates.referenced_properties(stack, properties["TaskDefinition"])
+def _list_service_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    task = templates.find_referenced_properties(stack, properties["TaskDefinition"])
     targets = [
         target
-        for at, _, kind, target in templates.resources()
+        for at, _, kind, target in templates.iter_resources()
         if at == stack and kind == "AWS::ApplicationAutoScaling::ScalableTarget"
     ]
     low, peak = (targets[0]["MinCapacity"], targets[0]["MaxCapacity"]) if targets else (properties["DesiredCount"],) * 2
-    tasks = templates.size(stack, low, peak)
+    tasks = templates.calculate_size(stack, low, peak)
     yield Use("fargate-arm-vcpu", tasks * (int(task["Cpu"]) / 1024))
     yield Use("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
 
 
-def _cluster_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    services = [at for at, _, kind, _ in templates.resources() if kind == "AWS::ECS::Service" and at == stack]
+def _list_cluster_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    services = [at for at, _, kind, _ in templates.iter_resources() if kind == "AWS::ECS::Service" and at == stack]
     settings = {each["Name"]: each["Value"] for each in properties.get("ClusterSettings", ())}
     if settings.get("containerInsights") == "enabled":
         series = CLUSTER_METRICS + SERVICE_METRICS * len(services)
         yield Use("cloudwatch-custom-metric", Amount.fixed(series))
 
 
-def _alarm_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_alarm_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     queried_metrics = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [
         properties
     ]
-    is_high_resolution = min(int(metric["Period"]) for metric in queried_metrics) < HIGH_RESOLUTION_BELOW_S
+    is_high_resolution = min(int(metric["Period"]) for metric in queried_metrics) < MIN_STANDARD_PERIOD_S
     yield Use(
         "cloudwatch-high-resolution-alarm" if is_high_resolution else "cloudwatch-alarm",
         Amount.fixed(len(queried_metrics)),
     )
 
 
-def _task_scaling_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_task_scaling_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     if properties["PolicyType"] == "TargetTrackingScaling":
-        yield Use("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARMS))
+        yield Use("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARM_COUNT))
 
 
-def _store_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_store_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     nodes = properties["NumNodeGroups"] * (properties["ReplicasPerNodeGroup"] + 1)
-    yield Use(properties["CacheNodeType"], Amount.fixed(nodes), exact=True)
+    yield Use(properties["CacheNodeType"], Amount.fixed(nodes), is_exact=True)
 
 
-def _endpoint_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_endpoint_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     if properties.get("VpcEndpointType") == "Interface":
         yield Use("interface-endpoint-hour", Amount.fixed(len(properties["SubnetIds"])))
 
 
-def _load_balancer_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_load_balancer_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     yield Use("nlb-hour", Amount.fixed(1))
     if properties["Scheme"] == "internet-facing":
         yield Use("public-ipv4-hour", Amount.fixed(len(properties["Subnets"])))
 
 
-def _web_acl_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_web_acl_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     yield Use("waf-web-acl", Amount.fixed(1))
     yield Use("waf-rule", Amount.fixed(len(properties["Rules"])))
 
 
-def _health_check_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_health_check_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     config = properties["HealthCheckConfig"]
     yield Use("health-check", Amount.fixed(1))
     if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  fast interval of the Route 53 API
         yield Use("health-check-option", Amount.fixed(options))
 
 
-def _single_unit_rule(item: str) -> PricingRule:
-    def uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
+def _create_single_unit_rule(item: str) -> PricingRule:
+    def list_uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
 
-    return uses
+    return list_uses
 
 
-PRICED: dict[str, PricingRule] = {
-    "AWS::ApplicationAutoScaling::ScalingPolicy": _task_scaling_uses,
-    "AWS::AutoScaling::AutoScalingGroup": _group_uses,
-    "AWS::AutoScaling::WarmPool": _warm_pool_uses,
-    "AWS::CloudWatch::Alarm": _alarm_uses,
-    "AWS::CloudWatch::CompositeAlarm": _single_unit_rule("cloudwatch-composite-alarm"),
-    "AWS::CloudWatch::Dashboard": _single_unit_rule("cloudwatch-dashboard"),
-    "AWS::EC2::EIP": _single_unit_rule("public-ipv4-hour"),
-    "AWS::EC2::NatGateway": _single_unit_rule("nat-gateway-hour"),
-    "AWS::EC2::VPCEndpoint": _endpoint_uses,
-    "AWS::ECS::Cluster": _cluster_uses,
-    "AWS::ECS::Service": _service_uses,
-    "AWS::ElastiCache::ReplicationGroup": _store_uses,
-    "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer_uses,
-    "AWS::KMS::Key": _single_unit_rule("kms-key"),
-    "AWS::Logs::MetricFilter": _single_unit_rule("cloudwatch-custom-metric"),
-    "AWS::Route53::HealthCheck": _health_check_uses,
-    "AWS::SecretsManager::Secret": _single_unit_rule("secret"),
-    "AWS::WAFv2::WebACL": _web_acl_uses,
+PRICING_RULES: dict[str, PricingRule] = {
+    "AWS::ApplicationAutoScaling::ScalingPolicy": _list_task_scaling_uses,
+    "AWS::AutoScaling::AutoScalingGroup": _list_group_uses,
+    "AWS::AutoScaling::WarmPool": _list_warm_pool_uses,
+    "AWS::CloudWatch::Alarm": _list_alarm_uses,
+    "AWS::CloudWatch::CompositeAlarm": _create_single_unit_rule("cloudwatch-composite-alarm"),
+    "AWS::CloudWatch::Dashboard": _create_single_unit_rule("cloudwatch-dashboard"),
+    "AWS::EC2::EIP": _create_single_unit_rule("public-ipv4-hour"),
+    "AWS::EC2::NatGateway": _create_single_unit_rule("nat-gateway-hour"),
+    "AWS::EC2::VPCEndpoint": _list_endpoint_uses,
+    "AWS::ECS::Cluster": _list_cluster_uses,
+    "AWS::ECS::Service": _list_service_uses,
+    "AWS::ElastiCache::ReplicationGroup": _list_store_uses,
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": _list_load_balancer_uses,
+    "AWS::KMS::Key": _create_single_unit_rule("kms-key"),
+    "AWS::Logs::MetricFilter": _create_single_unit_rule("cloudwatch-custom-metric"),
+    "AWS::Route53::HealthCheck": _list_health_check_uses,
+    "AWS::SecretsManager::Secret": _create_single_unit_rule("secret"),
+    "AWS::WAFv2::WebACL": _list_web_acl_uses,
 }
 """Types with a price that is independent of traffic."""
 
@@ -196,7 +198,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
 }
 """Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
 
-FREE = frozenset(
+FREE_TYPES = frozenset(
     f"AWS::{kind}"
     for kind in (
         *("ApiGateway::Account", "ApiGateway::BasePathMapping", "ApiGateway::Deployment", "ApiGateway::DomainName"),

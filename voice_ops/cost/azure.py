@@ -14,95 +14,95 @@ PREMIUM_DISKS_GIB = {"p10": 128, "p15": 256, "p20": 512, "p30": 1024, "p40": 204
 https://learn.microsoft.com/azure/virtual-machines/disks-types#premium-ssds"""
 
 
-def _pool_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
+def _list_pool_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
     name = str(inputs.get("agentPoolName") or inputs.get("name"))
-    nodes = expected.size(name, inputs["minCount"], inputs["maxCount"])
-    yield Use(inputs["vmSize"], nodes, exact=True)
+    nodes = expected.calculate_size(name, inputs["minCount"], inputs["maxCount"])
+    yield Use(inputs["vmSize"], nodes, is_exact=True)
     if inputs["osDiskType"] == "Managed":
-        yield _disk_use(inputs["osDiskSizeGB"], nodes)
+        yield _create_disk_use(inputs["osDiskSizeGB"], nodes)
 
 
-def _machine_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
-    yield Use(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), exact=True)
-    yield _disk_use(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
+def _list_machine_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+    yield Use(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), is_exact=True)
+    yield _create_disk_use(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
 
 
-def _disk_use(gib: int, disks: Amount) -> Use:
+def _create_disk_use(gib: int, disks: Amount) -> Use:
     return Use(f"os-disk-{next(tier for tier, max_gib in PREMIUM_DISKS_GIB.items() if gib <= max_gib)}", disks)
 
 
-def _bastion_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_bastion_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use(f"bastion-{inputs['sku']['name'].lower()}-hour", Amount.fixed(1))
 
 
-def _cluster_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
+def _list_cluster_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
     if inputs["sku"]["tier"] != "Free":
         yield Use(f"aks-{inputs['sku']['tier'].lower()}-hour", Amount.fixed(1))
     for pool in inputs["agentPoolProfiles"]:
-        yield from _pool_uses(pool, expected)
+        yield from _list_pool_uses(pool, expected)
 
 
-def _registry_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_registry_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use(f"registry-{inputs['sku']['name'].lower()}-day", Amount.fixed(1))
 
 
-def _grafana_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_grafana_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     is_redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
     yield Use("grafana-zone-redundant-hour" if is_redundant else "grafana-standard-hour", Amount.fixed(1))
 
 
-def _store_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_store_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     nodes = 2 if inputs["highAvailability"] == "Enabled" else 1
     yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
 
 
-def _edge_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_edge_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use("waf-gateway-hour", Amount.fixed(1))
     reserved = inputs["autoscaleConfiguration"]["minCapacity"] * EDGE_UNITS
     yield Use("waf-gateway-capacity-unit", Amount.fixed(reserved))
 
 
-def _service_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_service_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     # Public and internal Services are separate Azure load balancers, each with fewer than five rules.
     if inputs["spec"].get("type") == "LoadBalancer":
         yield Use("azure-load-balancer-hour", Amount.fixed(1))
 
 
-def _claim_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_claim_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     size = str(inputs["spec"]["resources"]["requests"]["storage"])
     yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
 
 
-def _metric_alert_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_metric_alert_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     # A rule is charged by series. One that is split by a dimension has a series for each of its values: the edge has
     # at most three backends.
     split = any("*" in each["values"] for row in inputs["criteria"]["allOf"] for each in row["dimensions"])
     yield Use("azure-metric-alert", Amount.fixed(3 if split else 1))
 
 
-def _single_unit_rule(item: str) -> PricingRule:
-    def uses(_: Inputs, __: ExpectedSizes) -> Iterator[Use]:
+def _create_single_unit_rule(item: str) -> PricingRule:
+    def list_uses(_: Inputs, __: ExpectedSizes) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
 
-    return uses
+    return list_uses
 
 
-PRICED: dict[str, PricingRule] = {
-    "compute:VirtualMachine": _machine_uses,
-    "containerregistry:Registry": _registry_uses,
-    "containerservice:AgentPool": _pool_uses,
-    "containerservice:ManagedCluster": _cluster_uses,
-    "core/v1:PersistentVolumeClaim": _claim_uses,
-    "core/v1:Service": _service_uses,
-    "dashboard:Grafana": _grafana_uses,
-    "monitor:MetricAlert": _metric_alert_uses,
-    "network:ApplicationGateway": _edge_uses,
-    "network:BastionHost": _bastion_uses,
-    "network:NatGateway": _single_unit_rule("azure-nat-gateway-hour"),
-    "network:PrivateEndpoint": _single_unit_rule("private-endpoint-hour"),
-    "network:PublicIPAddress": _single_unit_rule("azure-public-ipv4-hour"),
-    "privatedns:PrivateZone": _single_unit_rule("private-dns-zone"),
-    "redisenterprise:RedisEnterprise": _store_uses,
+PRICING_RULES: dict[str, PricingRule] = {
+    "compute:VirtualMachine": _list_machine_uses,
+    "containerregistry:Registry": _list_registry_uses,
+    "containerservice:AgentPool": _list_pool_uses,
+    "containerservice:ManagedCluster": _list_cluster_uses,
+    "core/v1:PersistentVolumeClaim": _list_claim_uses,
+    "core/v1:Service": _list_service_uses,
+    "dashboard:Grafana": _list_grafana_uses,
+    "monitor:MetricAlert": _list_metric_alert_uses,
+    "network:ApplicationGateway": _list_edge_uses,
+    "network:BastionHost": _list_bastion_uses,
+    "network:NatGateway": _create_single_unit_rule("azure-nat-gateway-hour"),
+    "network:PrivateEndpoint": _create_single_unit_rule("private-endpoint-hour"),
+    "network:PublicIPAddress": _create_single_unit_rule("azure-public-ipv4-hour"),
+    "privatedns:PrivateZone": _create_single_unit_rule("private-dns-zone"),
+    "redisenterprise:RedisEnterprise": _list_store_uses,
 }
 """Types with a price that is independent of traffic."""
 
@@ -125,7 +125,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
 }
 """Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
 
-FREE = frozenset(
+FREE_TYPES = frozenset(
     {
         *("compute:VirtualMachineExtension", "network:NetworkInterface"),
         *("alertsmanagement:PrometheusRuleGroup", "authorization:RoleAssignment", "consumption:Budget"),

@@ -8,16 +8,22 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.cost.estimate import Assumptions, Section, charged_sections, price_section
-from voice_ops.cost.model import Estimate, total
+from voice_ops.cost.estimate import Assumptions, Section, collect_charged_sections, price_section
+from voice_ops.cost.model import Estimate, sum_amounts
 from voice_ops.cost.offers import read_offer
-from voice_ops.cost.prices import PriceBook, price_book, save_downloads
-from voice_ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate, print_total
+from voice_ops.cost.prices import PriceBook, load_price_book, save_downloaded_prices
+from voice_ops.cost.report import (
+    print_difference,
+    print_estimate,
+    print_total,
+    serialize_difference,
+    serialize_estimate,
+)
 from voice_ops.cost.revisions import LAST_RELEASE, NoSuchRevisionError, open_comparison
 from voice_ops.exits import FAILED, REFUSED
-from voice_ops.findings import load_checked
-from voice_ops.options import DeploymentFile, Json
-from voice_ops.output import err, out, print_error, print_json, stop
+from voice_ops.findings import load_checked_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption
+from voice_ops.output import create_exit, err, out, print_error, print_json
 from voice_sandbox.azure.errors import EngineError
 
 PRICES_FILE = WORKING_FOLDER / ".voice/prices.json"
@@ -36,7 +42,7 @@ UTILIZATION_HELP = (
 
 
 def cost(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     *,
     diff: Annotated[str | None, typer.Option("--diff", metavar="OTHER", help=DIFF_HELP)] = None,
     refresh: Annotated[bool, typer.Option("--refresh-prices", help=REFRESH_HELP)] = False,
@@ -46,7 +52,7 @@ def cost(
     ] = None,
     utilization: Annotated[float | None, typer.Option("--utilization", min=0, max=1, help=UTILIZATION_HELP)] = None,
     strict: Annotated[bool, typer.Option("--strict", help=STRICT_HELP)] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Estimate the cost of a deployment, by tier and per hour of audio.
 
@@ -57,7 +63,7 @@ def cost(
     Example: voice cost deployments/production-us-east-1.yaml --diff last-release
     """
     assumed = Assumptions(utilization)
-    deployment = load_checked(file)
+    deployment = load_checked_deployment(file)
     other_name, before = _load_comparison(file, diff) if diff else ("", None)
     sections = _synthesize_sections(deployment, assumed)
     other_sections = _synthesize_sections(before, assumed) if before else []
@@ -68,18 +74,18 @@ def cost(
     others = [price_section(section, book) for section in other_sections]
     if as_json:
         report: dict[str, object] = {
-            "clouds": {name: as_dict(each) for name, each in _group_by_cloud(estimates).items()}
+            "clouds": {name: serialize_estimate(each) for name, each in _group_by_cloud(estimates).items()}
         }
         if len(estimates) > 1:
-            report["usd_per_month"] = total(each.usd for each in estimates)
+            report["usd_per_month"] = sum_amounts(each.usd for each in estimates)
         if deployment.cell_count > 1:
-            usd = total(each.usd for each in estimates) * deployment.cell_count
+            usd = sum_amounts(each.usd for each in estimates) * deployment.cell_count
             report["cells"] = {"count": deployment.cell_count, "usd_per_month": usd}
         if before:
             report["diff"] = {
                 "other": other_name,
                 "clouds": {
-                    cloud: difference_as_dict(our, other_estimate)
+                    cloud: serialize_difference(our, other_estimate)
                     for cloud, our, other_estimate in _pair_estimates(estimates, others)
                 },
             }
@@ -90,7 +96,7 @@ def cost(
         if len(estimates) > 1:
             print_total(estimates)
         if deployment.cell_count > 1:
-            low, expected, peak = (total(each.usd for each in estimates) * deployment.cell_count).cases
+            low, expected, peak = (sum_amounts(each.usd for each in estimates) * deployment.cell_count).cases
             out.print(
                 f"this is the cost of one cell; {deployment.cell_count:,} cells cost {low:,.0f} to {peak:,.0f} USD a "
                 f"month, {expected:,.0f} expected",
@@ -105,16 +111,16 @@ def cost(
 def _load_comparison(file: Path, revision: str) -> tuple[str, Deployment]:
     try:
         with open_comparison(file, revision) as (name, path):
-            return name, load_checked(path)
+            return name, load_checked_deployment(path)
     except NoSuchRevisionError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
 
 
 def _synthesize_sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
     try:
-        return charged_sections(_select_cell(deployment), assumed)
+        return collect_charged_sections(_select_cell(deployment), assumed)
     except EngineError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
 
 
 def _select_cell(deployment: Deployment) -> Deployment:
@@ -128,9 +134,9 @@ def _select_cell(deployment: Deployment) -> Deployment:
 def load_prices() -> PriceBook:
     """Return the current prices, or exit with 2 and a message if they cannot be read."""
     try:
-        return price_book(PRICES_FILE)
+        return load_price_book(PRICES_FILE)
     except ValueError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
 
 
 def _import_offers(files: Iterable[Path]) -> None:
@@ -139,26 +145,26 @@ def _import_offers(files: Iterable[Path]) -> None:
         try:
             prices = read_offer(file)
         except ValueError as error:
-            raise stop(str(error), REFUSED) from None
-        save_downloads(PRICES_FILE, prices)
+            raise create_exit(str(error), REFUSED) from None
+        save_downloaded_prices(PRICES_FILE, prices)
         regions = {price.region for price in prices}
         err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
 
 
 def _refresh_prices(priced_sections: Iterable[Section]) -> bool:
     """Download the prices of rented items; return True if every API responded."""
-    from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
+    from voice_ops.cost.refresh import PricesUnreachableError, fetch_aws_prices, fetch_azure_prices  # noqa: PLC0415  imports boto3
 
     all_responded = True
     for section in priced_sections:
-        query = refresh_aws if section.cloud == "aws" else refresh_azure
+        query = fetch_aws_prices if section.cloud == "aws" else fetch_azure_prices
         try:
             refreshed = query(section.items, section.region)
         except PricesUnreachableError as error:
             print_error(str(error))
             all_responded = False
             continue
-        save_downloads(PRICES_FILE, refreshed.prices)
+        save_downloaded_prices(PRICES_FILE, refreshed.prices)
         err.print(f"{section.cloud}: {len(refreshed.prices)} prices fetched for {section.region}", soft_wrap=True)
         if refreshed.unknown_items:
             err.print(f"  no price found: {', '.join(refreshed.unknown_items)}", soft_wrap=True)

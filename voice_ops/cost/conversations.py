@@ -2,30 +2,41 @@
 
 from collections.abc import Iterator, Mapping
 
-from voice_blueprint.capacity.conversations import ChainStage, aws_conversation_chain, azure_conversation_chain
-from voice_blueprint.capacity.cpu_pods import cpu_pods
+from voice_blueprint.capacity.conversations import (
+    ChainStage,
+    build_aws_conversation_chain,
+    build_azure_conversation_chain,
+)
+from voice_blueprint.capacity.cpu_pods import build_cpu_pods
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.service import pool_capacities
+from voice_blueprint.engines.sizing.service import iter_pool_capacities
 from voice_blueprint.file.model.agents import AgentRules, ClusterService
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import CPU_POOL, Azure
 from voice_blueprint.file.model.load import CallLoad
-from voice_ops.cost.audio import aws_calls, azure_calls
-from voice_ops.cost.model import Amount, Conversations, Use, total
+from voice_ops.cost.audio import estimate_aws_calls, estimate_azure_calls
+from voice_ops.cost.model import Amount, Conversations, Use, sum_amounts
 from voice_ops.cost.prices import HOURS_PER_MONTH
-from voice_ops.cost.traffic import AUDIO_GB_PER_HOUR, aws_log_uses, azure_log_uses, edge_capacity_units
+from voice_ops.cost.traffic import (
+    AUDIO_GB_PER_HOUR,
+    calculate_aws_log_uses,
+    calculate_azure_log_uses,
+    calculate_edge_capacity_units,
+)
 
-AGENTS = "agents"
+AGENTS_TIER = "agents"
 """Tier of resources and usage that only conversations cause."""
 
 
-def aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
+def estimate_aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
     """Return the conversations of the AWS section, or ``None`` without agents."""
-    return _estimate_conversations(aws_conversation_chain(aws), load, aws_calls(aws, load), {AGENTS: 1.0})
+    return _estimate_conversations(
+        build_aws_conversation_chain(aws), load, estimate_aws_calls(aws, load), {AGENTS_TIER: 1.0}
+    )
 
 
-def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
+def estimate_azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
     """Return the conversations of the Azure section, or ``None`` without agents.
 
     Only conversations cause the cost of the agents' load balancer, of the agents' pods in the CPU pool, and of the
@@ -37,17 +48,19 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
         return None
     named = {each.service for each in (agents.chat, agents.speech) if isinstance(each, ClusterService)}
     nodes: dict[str, dict[bool, float]] = {}
-    for pool_capacity in pool_capacities(azure):
+    for pool_capacity in iter_pool_capacities(azure):
         is_own = pool_capacity.service in named and pool_capacity.model != callers.asr.model
         pool_nodes = nodes.setdefault(pool_capacity.pool, {True: 0.0, False: 0.0})
         pool_nodes[is_own] += pool_capacity.max_replicas / pool_capacity.replicas_per_node
     pods = {
-        name: pod.occupied_cpus(cpu_pool.vm_size) * pod.replicas.max
-        for name, pod in cpu_pods(callers, azure.agents).items()
+        name: pod.calculate_occupied_cpus(cpu_pool.vm_size) * pod.replicas.max
+        for name, pod in build_cpu_pods(callers, azure.agents).items()
     }
     shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
-    shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
-    return _estimate_conversations(azure_conversation_chain(azure), load, azure_calls(azure, load), shares)
+    shares |= {AGENTS_TIER: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
+    return _estimate_conversations(
+        build_azure_conversation_chain(azure), load, estimate_azure_calls(azure, load), shares
+    )
 
 
 def _estimate_conversations(
@@ -57,7 +70,9 @@ def _estimate_conversations(
         return None
     share = load.conversation_share
     concurrent = Amount(
-        min(chain[0].low * TARGET_UTILIZATION, calls.low * share), calls.expected * share, calls.peak * share
+        min(chain[0].low * TARGET_UTILIZATION, calls.low * share),
+        calls.expected * share,
+        calls.peak * share,
     )
     parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own_shares.items())
     return Conversations(
@@ -67,16 +82,16 @@ def _estimate_conversations(
     )
 
 
-def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
+def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
     """Yield the usage of the load's conversations on AWS, in addition to that of each call.
 
     The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
     """
-    usage = aws_conversations(aws, load)
+    usage = estimate_aws_conversations(aws, load)
     if usage is None or aws.agents is None:
         return
     hours, zones = usage.minutes * (1 / 60), len(aws.availability_zones)
-    speech_gb = hours * _speech_gb_per_hour(aws.agents, load)
+    speech_gb = hours * _calculate_speech_gb_per_hour(aws.agents, load)
     processed_gb = speech_gb + hours * AUDIO_GB_PER_HOUR
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", processed_gb * (1 / HOURS_PER_MONTH))
     # An agent reaches the gateway through a load balancer with an address in each zone.
@@ -84,30 +99,32 @@ def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
     yield "AWS::ECS::Service", Use("zone-crossing-data", cross_zone_gb)
     yield "AWS::ECS::Service", Use("internet-data", speech_gb)
     yield "AWS::EC2::NatGateway", Use("nat-gateway-data", speech_gb)
-    yield from aws_log_uses(aws, hours * (60 / load.minutes_each))
+    yield from calculate_aws_log_uses(aws, hours * (60 / load.minutes_each))
 
 
-def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
+def calculate_azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
     """Yield the usage of the load's conversations on Azure, in addition to that of each call.
 
     Audio from an external text-to-speech endpoint passes through the NAT gateway.
     """
-    usage = azure_conversations(azure, load)
+    usage = estimate_azure_conversations(azure, load)
     if usage is None or azure.agents is None:
         return
     hours = usage.minutes * (1 / 60)
-    speech_gb = hours * _speech_gb_per_hour(azure.agents, load)
+    speech_gb = hours * _calculate_speech_gb_per_hour(azure.agents, load)
     yield "containerservice:AgentPool", Use("azure-internet-data", speech_gb)
-    calls = azure_calls(azure, load)
-    extra_units = edge_capacity_units(load, calls, speech_gb * (1 / HOURS_PER_MONTH)) - edge_capacity_units(load, calls)
+    calls = estimate_azure_calls(azure, load)
+    extra_units = calculate_edge_capacity_units(
+        load, calls, speech_gb * (1 / HOURS_PER_MONTH)
+    ) - calculate_edge_capacity_units(load, calls)
     yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", extra_units)
     yield "core/v1:Service", Use("azure-load-balancer-data", speech_gb)
-    logs = list(azure_log_uses(hours * (60 / load.minutes_each)))
+    logs = list(calculate_azure_log_uses(hours * (60 / load.minutes_each)))
     yield from logs
     inbound = [] if isinstance(azure.agents.speech, ClusterService) else [speech_gb]
-    yield "network:NatGateway", Use("azure-nat-gateway-data", total([*inbound, *(use.amount for _, use in logs)]))
+    yield "network:NatGateway", Use("azure-nat-gateway-data", sum_amounts([*inbound, *(use.amount for _, use in logs)]))
 
 
-def _speech_gb_per_hour(agents: AgentRules, load: CallLoad) -> float:
+def _calculate_speech_gb_per_hour(agents: AgentRules, load: CallLoad) -> float:
     """Return the audio of an agent per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
     return agents.speech_rate * 2 * 3600 / 1e9 * (1 - load.speech_share)

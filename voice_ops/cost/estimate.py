@@ -8,27 +8,27 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from voice_blueprint.aws import names
-from voice_blueprint.day import design_load
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
-from voice_blueprint.hosts import required_images, with_placeholder_digests
+from voice_blueprint.hosts import list_required_images, with_placeholder_digests
 from voice_ops.cost import aws, azure, conversations, traffic
-from voice_ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_calls
+from voice_ops.cost.audio import estimate_aws_audio, estimate_aws_calls, estimate_azure_audio, estimate_azure_calls
 from voice_ops.cost.model import (
     EXPECTED_UTILIZATION,
     Audio,
     Conversations,
+    CostLine,
     Estimate,
     ExpectedSizes,
-    Line,
     UnavailableHosts,
     UnpricedItem,
     Use,
 )
 from voice_ops.cost.prices import PriceBook
-from voice_ops.synthesis import templates
+from voice_ops.synthesis import synthesize_templates
 
 if TYPE_CHECKING:
     from voice_sandbox.azure.graph import Graph
@@ -72,10 +72,10 @@ class ChargedResource:
     @classmethod
     def from_rules(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  arguments of the rule
         """Create a resource with the items that the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure` charge."""
-        uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
-        has_rule = kind in rules.PRICED or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE
+        uses = tuple(rules.PRICING_RULES[kind](*arguments)) if kind in rules.PRICING_RULES else ()
+        has_rule = kind in rules.PRICING_RULES or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE_TYPES
         items = rules.ITEMS_BY_TYPE.get(kind, ())
-        return cls(tier, name, kind, uses, items, is_free=kind in rules.FREE, has_rule=has_rule)
+        return cls(tier, name, kind, uses, items, is_free=kind in rules.FREE_TYPES, has_rule=has_rule)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Section:
         return uses | {item for resource in self.charged_resources for _, item in resource.usage_charges if item}
 
 
-def charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[Section]:
+def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[Section]:
     """Synthesize a deployment that has passed its checks, and return the charged items of each section.
 
     Images without a digest are assumed to exist, since their hosts would otherwise cost 0.
@@ -105,17 +105,19 @@ def charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[S
         EngineError: A Pulumi program fails.
     """
     resources = []
-    waiting = [image for image in required_images(deployment) if image not in deployment.images]
+    waiting = [image for image in list_required_images(deployment) if image not in deployment.images]
     notes: tuple[str, ...] = (f"{len(waiting)} images without a digest are assumed to be pushed",) if waiting else ()
     notes += (NO_LOAD_NOTE,) * (deployment.load is None)
-    for regional in _regional_deployments(deployment) if deployment.aws_section else ():
-        aws_section, load = regional.aws, design_load(regional)
-        expected, added_notes = _expected_sizes(regional, assumptions)
-        rented = aws_resources(regional, templates(with_placeholder_digests(regional)), expected)
-        rented += aws_traffic(regional, expected.position) + _external_engines(aws_section.agents)
-        audio = aws_audio(aws_section, load, has_load=regional.load is not None)
+    for regional in _create_regional_deployments(deployment) if deployment.aws_section else ():
+        aws_section, load = regional.aws, resolve_design_load(regional)
+        expected, added_notes = _calculate_expected_sizes(regional, assumptions)
+        rented = collect_aws_resources(regional, synthesize_templates(with_placeholder_digests(regional)), expected)
+        rented += collect_aws_traffic_resources(regional, expected.default_utilization) + _list_external_engines(
+            aws_section.agents
+        )
+        audio = estimate_aws_audio(aws_section, load, has_load=regional.load is not None)
         added_notes += (SPOT_NOTE,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
-        conversation_usage = conversations.aws_conversations(aws_section, load)
+        conversation_usage = conversations.estimate_aws_conversations(aws_section, load)
         resources.append(
             Section("aws", aws_section.region, tuple(rented), audio, notes + added_notes, conversation_usage)
         )
@@ -129,19 +131,19 @@ def charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[S
         if deployment.aws_section:  # callers of a file with both sections use the AWS section
             azure_only = deployment.model_copy(update={"aws_section": None, "load": None})
         try:
-            azure_load = design_load(azure_only)
+            azure_load = resolve_design_load(azure_only)
         except ValueError:
             azure_load = None  # no service accepts audio
-        expected, added_notes = _expected_sizes(azure_only, assumptions)
-        rented = azure_resources(graphs, expected)
+        expected, added_notes = _calculate_expected_sizes(azure_only, assumptions)
+        rented = collect_azure_resources(graphs, expected)
         if azure_only.load:
             rented = [
                 *_remove_traffic_charges(rented),
-                *azure_traffic(azure_section, azure_only.load, expected.position),
+                *collect_azure_traffic_resources(azure_section, azure_only.load, expected.default_utilization),
             ]
-        rented += _external_engines(azure_section.agents)
-        audio = azure_audio(azure_section, azure_load, has_load=azure_only.load is not None)
-        conversation_usage = conversations.azure_conversations(azure_section, azure_load)
+        rented += _list_external_engines(azure_section.agents)
+        audio = estimate_azure_audio(azure_section, azure_load, has_load=azure_only.load is not None)
+        conversation_usage = conversations.estimate_azure_conversations(azure_section, azure_load)
         added_notes += (SPOT_NOTE,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
         resources.append(
             Section("azure", azure_section.location, tuple(rented), audio, notes + added_notes, conversation_usage)
@@ -149,7 +151,9 @@ def charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[S
     return resources
 
 
-def _expected_sizes(deployment: Deployment, assumptions: Assumptions) -> tuple[ExpectedSizes, tuple[str, ...]]:
+def _calculate_expected_sizes(
+    deployment: Deployment, assumptions: Assumptions
+) -> tuple[ExpectedSizes, tuple[str, ...]]:
     """Return the expected sizes, and a note if the designed day cannot be simulated."""
     if assumptions.utilization is not None:
         return ExpectedSizes(assumptions.utilization), ()
@@ -165,63 +169,75 @@ def _expected_sizes(deployment: Deployment, assumptions: Assumptions) -> tuple[E
         return ExpectedSizes(EXPECTED_UTILIZATION), (note,)
 
 
-def _regional_deployments(deployment: Deployment) -> list[Deployment]:
+def _create_regional_deployments(deployment: Deployment) -> list[Deployment]:
     """Return the deployment in each region with an equal share of the calls, for a month without an outage."""
-    regions = deployment.region_deployments()
+    regions = deployment.split_by_region()
     if not deployment.load:
         return list(regions)
     part = deployment.load.model_copy(update={"calls": max(1, round(deployment.load.calls / len(regions)))})
     return [regional.model_copy(update={"load": part}) for regional in regions]
 
 
-def aws_resources(
+def collect_aws_resources(
     deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: ExpectedSizes
 ) -> list[ChargedResource]:
     """Return every resource of the templates with its charged items."""
     all_templates = aws.Templates(stacks, expected)
-    prefix = names.stack_name(deployment, "")
+    prefix = names.build_stack_name(deployment, "")
     resources = [
         ChargedResource.from_rules(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
-        for stack, name, kind, properties in all_templates.resources()
+        for stack, name, kind, properties in all_templates.iter_resources()
     ]
     return resources if deployment.load is None else _remove_traffic_charges(resources)
 
 
 def _remove_traffic_charges(resources: Iterable[ChargedResource]) -> list[ChargedResource]:
     return [
-        replace(each, usage_charges=tuple(use for use in each.usage_charges if use[0] not in traffic.PRICED))
+        replace(each, usage_charges=tuple(use for use in each.usage_charges if use[0] not in traffic.PRICED_ITEMS))
         for each in resources
     ]
 
 
-def aws_traffic(deployment: Deployment, utilization: float) -> list[ChargedResource]:
+def collect_aws_traffic_resources(deployment: Deployment, utilization: float) -> list[ChargedResource]:
     """Return the AWS usage that the load causes in addition to hosts. The result is empty without a load."""
     load, section = deployment.load, deployment.aws
     if load is None:
         return []
-    calls = aws_calls(section, load)
-    conversation_traffic = _traffic_resources(conversations.aws_usage(section, load), conversations.AGENTS)
-    stored = traffic.image_storage(required_images(deployment.model_copy(update={"azure_section": None})))
-    return _traffic_resources((stored, *traffic.aws_usage(section, load, calls, utilization))) + conversation_traffic
+    calls = estimate_aws_calls(section, load)
+    conversation_traffic = _create_traffic_resources(
+        conversations.calculate_aws_usage(section, load), conversations.AGENTS_TIER
+    )
+    stored = traffic.calculate_image_storage_use(
+        list_required_images(deployment.model_copy(update={"azure_section": None}))
+    )
+    return (
+        _create_traffic_resources((stored, *traffic.calculate_aws_usage(section, load, calls, utilization)))
+        + conversation_traffic
+    )
 
 
-def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[ChargedResource]:
+def collect_azure_traffic_resources(azure_section: Azure, load: CallLoad, utilization: float) -> list[ChargedResource]:
     """Return the Azure usage that the load causes in addition to nodes."""
-    calls = azure_calls(azure_section, load)
-    conversation_traffic = _traffic_resources(conversations.azure_usage(azure_section, load), conversations.AGENTS)
-    return _traffic_resources(traffic.azure_usage(azure_section, load, calls, utilization)) + conversation_traffic
+    calls = estimate_azure_calls(azure_section, load)
+    conversation_traffic = _create_traffic_resources(
+        conversations.calculate_azure_usage(azure_section, load), conversations.AGENTS_TIER
+    )
+    return (
+        _create_traffic_resources(traffic.calculate_azure_usage(azure_section, load, calls, utilization))
+        + conversation_traffic
+    )
 
 
-def _traffic_resources(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[ChargedResource]:
+def _create_traffic_resources(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[ChargedResource]:
     return [ChargedResource(tier, use.item, kind, (use,), (), is_free=False, has_rule=True) for kind, use in uses]
 
 
-def _external_engines(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
+def _list_external_engines(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
     """Return the external engines of conversations. Their operators set the prices, which are unknown."""
     engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
     return [
         ChargedResource(
-            conversations.AGENTS,
+            conversations.AGENTS_TIER,
             each.model,
             each.model,
             (),
@@ -233,46 +249,48 @@ def _external_engines(agents: AwsAgents | AgentPods | None) -> list[ChargedResou
     ]
 
 
-def azure_resources(graphs: Iterable[Graph], expected: ExpectedSizes) -> list[ChargedResource]:
+def collect_azure_resources(graphs: Iterable[Graph], expected: ExpectedSizes) -> list[ChargedResource]:
     """Return every resource of the Pulumi programs with its charged items."""
-    from voice_sandbox.azure.graph import short_type  # noqa: PLC0415
+    from voice_sandbox.azure.graph import shorten_type  # noqa: PLC0415
 
     return [
-        ChargedResource.from_rules(azure, _resource_tier(graph, kind), resource.name, kind, resource.inputs, expected)
+        ChargedResource.from_rules(
+            azure, _find_resource_tier(graph, kind), resource.name, kind, resource.inputs, expected
+        )
         for graph in graphs
-        for resource in graph.managed_resources()
-        for kind in [short_type(resource.type)]
+        for resource in graph.iter_managed_resources()
+        for kind in [shorten_type(resource.type)]
     ]
 
 
-def _resource_tier(graph: Graph, kind: str) -> str:
+def _find_resource_tier(graph: Graph, kind: str) -> str:
     return POOLS_TIER if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-")
 
 
 def price_section(section: Section, book: PriceBook) -> Estimate:
     """Calculate the cost of a section. Items without a price are listed once per type and item."""
-    lines: list[Line] = []
+    lines: list[CostLine] = []
     missing: dict[tuple[str, str], Use] = {}
     unpriced: dict[UnpricedItem, None] = {}
     for resource in section.charged_resources:
         if not resource.has_rule:
             unpriced[UnpricedItem(resource.kind, "everything", NO_RULE_REASON)] = None
         for use in resource.uses:
-            price = book.find(use.item, section.region, exact=use.exact)
+            price = book.find_price(use.item, section.region, exact=use.is_exact)
             if price:
-                lines.append(Line(resource.tier, resource.name, resource.kind, price, use.amount))
+                lines.append(CostLine(resource.tier, resource.name, resource.kind, price, use.amount))
             else:
                 before = missing.get((resource.kind, use.item))
                 missing[resource.kind, use.item] = replace(use, amount=before.amount + use.amount) if before else use
         for item_name, item in resource.usage_charges:
-            unit = book.find(item, section.region) if item else None
+            unit = book.find_price(item, section.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
             unpriced[UnpricedItem(resource.kind, item_name, f"charged by use{rate}")] = None
     unpriced_uses = tuple(
-        UnpricedItem(kind, item, _unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
+        UnpricedItem(kind, item, _format_unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
     )
     free = tuple(sorted({resource.kind for resource in section.charged_resources if resource.is_free}))
-    hosts = tuple(_unavailable_hosts(use, book, section.region) for use in missing.values() if use.exact)
+    hosts = tuple(_create_unavailable_hosts(use, book, section.region) for use in missing.values() if use.is_exact)
     all_unpriced = unpriced_uses + tuple(unpriced)
     return Estimate(
         section.cloud,
@@ -287,13 +305,13 @@ def price_section(section: Section, book: PriceBook) -> Estimate:
     )
 
 
-def _unavailable_hosts(use: Use, book: PriceBook, region: str) -> UnavailableHosts:
-    nearest_prices = book.nearest_prices(use.item, region)
+def _create_unavailable_hosts(use: Use, book: PriceBook, region: str) -> UnavailableHosts:
+    nearest_prices = book.find_nearest_prices(use.item, region)
     usd = [price.usd_per_month for price in nearest_prices]
     regions = tuple(price.region for price in nearest_prices)
     return UnavailableHosts(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 
 
-def _unpriced_reason(use: Use, region: str) -> str:
-    region_text = f" in {region}" if use.exact else ""
+def _format_unpriced_reason(use: Use, region: str) -> str:
+    region_text = f" in {region}" if use.is_exact else ""
     return f"{use.amount.low:,g} to {use.amount.peak:,g} for the whole month; no list price{region_text} is known"

@@ -10,7 +10,7 @@ import yaml
 
 from voice_blueprint import catalog
 
-REGION_PREFIX = r"^([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)"
+REGION_PREFIX_PATTERN = r"^([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)"
 """Prefix of usage types in most regions, such as ``USE1-`` or ``us-east-1-``."""
 
 
@@ -36,7 +36,7 @@ class AwsMeter:
 
     def matches(self, usage: str) -> bool:
         """Return True if a usage type matches, with or without a region's prefix."""
-        return self.usage in (usage, re.sub(REGION_PREFIX, "", usage))
+        return self.usage in (usage, re.sub(REGION_PREFIX_PATTERN, "", usage))
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class AzureMeter:
     is_global: bool = False
 
 
-_LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
-_TABLE = yaml.safe_load(Path(__file__).with_name("meters.yaml").read_text(encoding="utf-8"))
-_AWS_METERS = {item: AwsMeter(**row) for item, row in _TABLE["aws"].items()}
-_AZURE_METERS = {item: AzureMeter(**row) for item, row in _TABLE["azure"].items()}
+_LINUX_FILTERS = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
+_METER_TABLE = yaml.safe_load(Path(__file__).with_name("meters.yaml").read_text(encoding="utf-8"))
+_AWS_METERS = {item: AwsMeter(**row) for item, row in _METER_TABLE["aws"].items()}
+_AZURE_METERS = {item: AzureMeter(**row) for item, row in _METER_TABLE["azure"].items()}
 
 
-def aws_items() -> tuple[str, ...]:
+def list_aws_items() -> tuple[str, ...]:
     """Return all AWS items that may have a meter."""
     return (*catalog.instance_types(), *catalog.cache_node_types(), *_AWS_METERS)
 
 
-def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
+def find_first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
     """Return the USD rate of the first tier with a price above 0 among the terms of one SKU."""
     tiers = [tier for term in terms for tier in term["priceDimensions"].values()]
     rates = [
@@ -80,17 +80,19 @@ def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
     return next((rate for rate in rates if rate > 0), None)
 
 
-def aws_meter(item: str) -> AwsMeter | None:
+def find_aws_meter(item: str) -> AwsMeter | None:
     """Return the key of an item in the AWS Price List, or ``None`` for an unknown item."""
     if item in catalog.instance_types():
-        return AwsMeter("AmazonEC2", f"BoxUsage:{item}", "instance-hour", filters={"instanceType": item, **_LINUX})
+        return AwsMeter(
+            "AmazonEC2", f"BoxUsage:{item}", "instance-hour", filters={"instanceType": item, **_LINUX_FILTERS}
+        )
     if item in catalog.cache_node_types():
         filters = {"instanceType": item, "cacheEngine": "Valkey"}
         return AwsMeter("AmazonElastiCache", f"NodeUsage:{item}", "node-hour", filters=filters)
     return _AWS_METERS.get(item)
 
 
-def azure_meter(item: str) -> AzureMeter | None:
+def find_azure_meter(item: str) -> AzureMeter | None:
     """Return the key of an item in the Azure Retail Prices API, or ``None`` for an unknown item."""
     if item in catalog.vm_sizes():
         return AzureMeter({"serviceName": "Virtual Machines", "armSkuName": item}, "1 Hour", "VM-hour")

@@ -62,22 +62,22 @@ class ExpectedSizes:
         sizes: Mean of the designed day, by the name of an Auto Scaling group, a stack of tasks, or a node pool.
     """
 
-    position: float
+    default_utilization: float
     sizes: Mapping[str, float] = field(default_factory=dict)
 
-    def size(self, name: str, low: float, peak: float) -> Amount:
+    def calculate_size(self, name: str, low: float, peak: float) -> Amount:
         """Return the size of a resource in the three cases."""
         if name in self.sizes:
             return Amount(low, self.sizes[name], max(peak, self.sizes[name]))
-        return Amount.between(low, peak, self.position)
+        return Amount.between(low, peak, self.default_utilization)
 
 
-ZERO = Amount.fixed(0)
+ZERO_AMOUNT = Amount.fixed(0)
 
 
-def total(amounts: Iterable[Amount]) -> Amount:
+def sum_amounts(amounts: Iterable[Amount]) -> Amount:
     """Return the sum for each case."""
-    return sum(amounts, ZERO)
+    return sum(amounts, ZERO_AMOUNT)
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,16 @@ class Use:
     Attributes:
         item: An item of the price book.
         amount: Number of units for the whole month: hosts, gateways, GB.
-        exact: Whether prices of other regions are not acceptable.
+        is_exact: Whether prices of other regions are not acceptable.
     """
 
     item: str
     amount: Amount
-    exact: bool = False
+    is_exact: bool = False
 
 
 @dataclass(frozen=True)
-class Line:
+class CostLine:
     """A priced use of one resource.
 
     Attributes:
@@ -156,7 +156,7 @@ class Audio:
     hours: Amount | None
     assumptions: str
 
-    def usd_per_hour(self, usd: Amount) -> Amount | None:
+    def calculate_usd_per_hour(self, usd: Amount) -> Amount | None:
         """Return USD per audio hour, which is 0 without audio, and ``None`` if the hours are unknown."""
         if self.hours is None:
             return None
@@ -194,7 +194,7 @@ class Estimate:
     cloud: str
     region: str
     audio: Audio
-    lines: tuple[Line, ...] = ()
+    lines: tuple[CostLine, ...] = ()
     unpriced: tuple[UnpricedItem, ...] = ()
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -210,7 +210,7 @@ class Estimate:
         usage, hours = self.conversations, self.audio.hours
         if usage is None or hours is None:
             return None
-        own_total = total(
+        own_total = sum_amounts(
             line.usd * usage.own_usd.get(line.tier, usage.own_usd.get(line.resource, 0.0)) for line in self.lines
         )
         cases = zip(own_total.cases, self.usd.cases, usage.minutes.cases, hours.cases, strict=True)
@@ -224,13 +224,13 @@ class Estimate:
     @property
     def usd(self) -> Amount:
         """USD per month."""
-        return total(line.usd for line in self.lines)
+        return sum_amounts(line.usd for line in self.lines)
 
     def usd_by_tier(self) -> dict[str, Amount]:
         """Return USD per month by tier, in the order of the templates."""
         sums: dict[str, Amount] = {}
         for line in self.lines:
-            sums[line.tier] = sums.get(line.tier, ZERO) + line.usd
+            sums[line.tier] = sums.get(line.tier, ZERO_AMOUNT) + line.usd
         return sums
 
     @property

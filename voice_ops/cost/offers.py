@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from voice_blueprint import catalog
-from voice_ops.cost.meters import REGION_PREFIX, AwsMeter, aws_items, aws_meter, first_paid_rate
+from voice_ops.cost.meters import REGION_PREFIX_PATTERN, AwsMeter, find_aws_meter, find_first_paid_rate, list_aws_items
 from voice_ops.cost.prices import Price
 
 Row = dict[str, Any]
@@ -34,7 +34,7 @@ def read_offer(file: Path) -> list[Price]:
         ) from None
     prices = []
     for sku, ((item, meter, region), terms) in rates.items():
-        usd = first_paid_rate(terms)
+        usd = find_first_paid_rate(terms)
         if usd is not None:
             source = f"AWS price list, {code} offer of {date}, SKU {sku}"
             prices.append(Price(item, usd * meter.scale, meter.unit, region, date, source))
@@ -49,7 +49,7 @@ Rates = dict[str, tuple[MeterMatch, list[Row]]]
 
 def _read_json(file: Path) -> tuple[str, str, Rates]:
     matches_by_sku: dict[str, MeterMatch] = {}
-    meters = _meters_by_usage()
+    meters = _group_meters_by_usage()
 
     def drop_unneeded(row: Row) -> Row | None:
         """Drop rows that are not needed, since EC2's file has millions of rows. Products precede terms."""
@@ -68,7 +68,7 @@ def _read_json(file: Path) -> tuple[str, str, Rates]:
 
 def _read_csv(file: Path) -> tuple[str, str, Rates]:
     rates: Rates = {}
-    meters, head = _meters_by_usage(), {}
+    meters, head = _group_meters_by_usage(), {}
     with file.open(encoding="utf-8", newline="") as text:
         lines = csv.reader(text)
         # Names and values precede the column names.
@@ -84,28 +84,28 @@ def _read_csv(file: Path) -> tuple[str, str, Rates]:
     return head["OfferCode"], head["Publication Date"][:10], rates
 
 
-def _meters_by_usage() -> Mapping[str, list[tuple[str, AwsMeter]]]:
+def _group_meters_by_usage() -> Mapping[str, list[tuple[str, AwsMeter]]]:
     meters: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
-    for item in aws_items():
-        if meter := aws_meter(item):
+    for item in list_aws_items():
+        if meter := find_aws_meter(item):
             meters[meter.usage].append((item, meter))
     return meters
 
 
 def _match_item(fields: Mapping[str, Any], known_meters: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
     usage = fields.get("usagetype") or fields.get("usageType") or ""
-    meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known_meters.get(name, ())]
+    meters = [pair for name in {usage, re.sub(REGION_PREFIX_PATTERN, "", usage)} for pair in known_meters.get(name, ())]
     if not meters:
         return None
     # A column of the CSV file is named after the JSON file's attribute, in words: "Region Code".
-    named = {_normalize(name): value for name, value in fields.items()}
+    named = {_normalize_column_name(name): value for name, value in fields.items()}
     for item, meter in meters:
-        region = named.get(_normalize(meter.region_field))
-        is_match = all(named.get(_normalize(field)) == value for field, value in meter.filters.items())
+        region = named.get(_normalize_column_name(meter.region_field))
+        is_match = all(named.get(_normalize_column_name(field)) == value for field, value in meter.filters.items())
         if is_match and named.get("servicecode") == meter.service and region in catalog.regions():
             return item, meter, str(region)
     return None
 
 
-def _normalize(name: str) -> str:
+def _normalize_column_name(name: str) -> str:
     return re.sub("[^a-z]", "", name.lower())

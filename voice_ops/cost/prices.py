@@ -12,7 +12,7 @@ HOURS_PER_MONTH = 730
 """The convention of both clouds' calculators: 365 days of 24 hours, divided by twelve."""
 
 DAYS_PER_MONTH = 365 / 12
-GLOBAL = "global"
+GLOBAL_PRICE_REGION = "global"
 
 
 @dataclass(frozen=True)
@@ -52,39 +52,39 @@ class PriceBook:
         for price in prices:
             self._prices.setdefault(price.item, {})[price.region] = price
 
-    def find(self, item: str, region: str, *, exact: bool = False) -> Price | None:
+    def find_price(self, item: str, region: str, *, exact: bool = False) -> Price | None:
         """Return the price in a region. Unless ``exact`` is set, the fallback is the latest price of another region."""
         regional_prices = self._prices.get(item, {})
-        if region in regional_prices or GLOBAL in regional_prices:
-            return regional_prices.get(region) or regional_prices[GLOBAL]
+        if region in regional_prices or GLOBAL_PRICE_REGION in regional_prices:
+            return regional_prices.get(region) or regional_prices[GLOBAL_PRICE_REGION]
         return None if exact else max(regional_prices.values(), key=lambda price: price.date, default=None)
 
-    def nearest_prices(self, item: str, region: str) -> tuple[Price, ...]:
+    def find_nearest_prices(self, item: str, region: str) -> tuple[Price, ...]:
         """Return the item's prices in the regions with the most similar names.
 
         For eu-west-1, these are the regions of eu-west, otherwise those of eu, otherwise all regions.
         """
         regional_prices = self._prices.get(item, {}).values()
-        similarity = {price.region: _count_shared_parts(price.region, region) for price in regional_prices}
+        similarity = {price.region: _count_shared_segments(price.region, region) for price in regional_prices}
         return tuple(price for price in regional_prices if similarity[price.region] == max(similarity.values()))
 
 
-def _count_shared_parts(region_name: str, other: str) -> int:
+def _count_shared_segments(region_name: str, other: str) -> int:
     """Return the number of leading parts that two region names share."""
     pairs = zip(region_name.split("-"), other.split("-"), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def price_book(downloads: Path | None = None) -> PriceBook:
+def load_price_book(downloads: Path | None = None) -> PriceBook:
     """Return a price book of the catalogue's prices. Prices in a file of downloads take precedence."""
-    return PriceBook([*_catalogue_prices(), *(load_downloaded_prices(downloads) if downloads else ())])
+    return PriceBook([*_load_catalogue_prices(), *(load_downloaded_prices(downloads) if downloads else ())])
 
 
 def load_downloaded_prices(file: Path) -> list[Price]:
     """Read the downloaded prices. Without a file, the result is empty.
 
     Raises:
-        ValueError: The file does not have the format of `save_downloads`.
+        ValueError: The file does not have the format of `save_downloaded_prices`.
     """
     if not file.exists():
         return []
@@ -94,14 +94,14 @@ def load_downloaded_prices(file: Path) -> list[Price]:
         raise ValueError(f"{file} is not a price list; delete it and fetch the prices again") from error
 
 
-def save_downloads(file: Path, prices: Iterable[Price]) -> None:
+def save_downloaded_prices(file: Path, prices: Iterable[Price]) -> None:
     """Save downloaded prices, and keep earlier ones of other regions and items."""
     merged = {(price.item, price.region): price for price in [*load_downloaded_prices(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(price) for price in merged.values()], indent=1) + "\n", encoding="utf-8")
 
 
-def _catalogue_prices() -> Iterable[Price]:
+def _load_catalogue_prices() -> Iterable[Price]:
     hourly = (
         ("instance-hour", catalog.instance_types()),
         ("node-hour", catalog.cache_node_types()),

@@ -2,19 +2,19 @@
 
 from rich.table import Table
 
-from voice_ops.cost.model import ZERO, Amount, Estimate, Line, UnavailableHosts, total
-from voice_ops.output import empty_table, format_markup, out
+from voice_ops.cost.model import ZERO_AMOUNT, Amount, CostLine, Estimate, UnavailableHosts, sum_amounts
+from voice_ops.output import create_table, format_markup, out
 
 CASES = ("low", "expected", "peak")
 MAX_LISTED_REGIONS = 3
-MIN_SHOWN_SHARE = 0.001
+MIN_SHOWN_FRACTION = 0.001
 """Minimum share of the peak cost for a separate row. Smaller items are summed in one row."""
 
 
 def print_estimate(estimate: Estimate) -> None:
     """Print the cost by tier and by item, the assumptions, and the omitted items."""
-    out.print(_tier_table(estimate))
-    out.print(_item_table(estimate))
+    out.print(_build_tier_table(estimate))
+    out.print(_build_item_table(estimate))
     out.print(f"  audio hours: {estimate.audio.assumptions}", soft_wrap=True)
     if estimate.conversations:
         out.print(f"  conversations: {estimate.conversations.assumptions}", soft_wrap=True)
@@ -36,7 +36,7 @@ def print_estimate(estimate: Estimate) -> None:
 
 def print_total(estimates: list[Estimate]) -> None:
     """Print the total of several regions and clouds."""
-    usd = " / ".join(f"{case:,.0f}" for case in total(each.usd for each in estimates).cases)
+    usd = " / ".join(f"{case:,.0f}" for case in sum_amounts(each.usd for each in estimates).cases)
     at_least = "at least " * any(each.hosts for each in estimates)
     parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
     template = "  [bold]total {}{}[/] USD per month, low / expected / peak: {}"
@@ -54,23 +54,23 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
     present = estimate or other
     if present is None:
         return
-    table = empty_table(f"{present.cloud}: difference, USD per month", ["tier"], CASES)
-    for tier, change in _tier_changes(estimate, other).items():
+    table = create_table(f"{present.cloud}: difference, USD per month", ["tier"], CASES)
+    for tier, change in _calculate_tier_changes(estimate, other).items():
         table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
     table.add_section()
-    table.add_row("total", *(f"{usd:+,.0f}" for usd in _cost_difference(estimate, other).cases))
+    table.add_row("total", *(f"{usd:+,.0f}" for usd in _calculate_cost_difference(estimate, other).cases))
     out.print(f"compared with {name}", soft_wrap=True)
     out.print(table)
 
 
-def as_dict(estimate: Estimate) -> dict[str, object]:
+def serialize_estimate(estimate: Estimate) -> dict[str, object]:
     return {
         "cloud": estimate.cloud,
         "region": estimate.region,
         # A sum without its most expensive hosts must not be mistaken for the total.
         "usd_per_month_at_least" if estimate.hosts else "usd_per_month": estimate.usd,
         "hosts_without_price": estimate.hosts,
-        "usd_per_audio_hour": None if estimate.hosts else estimate.audio.usd_per_hour(estimate.usd),
+        "usd_per_audio_hour": None if estimate.hosts else estimate.audio.calculate_usd_per_hour(estimate.usd),
         "audio_hours_per_month": estimate.audio.hours,
         "audio_assumed": estimate.audio.assumptions,
         "usd_per_conversation_minute": None if estimate.hosts else estimate.usd_per_conversation_minute,
@@ -99,23 +99,29 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
     }
 
 
-def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
+def serialize_difference(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
     """Return the cost of this file's section minus that of the other file, for ``--json``."""
-    return {"usd_per_month": _cost_difference(estimate, other), "tiers": _tier_changes(estimate, other)}
+    return {
+        "usd_per_month": _calculate_cost_difference(estimate, other),
+        "tiers": _calculate_tier_changes(estimate, other),
+    }
 
 
-def _cost_difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
-    return (estimate.usd if estimate else ZERO) - (other.usd if other else ZERO)
+def _calculate_cost_difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
+    return (estimate.usd if estimate else ZERO_AMOUNT) - (other.usd if other else ZERO_AMOUNT)
 
 
-def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
+def _calculate_tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
     own_tiers = estimate.usd_by_tier() if estimate else {}
     other_tiers = other.usd_by_tier() if other else {}
-    return {tier: own_tiers.get(tier, ZERO) - other_tiers.get(tier, ZERO) for tier in {**own_tiers, **other_tiers}}
+    return {
+        tier: own_tiers.get(tier, ZERO_AMOUNT) - other_tiers.get(tier, ZERO_AMOUNT)
+        for tier in {**own_tiers, **other_tiers}
+    }
 
 
-def _tier_table(estimate: Estimate) -> Table:
-    table = empty_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], CASES)
+def _build_tier_table(estimate: Estimate) -> Table:
+    table = create_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], CASES)
     for tier, usd in estimate.usd_by_tier().items():
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
@@ -126,7 +132,7 @@ def _tier_table(estimate: Estimate) -> Table:
             ", ".join(hosts.regions) if len(hosts.regions) <= MAX_LISTED_REGIONS else f"{len(hosts.regions)} regions"
         )
         table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_format_ranges(hosts))
-    per_hour = estimate.audio.usd_per_hour(estimate.usd)
+    per_hour = estimate.audio.calculate_usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
         table.add_row(f"USD per audio hour{at_least}", *(f"{usd:.4f}" for usd in per_hour.cases))
@@ -142,20 +148,24 @@ def _format_ranges(hosts: UnavailableHosts) -> list[str]:
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 
 
-def _item_table(estimate: Estimate) -> Table:
-    table = empty_table("of which", ["tier", "item"], ["amount", "USD", "expected USD per month"])
-    rows: dict[tuple[str, str], list[Line]] = {}
+def _build_item_table(estimate: Estimate) -> Table:
+    table = create_table("of which", ["tier", "item"], ["amount", "USD", "expected USD per month"])
+    rows: dict[tuple[str, str], list[CostLine]] = {}
     for line in estimate.lines:
         rows.setdefault((line.tier, line.price.item), []).append(line)
     small = []
     for (tier, item), lines in rows.items():
-        amount, price, usd = total(line.amount for line in lines), lines[0].price, total(line.usd for line in lines)
-        if usd.peak < MIN_SHOWN_SHARE * estimate.usd.peak:
+        amount, price, usd = (
+            sum_amounts(line.amount for line in lines),
+            lines[0].price,
+            sum_amounts(line.usd for line in lines),
+        )
+        if usd.peak < MIN_SHOWN_FRACTION * estimate.usd.peak:
             small.append(usd)
             continue
         size = f"{amount.low:,g}" if amount.low == amount.peak else f"{amount.low:,g}-{amount.peak:,g}"
         row = (tier, item.removeprefix("Standard_"), size, f"{price.usd:g} per {price.unit}", f"{usd.expected:,.2f}")
         table.add_row(*row)
     if small:
-        table.add_row("", f"{len(small)} smaller items", "", "", f"{total(small).expected:,.2f}")
+        table.add_row("", f"{len(small)} smaller items", "", "", f"{sum_amounts(small).expected:,.2f}")
     return table

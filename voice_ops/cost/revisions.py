@@ -24,7 +24,7 @@ def open_comparison(file: Path, target: str) -> Iterator[tuple[str, Path]]:
     if target != LAST_RELEASE and (Path(target).exists() or Path(target).suffix in {".yaml", ".yml"}):
         yield target, Path(target)
         return
-    revision = _last_release(file) if target == LAST_RELEASE else target
+    revision = _find_last_release(file) if target == LAST_RELEASE else target
     commit = _run_git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise NoSuchRevisionError(
@@ -39,7 +39,7 @@ def open_comparison(file: Path, target: str) -> Iterator[tuple[str, Path]]:
         yield f"{file} at {revision} ({commit})", path
 
 
-def _last_release(file: Path) -> str:
+def _find_last_release(file: Path) -> str:
     tag = _run_git(file, "describe", "--tags", "--abbrev=0")
     if tag is None:
         raise NoSuchRevisionError(

@@ -15,7 +15,7 @@ from voice_blueprint.capacity.bounds import (
     SOCKETS_PER_CALL,
     STORE_BYTES_PER_CALL,
 )
-from voice_blueprint.capacity.tiers import capacities
+from voice_blueprint.capacity.tiers import build_aws_tier_capacities
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import (
@@ -35,13 +35,13 @@ from voice_blueprint.engines.sizing.service import size_services
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure, TtsService
 from voice_blueprint.file.model.load import CallLoad
-from voice_blueprint.hosts import asr_images
-from voice_blueprint.images import specs
+from voice_blueprint.hosts import list_asr_images
+from voice_blueprint.images import load_image_specs
 from voice_blueprint.limits import PUBLISH_INTERVAL_S
-from voice_ops.cost.model import ZERO, Amount, Use, total
+from voice_ops.cost.model import ZERO_AMOUNT, Amount, Use, sum_amounts
 from voice_ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
-PRICED = frozenset(
+PRICED_ITEMS = frozenset(
     {
         *("requests", "metrics that the hosts publish", "traffic between zones and to the internet", "logs", "data"),
         *("connections and data", "images", "ingestion", "samples", "stored logs"),
@@ -73,13 +73,13 @@ ARCHIVED_BYTES_PER_MINUTE = 2_000
 """Size of a spoken minute in the archive, with 150 words and their times as gzipped JSON lines. Measured: 1.9 kB for
 three minutes, 1.8 kB for an hour."""
 
-ACCESS_LOG_BYTES = 150
+ACCESS_LOG_RECORD_BYTES = 150
 """Size of a compressed access log record of the load balancer, one per TLS connection. ASSUMED."""
 
 WHISPER_ARTIFACTS_GIB = 6
 """Weights of Whisper large-v2, 3 GiB, and compiled programs of the same size. ASSUMED."""
 
-RETAINED_VERSIONS = 2
+RETAINED_VERSION_COUNT = 2
 """Versions of an image in its repository, and of artifacts in the bucket: the current one, and the one to roll back to.
 ASSUMED."""
 
@@ -94,7 +94,7 @@ _DIMENSION_VALUES = {
 }
 
 
-def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+def calculate_aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
     """Yield the load's monthly usage on AWS, with the resource type that each item is charged with.
 
     Args:
@@ -102,27 +102,27 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
     """
     call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
     cross_zone_share = (zones - 1) / zones
-    speech_gb, text_gb = _speech_gb_per_hour(load), _text_gb_per_hour(load)
+    speech_gb, text_gb = _calculate_speech_gb_per_hour(load), _calculate_text_gb_per_hour(load)
     # One gigabyte per hour is one unit; new and open connections use fewer units.
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB_PER_HOUR + text_gb))
     # Traffic from the gateway to a VAD host; from an ASR host to the store, where ElastiCache's side is free; and from
     # a VAD host to an ASR host.
     crossed_gb = (
         cross_zone_share * (AUDIO_GB_PER_HOUR + speech_gb / 2)
-        + cross_zone_share * (1 - _same_zone_share(aws, utilization)) * speech_gb
+        + cross_zone_share * (1 - _calculate_same_zone_fraction(aws, utilization)) * speech_gb
     )
     yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
-    yield from aws_log_uses(aws, opened)
+    yield from calculate_aws_log_uses(aws, opened)
     if aws.edge.archive:
-        yield from archive_uses(aws.edge.archive.retention_days, load, opened)
-    yield from _storage_uses(aws, calls, opened)
-    requests = opened * (_requests_per_call(load) / 1e6)
+        yield from calculate_archive_uses(aws.edge.archive.retention_days, load, opened)
+    yield from _calculate_storage_uses(aws, calls, opened)
+    requests = opened * (_count_requests_per_call(load) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metric_count(aws)))
-    publish_requests = _publisher_count(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_INTERVAL_S)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_count_metrics(aws)))
+    publish_requests = _count_publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_INTERVAL_S)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", publish_requests * 1e-3)
     uses_endpoint = "monitoring" in aws.network.interface_endpoints
     kind = "AWS::EC2::VPCEndpoint" if uses_endpoint else "AWS::EC2::NatGateway"
@@ -130,7 +130,7 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
     yield kind, Use(item, publish_requests * (PUBLISH_REQUEST_BYTES / 1e9))
 
 
-def _storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def _calculate_storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
 
     Snapshots contain what the calls of that moment store. The storage of one snapshot per store is free.
@@ -144,13 +144,13 @@ def _storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tu
     )
     log_gb = (
         monthly_calls
-        * (SOCKETS_PER_CALL * ACCESS_LOG_BYTES / 1e9)
+        * (SOCKETS_PER_CALL * ACCESS_LOG_RECORD_BYTES / 1e9)
         * (aws.observability.log_retention_days / DAYS_PER_MONTH)
     )
-    yield "AWS::S3::Bucket", Use("s3-standard", log_gb + Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
+    yield "AWS::S3::Bucket", Use("s3-standard", log_gb + Amount.fixed(RETAINED_VERSION_COUNT * gib * 2**30 / 1e9))
 
 
-def archive_uses(retention_days: int, load: CallLoad, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def calculate_archive_uses(retention_days: int, load: CallLoad, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the usage of an archive if every call is archived, which is an upper limit.
 
     Args:
@@ -162,16 +162,16 @@ def archive_uses(retention_days: int, load: CallLoad, monthly_calls: Amount) -> 
     yield "AWS::S3::Bucket", Use("s3-put-requests", monthly_calls * 1e-3)
 
 
-def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
+def calculate_image_storage_use(images: Iterable[Image]) -> tuple[str, Use]:
     """Return the storage of images in ECR.
 
     The amount is an upper limit, since layers are compressed, and versions share them.
     """
-    gib = sum(specs()[image].size.budget_gib for image in images)
-    return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
+    gib = sum(load_image_specs()[image].size.budget_gib for image in images)
+    return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSION_COUNT * gib * 2**30 / 1e9))
 
 
-def aws_log_uses(aws: Aws, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def calculate_aws_log_uses(aws: Aws, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the ingestion and the storage of logs for a number of calls or conversations."""
     logs = monthly_calls * (LOG_BYTES_PER_CALL / 1e9)
     retention_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
@@ -180,11 +180,11 @@ def aws_log_uses(aws: Aws, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (retention_days / DAYS_PER_MONTH))
 
 
-def azure_log_uses(monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def calculate_azure_log_uses(monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     yield "operationalinsights:Workspace", Use("log-analytics-ingested", monthly_calls * (LOG_BYTES_PER_CALL / 1e9))
 
 
-def azure_usage(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+def calculate_azure_usage(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
     """Yield the load's monthly usage on Azure, with the resource type that each item is charged with.
 
     Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
@@ -198,31 +198,34 @@ def azure_usage(azure: Azure, load: CallLoad, calls: Amount, utilization: float)
     services = () if azure.agents else azure.services
     speech_sessions = sum(service.sessions for service in services if isinstance(service, TtsService))
     speech_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, speech_sessions)) * HOURS_PER_MONTH
-    sent_gb = call_hours * _text_gb_per_hour(load) + speech_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
+    sent_gb = call_hours * _calculate_text_gb_per_hour(load) + speech_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
     yield "containerservice:AgentPool", Use("azure-internet-data", sent_gb)
-    logs = list(azure_log_uses(call_hours * (60 / load.minutes_each)))
+    logs = list(calculate_azure_log_uses(call_hours * (60 / load.minutes_each)))
     yield from logs
-    log_gb = total(use.amount for _, use in logs)
-    samples = _series_count(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
+    log_gb = sum_amounts(use.amount for _, use in logs)
+    samples = _count_series(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
     yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
     yield "network:NatGateway", Use("azure-nat-gateway-data", log_gb + samples * (SAMPLE_BYTES / 1e9))
     if azure.callers:
-        yield from _caller_uses(load, calls)
+        yield from _calculate_caller_uses(load, calls)
 
 
-def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
+def _calculate_caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the usage of the edge and of the store.
 
     ASSUMED: all callers use WebSockets, which cost more than other transports.
     """
-    gb_per_call_hour = AUDIO_GB_PER_HOUR + _text_gb_per_hour(load)
-    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_capacity_units(load, calls))
+    gb_per_call_hour = AUDIO_GB_PER_HOUR + _calculate_text_gb_per_hour(load)
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", calculate_edge_capacity_units(load, calls))
     yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * gb_per_call_hour))
     # ASR writes transcripts to the store through a private endpoint.
-    yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb_per_hour(load)))
+    yield (
+        "network:PrivateEndpoint",
+        Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _calculate_speech_gb_per_hour(load))),
+    )
 
 
-def edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) -> Amount:
+def calculate_edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO_AMOUNT) -> Amount:
     """Return the capacity units of the edge beyond the reserved ones.
 
     A unit has three dimensions, of which Azure charges the most used one.
@@ -231,67 +234,67 @@ def edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) 
         extra_gb: Data in addition to the calls, GB per hour.
     """
     units_per_gb = 8e3 / 3600 / 2.22
-    units_per_call = (SOCKETS_PER_CALL / 2500, _requests_per_call(load) / (60 * load.minutes_each) / 10)
-    units_by_bytes = (calls * (AUDIO_GB_PER_HOUR + _text_gb_per_hour(load)) + extra_gb) * units_per_gb
+    units_per_call = (SOCKETS_PER_CALL / 2500, _count_requests_per_call(load) / (60 * load.minutes_each) / 10)
+    units_by_bytes = (calls * (AUDIO_GB_PER_HOUR + _calculate_text_gb_per_hour(load)) + extra_gb) * units_per_gb
     used = Amount(
         *(max(gb, number * max(units_per_call)) for gb, number in zip(units_by_bytes.cases, calls.cases, strict=True))
     )
     return used.map(lambda units: max(0.0, units - EDGE_INSTANCES[0] * EDGE_UNITS))
 
 
-def _series_count(azure: Azure, utilization: float) -> Amount:
+def _count_series(azure: Azure, utilization: float) -> Amount:
     """Return the number of series that the managed Prometheus scrapes."""
     sizings = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
     replicas = [(pool.bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
     nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
     replica_counts, node_counts = (
-        total(Amount.between(low, high, utilization) for low, high in bounds) for bounds in (replicas, nodes)
+        sum_amounts(Amount.between(low, high, utilization) for low, high in bounds) for bounds in (replicas, nodes)
     )
     return replica_counts * SERIES_PER_REPLICA + node_counts * SERIES_PER_NODE
 
 
-def _requests_per_call(load: CallLoad) -> int:
+def _count_requests_per_call(load: CallLoad) -> int:
     """Return the number of requests per call: one to open the call, one to close it, and one per event stream."""
     return 2 + math.ceil(load.minutes_each / MAX_STREAM_MINUTES)
 
 
-def _speech_gb_per_hour(load: CallLoad) -> float:
+def _calculate_speech_gb_per_hour(load: CallLoad) -> float:
     """Return the size of the audio chunks of a call-hour, GB."""
     return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
 
 
-def _text_gb_per_hour(load: CallLoad) -> float:
+def _calculate_text_gb_per_hour(load: CallLoad) -> float:
     """Return the size of the transcript events of a call-hour, GB."""
     return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
 
 
-def _same_zone_share(aws: Aws, utilization: float) -> float:
+def _calculate_same_zone_fraction(aws: Aws, utilization: float) -> float:
     """Return the share of zones that contain one of the ASR hosts that are filled first.
 
     The fleets have the expected size. ASSUMED: these hosts have free capacity, provided that scaling is fast enough.
     """
-    first = [fleet for fleet in aws.asr if asr_images(fleet)[0] is Image.ASR_NEURON] or list(aws.asr)
+    first = [fleet for fleet in aws.asr if list_asr_images(fleet)[0] is Image.ASR_NEURON] or list(aws.asr)
     zones = {zone for fleet in first for zone in fleet.availability_zones or aws.availability_zones}
     hosts = sum(fleet.hosts.min + utilization * (fleet.hosts.max - fleet.hosts.min) for fleet in first)
     return min(len(zones), hosts) / len(aws.availability_zones)
 
 
-def _publisher_count(aws: Aws, utilization: float) -> Amount:
+def _count_publishers(aws: Aws, utilization: float) -> Amount:
     """Return the number of hosts that call CloudWatch. Gateway tasks write metrics to their log instead."""
-    return total(
+    return sum_amounts(
         Amount.between(each.units.min, each.units.max, utilization)
-        for each in capacities(aws)
+        for each in build_aws_tier_capacities(aws)
         if each.tier in (Tier.VAD, Tier.ASR)
     )
 
 
-def _metric_count(aws: Aws) -> int:
+def _count_metrics(aws: Aws) -> int:
     """Return the number of metric series of all fleets and of the metric filters. The hosts of a fleet share series."""
-    kinds = [catalog.instance_types()[fleet.instance_type].computes_on for fleet in aws.asr]
+    kinds = [catalog.instance_types()[fleet.instance_type].compute_kind for fleet in aws.asr]
     tasks = (Tier.GATEWAY, *((Tier.AGENT,) if aws.agents else ()))
     return len(LOG_METRICS) + sum(
         math.prod(len(_DIMENSION_VALUES[name]) for name in metric.dimensions if name in _DIMENSION_VALUES)
         for tier, kind in (*((tier, None) for tier in tasks), (Tier.VAD, None), *((Tier.ASR, kind) for kind in kinds))
         for metric in METRICS.values()
-        if tier in metric.tiers and metric.measured_on in (None, kind)
+        if tier in metric.tiers and metric.accelerator_kind in (None, kind)
     )

@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from voice_blueprint.observability.azure.dashboards import dashboards as dashboards_of
-from voice_blueprint.observability.azure.grafana import dashboard_document
+from voice_blueprint.observability.azure.dashboards import build_dashboards as dashboards_of
+from voice_blueprint.observability.azure.grafana import build_dashboard_document
 from voice_ops.exits import REFUSED
-from voice_ops.findings import load_checked
-from voice_ops.options import DeploymentFile
-from voice_ops.output import out, stop
+from voice_ops.findings import load_checked_deployment
+from voice_ops.options import DeploymentFileArgument
+from voice_ops.output import create_exit, out
 
 OUTPUT_HELP = "Folder for the files, one per dashboard."
 
 
 def dashboards(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help=OUTPUT_HELP)],
 ) -> None:
     """Write the dashboards of an Azure section as Grafana JSON.
@@ -27,14 +27,16 @@ def dashboards(
 
     Example: voice dashboards deployments/production-azure.yaml --output .
     """
-    deployment = load_checked(file)
+    deployment = load_checked_deployment(file)
     if deployment.azure_section is None:
-        raise stop(
+        raise create_exit(
             f"{file} has no section `azure`; the stacks of the section `aws` create CloudWatch dashboards", REFUSED
         )
     if not output.is_dir():
-        raise stop(f"{output}: the folder does not exist", REFUSED)
+        raise create_exit(f"{output}: the folder does not exist", REFUSED)
     for dashboard in dashboards_of(deployment):
         target = output / f"{dashboard.topic}.json"
-        target.write_text(json.dumps(dashboard_document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")
+        target.write_text(
+            json.dumps(build_dashboard_document(deployment, dashboard), indent=2) + "\n", encoding="utf-8"
+        )
         out.print(str(target), soft_wrap=True)

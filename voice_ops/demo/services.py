@@ -19,7 +19,7 @@ from typing import IO, Self
 
 import httpx2
 
-from voice_blueprint.contract.session_api import END_OF_TURN_MS, HEALTH_PATH, SESSIONS_PATH
+from voice_blueprint.contract.session_api import DEFAULT_END_OF_TURN_MS, HEALTH_PATH, SESSIONS_PATH
 from voice_runtime.store import StoreSettings
 from voice_sandbox.loopback import find_free_port
 
@@ -31,16 +31,16 @@ STORE_PROGRAMS = ("valkey-server", "redis-server")
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 20
-_POLL_S = 0.1
-_STORE = "store"
-_OK = 200
+_POLL_INTERVAL_S = 0.1
+_STORE_NAME = "store"
+_HTTP_OK = 200
 
 
 class ServiceError(Exception):
     """A program of the voice path did not start. The message contains its name and its last output."""
 
 
-def source_folders(root: Path = ROOT) -> list[str]:
+def list_source_folders(root: Path = ROOT) -> list[str]:
     """Return the source folders of a checkout's packages."""
     packages = ("runtime", "agent", "gateway", "whisper-engine", "telemetry")
     return [str(root), *(str(root / "images" / name / "src") for name in packages)]
@@ -72,7 +72,7 @@ class Service:
         )
         return self
 
-    def wait_ready(self) -> Self:
+    def wait_until_ready(self) -> Self:
         """Wait until the program is ready.
 
         Raises:
@@ -81,10 +81,10 @@ class Service:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self.is_ready():
             if self.process is None or self.process.poll() is not None:
-                raise ServiceError(f"{self.name} ended: {self.recent_output()}")
+                raise ServiceError(f"{self.name} ended: {self.read_recent_output()}")
             if time.monotonic() > deadline:
-                raise ServiceError(f"{self.name} is not ready within {READY_TIMEOUT_S} s: {self.recent_output()}")
-            time.sleep(_POLL_S)
+                raise ServiceError(f"{self.name} is not ready within {READY_TIMEOUT_S} s: {self.read_recent_output()}")
+            time.sleep(_POLL_INTERVAL_S)
         return self
 
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
@@ -100,7 +100,7 @@ class Service:
         self._kill_process_group()
         return code
 
-    def recent_output(self) -> str:
+    def read_recent_output(self) -> str:
         """Return the last lines of the program's output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-5:]) or "it printed nothing"
@@ -153,7 +153,7 @@ class VoicePath:
 
     def stop(self) -> None:
         """Stop all services at once. The store is stopped last, since the other services use it until they exit."""
-        store = self.services.get(_STORE)
+        store = self.services.get(_STORE_NAME)
         others = [service for service in self.services.values() if service is not store]
         if others:
             with ThreadPoolExecutor(len(others)) as threads:
@@ -184,11 +184,11 @@ class VoicePath:
             'appendonly yes\nsave ""\n',
             encoding="utf-8",
         )
-        return self._start(_STORE, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port))
+        return self._start(_STORE_NAME, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port))
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **variables: str) -> "Gateway":
         http, media = http_port or find_free_port(), find_free_port()
-        environment = self._common_settings(name, "gateway") | {
+        environment = self._build_common_settings(name, "gateway") | {
             "VOICE_HTTP_PORT": str(http),
             "VOICE_MEDIA_PORT": str(media),
             "VOICE_RTP_PORT": str(self.rtp_port),
@@ -202,26 +202,26 @@ class VoicePath:
             "VOICE_BIND_ADDRESS": LOOPBACK,
             "VOICE_ALLOWED_ORIGINS": self.allowed_origins,
             "VOICE_RECONNECT_GRACE_S": "20",
-            "VOICE_END_OF_TURN_MS": str(END_OF_TURN_MS),
+            "VOICE_END_OF_TURN_MS": str(DEFAULT_END_OF_TURN_MS),
             "VOICE_SESSION_MAX_S": "3600",
             "VOICE_CALLER_SESSIONS": "1000",
             "VOICE_CALLER_CREATIONS_PER_S": "50",
             "VOICE_MAX_CONNECTIONS": "4096",
             **variables,
         }
-        self._start(name, _python_command("voice_gateway"), environment, lambda: _is_healthy(http))
+        self._start(name, _build_python_command("voice_gateway"), environment, lambda: _is_healthy(http))
         return Gateway(f"http://{LOOPBACK}:{http}")
 
     def start_vad(self, name: str = "vad") -> Service:
         """Start the data plane on plain sockets, or the reference VAD stage if there is no data plane."""
         health = find_free_port()
-        environment = self._common_settings(name, "vad") | {
+        environment = self._build_common_settings(name, "vad") | {
             "VOICE_RTP_PORT": str(self.rtp_port),
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(health),
         }
         if self.data_plane is None:
-            command = _python_command("voice_ops.demo.reference_vad")
+            command = _build_python_command("voice_ops.demo.reference_vad")
         else:
             command = [str(self.data_plane / "vad-dataplane")]
             environment |= {
@@ -239,7 +239,7 @@ class VoicePath:
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **variables: str) -> Service:
         """Start an ASR host. Each ASR host needs its own address, since all of them use the same port for chunks."""
-        environment = self._common_settings(name, "asr", address) | {
+        environment = self._build_common_settings(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(find_free_port()),
             "VOICE_HOST_KIND": "gpu",
@@ -250,16 +250,16 @@ class VoicePath:
             **variables,
         }
         health = int(environment["VOICE_HEALTH_PORT"])
-        return self._start(name, _python_command("voice_whisper"), environment, lambda: _is_healthy(health))
+        return self._start(name, _build_python_command("voice_whisper"), environment, lambda: _is_healthy(health))
 
-    def wait_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until all started services are ready.
 
         Raises:
             ServiceError: A service is not ready.
         """
         for service in self.services.values():
-            service.wait_ready()
+            service.wait_until_ready()
 
     def wait_for_capacity(self, gateway: "Gateway") -> None:
         """Wait until a gateway has discovered the hosts. The gateway reads heartbeats every second.
@@ -271,7 +271,7 @@ class VoicePath:
         while (answer := httpx2.post(gateway.url + SESSIONS_PATH, json={"transport": "websocket"})).is_error:
             if time.monotonic() > deadline:
                 raise ServiceError(f"{gateway.url} refuses sessions: {answer.text}")
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def _start(
         self, name: str, command: list[str], environment: dict[str, str], is_ready: Callable[[], bool]
@@ -280,12 +280,12 @@ class VoicePath:
         path = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
-            "PYTHONPATH": os.pathsep.join(source_folders(self.root)),
+            "PYTHONPATH": os.pathsep.join(list_source_folders(self.root)),
         }
         self.services[name] = Service(name, command, path | environment, is_ready, log).start()
         return self.services[name]
 
-    def _common_settings(self, host: str, fleet: str, address: str = LOOPBACK) -> dict[str, str]:
+    def _build_common_settings(self, host: str, fleet: str, address: str = LOOPBACK) -> dict[str, str]:
         return {
             "VOICE_DEPLOYMENT": "demo",
             "VOICE_FLEET": fleet,
@@ -312,7 +312,7 @@ class Gateway:
     url: str
 
 
-def _python_command(module: str) -> list[str]:
+def _build_python_command(module: str) -> list[str]:
     return [sys.executable, "-m", module]
 
 
@@ -320,6 +320,6 @@ def _is_healthy(port: int) -> bool:
     try:
         # A URL of this machine.
         with urllib.request.urlopen(f"http://{LOOPBACK}:{port}{HEALTH_PATH}", timeout=1) as answer:
-            return bool(answer.status == _OK)
+            return bool(answer.status == _HTTP_OK)
     except (urllib.error.URLError, OSError):
         return False

@@ -12,19 +12,19 @@ from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import FeatureRows, LogMelExtractor
 
 SAMPLE_RATE = 16000
-FRAMES_IN_CHUNK = 5
+FRAMES_PER_CHUNK = 5
 PRE_ROLL_FRAMES = 12
 HANGOVER_FRAMES = 25
 """Silent frames that end an utterance: half a second. Shorter pauses are part of the sentence."""
 ONSET_FRAMES = 3
-_AGGRESSIVENESS = 2
+_VAD_AGGRESSIVENESS = 2
 """Aggressiveness, 0 to 3: lower values classify more audio as speech."""
 
 
-NO_MARK = ChunkFlag(0)
+NO_FLAGS = ChunkFlag(0)
 
 
-class Utterances:
+class UtteranceSplitter:
     """Splits a session's frames into utterances, and utterances into chunks.
 
     Args:
@@ -37,7 +37,7 @@ class Utterances:
         self._next_sequence = first_sequence
         self._number = first_number
         self._mark = ChunkFlag(0)
-        self._vad = webrtcvad.Vad(_AGGRESSIVENESS)
+        self._vad = webrtcvad.Vad(_VAD_AGGRESSIVENESS)
         self._mel = LogMelExtractor()
         self._recent: deque[tuple[int, NDArray[np.int16], bool]] = deque(maxlen=PRE_ROLL_FRAMES)
         self._pending: list[tuple[int, NDArray[np.int16], bool, bool]] = []
@@ -62,12 +62,12 @@ class Utterances:
         self._silent_frames = 0 if is_voiced else self._silent_frames + 1
         return self._flush(ends_utterance=self._silent_frames >= HANGOVER_FRAMES)
 
-    def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
+    def close(self, mark: ChunkFlag = NO_FLAGS) -> list[AudioChunk]:
         """End the utterance, at the end of the audio or because the sender requests the transcript."""
         if self._speaking:
             self._mark = mark
             chunks = self._flush(ends_utterance=True)
-            self._mark = NO_MARK
+            self._mark = NO_FLAGS
             return chunks
         if not mark or self._next_sequence == 0:
             return []
@@ -86,9 +86,9 @@ class Utterances:
 
     def _flush(self, *, ends_utterance: bool) -> list[AudioChunk]:
         chunks = []
-        while len(self._pending) >= FRAMES_IN_CHUNK or (ends_utterance and self._pending):
-            frames, self._pending = self._pending[:FRAMES_IN_CHUNK], self._pending[FRAMES_IN_CHUNK:]
-            chunks.append(self._chunk_from_frames(frames, last=ends_utterance and not self._pending))
+        while len(self._pending) >= FRAMES_PER_CHUNK or (ends_utterance and self._pending):
+            frames, self._pending = self._pending[:FRAMES_PER_CHUNK], self._pending[FRAMES_PER_CHUNK:]
+            chunks.append(self._build_chunk_from_frames(frames, last=ends_utterance and not self._pending))
         if ends_utterance:
             self._speaking = False
             self._silent_frames = 0
@@ -104,7 +104,9 @@ class Utterances:
                 self._rows = self._rows[:0]
         return chunks
 
-    def _chunk_from_frames(self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool) -> AudioChunk:
+    def _build_chunk_from_frames(
+        self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool
+    ) -> AudioChunk:
         flags = ChunkFlag.START_OF_SPEECH if self._starts else ChunkFlag(0)
         self._starts = False
         for _, samples, is_concealed, _ in frames:

@@ -1,10 +1,10 @@
 """Derives the diagram of a deployment from its CloudFormation templates.
 
-``derive`` creates a ``Graph`` of resources, traffic and scaling signals. ``mermaid.render`` and ``svg.render`` draw
-the graph.
+``derive_graph`` creates a ``Graph`` of resources, traffic and scaling signals. ``mermaid.render`` and ``svg.render``
+draw the graph.
 """
 
-from voice_ops.diagram.derive import derive
-from voice_ops.diagram.graph import Edge, Graph, Node, Path, Signal
+from voice_ops.diagram.derive import derive_graph
+from voice_ops.diagram.graph import Edge, Graph, Node, Signal, TrafficType
 
-__all__ = ["Edge", "Graph", "Node", "Path", "Signal", "derive"]
+__all__ = ["Edge", "Graph", "Node", "Signal", "TrafficType", "derive_graph"]

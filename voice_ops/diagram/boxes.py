@@ -8,7 +8,7 @@ from typing import Any
 
 from voice_blueprint import catalog
 from voice_blueprint.contract.environment import JWT_ISSUER
-from voice_blueprint.hosts import NO_DIGEST
+from voice_blueprint.hosts import PLACEHOLDER_DIGEST
 from voice_ops.diagram.graph import Node
 from voice_ops.diagram.templates import Resource, ResourceKey, Templates
 
@@ -25,23 +25,23 @@ class Box:
     security_groups: frozenset[ResourceKey] = frozenset()
 
 
-def boxes(templates: Templates) -> list[Box]:
+def create_boxes(templates: Templates) -> list[Box]:
     """Return the boxes of all resources of the deployment, without the callers."""
     return [
-        *_api_boxes(templates),
-        *_load_balancer_boxes(templates),
-        *_service_boxes(templates),
-        *_fleet_boxes(templates),
-        *_store_boxes(templates),
-        *_aws_api_boxes(templates),
-        *_registry_boxes(templates),
-        *_observability_boxes(templates),
+        *_create_api_boxes(templates),
+        *_create_load_balancer_boxes(templates),
+        *_create_service_boxes(templates),
+        *_create_fleet_boxes(templates),
+        *_create_store_boxes(templates),
+        *_create_aws_api_boxes(templates),
+        *_create_registry_boxes(templates),
+        *_create_observability_boxes(templates),
     ]
 
 
 def format_route(templates: Templates, method: Resource) -> str:
     """Return the route of a REST API's method, such as ``POST /v1/sessions``."""
-    resources = templates.properties_by_key("ApiGateway::Resource")
+    resources = templates.collect_properties_by_key("ApiGateway::Resource")
     parts: list[str] = []
     at = templates.resolve(method.tier, method.properties["ResourceId"])
     while at in resources:
@@ -51,16 +51,16 @@ def format_route(templates: Templates, method: Resource) -> str:
     return f"{method.properties['HttpMethod']} /{'/'.join(parts)}" + (" (streams)" if streams else "")
 
 
-def api_methods(templates: Templates, api: ResourceKey) -> list[Resource]:
+def list_api_methods(templates: Templates, api: ResourceKey) -> list[Resource]:
     result = templates.resources_by_type("ApiGateway::Method")
     return [method for method in result if templates.resolve(method.tier, method.properties["RestApiId"]) == api]
 
 
-def _api_boxes(templates: Templates) -> Iterator[Box]:
+def _create_api_boxes(templates: Templates) -> Iterator[Box]:
     for api in templates.resources_by_type("ApiGateway::RestApi"):
-        calls = api_methods(templates, api.key)
+        calls = list_api_methods(templates, api.key)
         hosts = [
-            templates.properties_by_key("ApiGateway::DomainName")[domain]["DomainName"]
+            templates.collect_properties_by_key("ApiGateway::DomainName")[domain]["DomainName"]
             for mapping in templates.resources_by_type("ApiGateway::BasePathMapping")
             if templates.resolve(mapping.tier, mapping.properties["RestApiId"]) == api.key
             and (domain := templates.resolve(mapping.tier, mapping.properties["DomainName"]))
@@ -87,7 +87,7 @@ def _describe_authentication(templates: Templates, calls: list[Resource]) -> str
         return ", ".join(sorted(kind.removeprefix("AWS_") for kind in kinds))
     issuers = [
         variable["Value"]
-        for task in templates.properties_by_key("ECS::TaskDefinition").values()
+        for task in templates.collect_properties_by_key("ECS::TaskDefinition").values()
         for container in task["ContainerDefinitions"]
         for variable in container.get("Environment", [])
         if variable["Name"] == JWT_ISSUER.name
@@ -95,7 +95,7 @@ def _describe_authentication(templates: Templates, calls: list[Resource]) -> str
     return "JWT, which the gateway checks" if any(issuers) else "nothing"
 
 
-def _load_balancer_boxes(templates: Templates) -> Iterator[Box]:
+def _create_load_balancer_boxes(templates: Templates) -> Iterator[Box]:
     for balancer in templates.resources_by_type("ElasticLoadBalancingV2::LoadBalancer"):
         public = balancer.properties["Scheme"] == "internet-facing"
         listeners = [
@@ -120,8 +120,8 @@ def _load_balancer_boxes(templates: Templates) -> Iterator[Box]:
         )
 
 
-def _service_boxes(templates: Templates) -> Iterator[Box]:
-    tasks = templates.properties_by_key("ECS::TaskDefinition")
+def _create_service_boxes(templates: Templates) -> Iterator[Box]:
+    tasks = templates.collect_properties_by_key("ECS::TaskDefinition")
     for service in templates.resources_by_type("ECS::Service"):
         task = tasks.get(templates.resolve(service.tier, service.properties["TaskDefinition"]) or service.key, {})
         bounds = [
@@ -140,21 +140,21 @@ def _service_boxes(templates: Templates) -> Iterator[Box]:
 
 def _mark_zero_size(bounds: str, properties: Mapping[str, Any]) -> str:
     """Return the size with a mark if the launch template or task definition refers to an image without a digest."""
-    return f"{bounds} {ZERO_MARK}" if NO_DIGEST in json.dumps(properties) else bounds
+    return f"{bounds} {ZERO_MARK}" if PLACEHOLDER_DIGEST in json.dumps(properties) else bounds
 
 
-def _fleet_boxes(templates: Templates) -> Iterator[Box]:
+def _create_fleet_boxes(templates: Templates) -> Iterator[Box]:
     """Yield a box for each fleet. Groups that differ only in their zone belong to one fleet."""
-    launches = templates.properties_by_key("EC2::LaunchTemplate")
+    launches = templates.collect_properties_by_key("EC2::LaunchTemplate")
     fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
         is_one_zone = len(group.properties["VPCZoneIdentifier"]) == 1
-        kind = _launch_template_data(templates, launches, group)["InstanceType"]
+        kind = _find_launch_template_data(templates, launches, group)["InstanceType"]
         size = (group.properties["MinSize"], group.properties["MaxSize"])
         fleets[group.tier, kind, *size, "" if is_one_zone else group.key[1]].append(group)
     for (tier, kind, low, high, _), groups in fleets.items():
-        launch = _launch_template_data(templates, launches, groups[0])
-        name = _common_words([_group_name(group) for group in groups])
+        launch = _find_launch_template_data(templates, launches, groups[0])
+        name = _find_common_words([_get_group_name(group) for group in groups])
         row = catalog.instance_types().get(kind)
         chip = row.accelerator if row else None
         each = "hosts in each zone" if len(groups) > 1 else "hosts"
@@ -170,7 +170,7 @@ def _fleet_boxes(templates: Templates) -> Iterator[Box]:
         yield Box(node, frozenset(group.key for group in groups), frozenset().union(*group_keys))
 
 
-def _launch_template_data(
+def _find_launch_template_data(
     templates: Templates, launches: Mapping[ResourceKey, Mapping[str, Any]], group: Resource
 ) -> Mapping[str, Any]:
     origin = templates.resolve(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
@@ -178,19 +178,19 @@ def _launch_template_data(
     return data
 
 
-def _common_words(names: list[str]) -> str:
+def _find_common_words(names: list[str]) -> str:
     """Return the words that names have in common, such as ``vad`` for ``vad-a`` and ``vad-b``."""
     words = zip(*(name.split("-") for name in names), strict=False)
     return "-".join(words_at[0] for words_at in words if len(set(words_at)) == 1)
 
 
-def _group_name(group: Resource) -> str:
+def _get_group_name(group: Resource) -> str:
     tags = {tag["Key"]: tag["Value"] for tag in group.properties.get("Tags", [])}
     name: str = group.properties["AutoScalingGroupName"]
     return name.removeprefix(f"{tags.get('voice-serve:deployment', '')}-")
 
 
-def _store_boxes(templates: Templates) -> Iterator[Box]:
+def _create_store_boxes(templates: Templates) -> Iterator[Box]:
     for group in templates.resources_by_type("ElastiCache::ReplicationGroup"):
         desired = group.properties
         nodes = desired["NumNodeGroups"] * (desired["ReplicasPerNodeGroup"] + 1)
@@ -204,7 +204,7 @@ def _store_boxes(templates: Templates) -> Iterator[Box]:
         yield Box(Node("valkey", group.tier, title, lines), frozenset({group.key}), groups)
 
 
-def _aws_api_boxes(templates: Templates) -> Iterator[Box]:
+def _create_aws_api_boxes(templates: Templates) -> Iterator[Box]:
     endpoints = [
         e for e in templates.resources_by_type("EC2::VPCEndpoint") if e.properties["VpcEndpointType"] == "Interface"
     ]
@@ -224,7 +224,7 @@ def _aws_api_boxes(templates: Templates) -> Iterator[Box]:
     yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*group_keys))
 
 
-def _registry_boxes(templates: Templates) -> Iterator[Box]:
+def _create_registry_boxes(templates: Templates) -> Iterator[Box]:
     results = list(templates.resources_by_type("ECR::Repository"))
     if results:
         names = [each.properties["RepositoryName"].rpartition("/")[2] for each in results]
@@ -233,7 +233,7 @@ def _registry_boxes(templates: Templates) -> Iterator[Box]:
         yield Box(Node("registry", results[0].tier, f"ECR: {len(results)} image repositories", tuple(pairs)), keys)
 
 
-def _observability_boxes(templates: Templates) -> Iterator[Box]:
+def _create_observability_boxes(templates: Templates) -> Iterator[Box]:
     for topic in templates.resources_by_type("SNS::Topic"):
         tier = topic.tier
         alarms = [

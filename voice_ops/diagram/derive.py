@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from voice_ops.diagram.boxes import ZERO_MARK, boxes
-from voice_ops.diagram.flows import BROWSER, NATIVE_CLIENT, edges
-from voice_ops.diagram.graph import Edge, Graph, Node, Path
-from voice_ops.diagram.signals import signals
+from voice_ops.diagram.boxes import ZERO_MARK, create_boxes
+from voice_ops.diagram.flows import BROWSER, NATIVE_CLIENT, create_edges
+from voice_ops.diagram.graph import Edge, Graph, Node, TrafficType
+from voice_ops.diagram.signals import create_signals
 from voice_ops.diagram.templates import Template, Templates
 
 _ZERO_NOTE = f"{ZERO_MARK} held at 0 until the deployment file has the digests of the images"
 
 
-def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
+def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
     """Return the graph of a deployment. Resources of stacks without a template are omitted.
 
     Args:
@@ -19,8 +19,8 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
         by_tier: CloudFormation templates by tier: ``network``, ``vad``, ...
     """
     templates = Templates(by_tier)
-    box_list = boxes(templates)
-    arrows = edges(templates, box_list)
+    box_list = create_boxes(templates)
+    arrows = create_edges(templates, box_list)
     connected = {end for edge in arrows for end in (edge.source, edge.target)}
     nodes = (
         *(caller for caller in (BROWSER, NATIVE_CLIENT) if caller.id in connected),
@@ -36,16 +36,20 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
             if tier in present
         },
         nodes=nodes,
-        edges=(*arrows, *_aws_api_edges(nodes)),
-        signals=tuple(signals(templates, box_list)),
+        edges=(*arrows, *_create_aws_api_edges(nodes)),
+        signals=tuple(create_signals(templates, box_list)),
         notes=(_ZERO_NOTE,) if at_zero else (),
     )
 
 
-def _aws_api_edges(nodes: tuple[Node, ...]) -> list[Edge]:
+def _create_aws_api_edges(nodes: tuple[Node, ...]) -> list[Edge]:
     """Return the edges from the box of AWS's APIs to the registry and CloudWatch."""
     present = {node.id for node in nodes}
     endpoint_labels = {"registry": "pull images", "observability": "metrics, logs"}
     if "aws-apis" not in present:
         return []
-    return [Edge("aws-apis", node, Path.SUPPORT, (line,)) for node, line in endpoint_labels.items() if node in present]
+    return [
+        Edge("aws-apis", node, TrafficType.SUPPORT, (line,))
+        for node, line in endpoint_labels.items()
+        if node in present
+    ]

@@ -7,19 +7,19 @@ from typing import Any
 
 from voice_blueprint.contract.network import AGENT_HTTP, CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, VALKEY
 from voice_ops.diagram.boxes import Box
-from voice_ops.diagram.graph import Edge, Node, Path
+from voice_ops.diagram.graph import Edge, Node, TrafficType
 from voice_ops.diagram.templates import ResourceKey, Templates
 
 BROWSER = Node("browser", None, "Browser", ("WebSocket audio",))
 NATIVE_CLIENT = Node("native-client", None, "Native client", ("RTP or SRTP audio",))
 
 _PATH_BY_PURPOSE = {
-    PUBLIC_TLS.purpose: Path.AUDIO,
-    RTP.purpose: Path.AUDIO,
-    GATEWAY_MEDIA.purpose: Path.AUDIO,
-    AGENT_HTTP.purpose: Path.AUDIO,
-    CHUNK.purpose: Path.AUDIO,
-    GATEWAY_HTTP.purpose: Path.CONTROL,
+    PUBLIC_TLS.purpose: TrafficType.AUDIO,
+    RTP.purpose: TrafficType.AUDIO,
+    GATEWAY_MEDIA.purpose: TrafficType.AUDIO,
+    AGENT_HTTP.purpose: TrafficType.AUDIO,
+    CHUNK.purpose: TrafficType.AUDIO,
+    GATEWAY_HTTP.purpose: TrafficType.CONTROL,
 }
 """Path by description of a security group rule, which is the purpose of a port in the contract."""
 _API_PURPOSE = "Session API, opens, follows and closes sessions"
@@ -35,7 +35,7 @@ class Flow:
     protocol: str
     port: int
     purpose: str
-    path: Path
+    path: TrafficType
 
     @property
     def label(self) -> str:
@@ -43,10 +43,14 @@ class Flow:
         return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
 
 
-def edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
+def create_edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
     """Return one edge for each pair of connected boxes."""
     result = dict.fromkeys(
-        [*_permitted_flows(templates, box_list), *_vpc_link_flows(templates, box_list), *_caller_flows(box_list)]
+        [
+            *_find_permitted_flows(templates, box_list),
+            *_find_vpc_link_flows(templates, box_list),
+            *_create_caller_flows(box_list),
+        ]
     )
     pairs: dict[tuple[str, str], list[Flow]] = {}
     for flow in result:
@@ -55,22 +59,24 @@ def edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
 
 
 def _merge_flows(flows: list[Flow]) -> Edge:
-    order = sorted(flows, key=lambda flow: (list(Path).index(flow.path), flow.port))
+    order = sorted(flows, key=lambda flow: (list(TrafficType).index(flow.path), flow.port))
     first = order[0]
     lines = dict.fromkeys(flow.label for flow in order)
     purpose = dict.fromkeys(f"{flow.protocol} {flow.port}: {flow.purpose}" for flow in order)
     return Edge(first.source, first.target, first.path, tuple(lines), "; ".join(purpose))
 
 
-def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _find_permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows that security groups allow, limited to the listeners and target groups of load balancers."""
     balancers = {
-        box.node.id for box in box_list if box.resources & templates.properties_by_key(_LOAD_BALANCER_TYPE).keys()
+        box.node.id
+        for box in box_list
+        if box.resources & templates.collect_properties_by_key(_LOAD_BALANCER_TYPE).keys()
     }
-    forward_rules = set(_balancer_flows(templates, box_list))
+    forward_rules = set(_find_listener_targets(templates, box_list))
     listening_ports = {(balancer, port) for balancer, port, _ in forward_rules}
     reachable_targets = {(balancer, target) for balancer, _, target in forward_rules}
-    for flow in _rule_flows(templates, box_list):
+    for flow in _find_rule_flows(templates, box_list):
         if flow.target in balancers and (flow.target, flow.port) not in listening_ports:
             continue
         if flow.source in balancers and (flow.source, flow.target) not in reachable_targets:
@@ -78,17 +84,17 @@ def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow
         yield flow
 
 
-def _rule_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _find_rule_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     nodes_by_group: dict[ResourceKey, list[str]] = {}
     for box in box_list:
         for group in box.security_groups:
             nodes_by_group.setdefault(group, []).append(box.node.id)
-    groups = templates.properties_by_key("EC2::SecurityGroup")
-    health = _health_ports(templates)
-    store_traffic = _store_traffic(templates)
-    for source, target, rule in _ingress_rules(templates):
+    groups = templates.collect_properties_by_key("EC2::SecurityGroup")
+    health = _find_health_ports(templates)
+    store_traffic = _find_store_traffic(templates)
+    for source, target, rule in _iter_ingress_rules(templates):
         protocol, port, purpose = rule["IpProtocol"], int(rule["FromPort"]), rule.get("Description", "")
-        path = _PATH_BY_PURPOSE.get(purpose, Path.SUPPORT)
+        path = _PATH_BY_PURPOSE.get(purpose, TrafficType.SUPPORT)
         if source is None:
             senders = [(NATIVE_CLIENT if protocol == "udp" else BROWSER).id]
         else:
@@ -103,9 +109,9 @@ def _rule_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
             yield from (Flow(sender, receiver, protocol, port, purpose, path) for sender in senders)
 
 
-def _ingress_rules(templates: Templates) -> Iterator[tuple[ResourceKey | None, ResourceKey, Mapping[str, Any]]]:
+def _iter_ingress_rules(templates: Templates) -> Iterator[tuple[ResourceKey | None, ResourceKey, Mapping[str, Any]]]:
     """Yield the source, destination and properties of each ingress rule. The source of the internet is ``None``."""
-    for target, group in templates.properties_by_key("EC2::SecurityGroup").items():
+    for target, group in templates.collect_properties_by_key("EC2::SecurityGroup").items():
         for rule in group.get("SecurityGroupIngress", []):
             yield templates.resolve(target[0], rule.get("SourceSecurityGroupId")), target, rule
     for alone in templates.resources_by_type("EC2::SecurityGroupIngress"):
@@ -115,7 +121,7 @@ def _ingress_rules(templates: Templates) -> Iterator[tuple[ResourceKey | None, R
             yield source, target_key, alone.properties
 
 
-def _health_ports(templates: Templates) -> set[tuple[str, int]]:
+def _find_health_ports(templates: Templates) -> set[tuple[str, int]]:
     """Return the protocols and ports of health checks that do not use the traffic port."""
     return {
         ("tcp", int(port))
@@ -124,25 +130,25 @@ def _health_ports(templates: Templates) -> set[tuple[str, int]]:
     }
 
 
-def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
+def _find_store_traffic(templates: Templates) -> dict[str, tuple[TrafficType, str]]:
     """Return the path and purpose of each tier's traffic with the state store, from the permissions of its user.
 
     The audio path ends at a tier that writes transcripts. The control path starts at a tier that only reads them.
     """
-    results: dict[str, tuple[Path, str]] = {}
+    results: dict[str, tuple[TrafficType, str]] = {}
     for user in templates.resources_by_type("ElastiCache::User"):
         grants = user.properties.get("AccessString", "").split()
         if "~transcript:*" in grants:
-            purpose_text = Path.AUDIO, "writes transcripts"
+            purpose_text = TrafficType.AUDIO, "writes transcripts"
         elif "%R~transcript:*" in grants:
-            purpose_text = Path.CONTROL, "reads transcripts"
+            purpose_text = TrafficType.CONTROL, "reads transcripts"
         else:
-            purpose_text = Path.SUPPORT, "sessions and hosts"
+            purpose_text = TrafficType.SUPPORT, "sessions and hosts"
         results[user.properties["UserName"]] = purpose_text
     return results
 
 
-def _balancer_flows(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
+def _find_listener_targets(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
     """Yield the load balancer, port and target box of each listener."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     downstream: dict[ResourceKey | None, set[str]] = {}
@@ -162,29 +168,29 @@ def _balancer_flows(templates: Templates, box_list: list[Box]) -> Iterator[tuple
                     yield box_by_resource[balancer], int(listener.properties["Port"]), box
 
 
-def _vpc_link_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _find_vpc_link_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows from REST APIs through VPC links to load balancers."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
-    links = templates.properties_by_key("ApiGateway::VpcLink")
+    links = templates.collect_properties_by_key("ApiGateway::VpcLink")
     for method in templates.resources_by_type("ApiGateway::Method"):
         api = templates.resolve(method.tier, method.properties["RestApiId"])
         link = templates.resolve(method.tier, method.properties["Integration"].get("ConnectionId"))
         if api is None or link not in links:
             continue
         for balancer in sorted(templates.resolve_all(link[0], links[link]["TargetArns"])):
-            port = _integration_port(method.properties)
-            yield Flow(box_by_resource[api], box_by_resource[balancer], "tcp", port, "VPC link", Path.CONTROL)
+            port = _parse_integration_port(method.properties)
+            yield Flow(box_by_resource[api], box_by_resource[balancer], "tcp", port, "VPC link", TrafficType.CONTROL)
 
 
-def _integration_port(method: Mapping[str, Any]) -> int:
+def _parse_integration_port(method: Mapping[str, Any]) -> int:
     uri = method["Integration"].get("Uri", "")
     parts = uri["Fn::Join"][1] if isinstance(uri, dict) else [uri]
     ports = (re.search(r":(\d+)/", part) for part in parts if isinstance(part, str))
     return next((int(result[1]) for result in ports if result), 80)
 
 
-def _caller_flows(box_list: list[Box]) -> Iterator[Flow]:
+def _create_caller_flows(box_list: list[Box]) -> Iterator[Flow]:
     """Yield the requests with which callers open and follow a session."""
     if any(box.node.id == "session-api" for box in box_list):
         for caller in (BROWSER, NATIVE_CLIENT):
-            yield Flow(caller.id, "session-api", "https", 443, _API_PURPOSE, Path.CONTROL)
+            yield Flow(caller.id, "session-api", "https", 443, _API_PURPOSE, TrafficType.CONTROL)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Path(StrEnum):
+class TrafficType(StrEnum):
     """Kind of traffic of an edge."""
 
     AUDIO = "audio"
@@ -39,7 +39,7 @@ class Edge:
 
     source: str
     target: str
-    path: Path
+    path: TrafficType
     lines: tuple[str, ...]
     purpose: str = ""
 
@@ -84,8 +84,8 @@ class Graph:
     signals: tuple[Signal, ...]
     notes: tuple[str, ...] = ()
 
-    def tier_nodes(self, tier: str | None) -> list[Node]:
+    def list_tier_nodes(self, tier: str | None) -> list[Node]:
         return [node for node in self.nodes if node.tier == tier]
 
-    def signals_for(self, fleet: str) -> list[Signal]:
+    def list_fleet_signals(self, fleet: str) -> list[Signal]:
         return [signal for signal in self.signals if signal.fleet == fleet]

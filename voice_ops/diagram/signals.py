@@ -16,18 +16,18 @@ _COMPARISONS = {
 }
 
 
-def signals(templates: Templates, box_list: list[Box]) -> list[Signal]:
+def create_signals(templates: Templates, box_list: list[Box]) -> list[Signal]:
     """Return a signal for each alarm that scales a fleet, and for each target tracking policy."""
-    return [*_alarm_signals(templates, box_list), *_target_tracking_signals(templates, box_list)]
+    return [*_create_alarm_signals(templates, box_list), *_create_target_tracking_signals(templates, box_list)]
 
 
-def _alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
-    policies = templates.properties_by_key("AutoScaling::ScalingPolicy")
+def _create_alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
+    policies = templates.collect_properties_by_key("AutoScaling::ScalingPolicy")
     for alarm in templates.resources_by_type("CloudWatch::Alarm"):
         policy_keys = templates.resolve_all(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
         for box in box_list:
             own_policies = sorted(
-                key for key in policy_keys if _policy_group(templates, policies, key) in box.resources
+                key for key in policy_keys if _find_policy_group(templates, policies, key) in box.resources
             )
             if own_policies:
                 alarm_properties = alarm.properties
@@ -44,13 +44,13 @@ def _alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal
                 )
 
 
-def _policy_group(
+def _find_policy_group(
     templates: Templates, policies: Mapping[ResourceKey, Mapping[str, Any]], policy: ResourceKey
 ) -> ResourceKey | None:
     return templates.resolve(policy[0], policies[policy]["AutoScalingGroupName"])
 
 
-def _metric_unit(metric: str) -> str:
+def _get_metric_unit(metric: str) -> str:
     definition = METRICS.get(metric)
     return "%" if definition and definition.unit == "Percent" else ""
 
@@ -63,7 +63,7 @@ def _describe_condition(alarm: Mapping[str, Any]) -> str:
         f"{breaching} of {evaluation_periods} x {alarm['Period']} s"
     )  # fmt: skip
     return (
-        f"{sign} {alarm['Threshold']:g}{_metric_unit(alarm['MetricName'])} "
+        f"{sign} {alarm['Threshold']:g}{_get_metric_unit(alarm['MetricName'])} "
         f"({_abbreviate_statistic(alarm['Statistic'])}, {periods})"
     )
 
@@ -87,8 +87,8 @@ def _describe_interval(threshold: float, step: Mapping[str, Any]) -> str:
     return f"below {threshold + high:g}"
 
 
-def _target_tracking_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
-    scalable = templates.properties_by_key("ApplicationAutoScaling::ScalableTarget")
+def _create_target_tracking_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
+    scalable = templates.collect_properties_by_key("ApplicationAutoScaling::ScalableTarget")
     for policy in templates.resources_by_type("ApplicationAutoScaling::ScalingPolicy"):
         tracking = policy.properties.get("TargetTrackingScalingPolicyConfiguration")
         target = templates.resolve(policy.tier, policy.properties.get("ScalingTargetId"))
@@ -103,6 +103,6 @@ def _target_tracking_signals(templates: Templates, box_list: list[Box]) -> Itera
                     policy.properties["PolicyName"],
                     box.node.id,
                     name,
-                    f"held at {tracking['TargetValue']:,g}{_metric_unit(name)} per task",
+                    f"held at {tracking['TargetValue']:,g}{_get_metric_unit(name)} per task",
                     "adds or removes tasks",
                 )

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from voice_ops.diagram import dot
 from voice_ops.diagram.graph import Graph
 from voice_ops.output import err
-from voice_sandbox.npm import NpmError, modules_folder
-from voice_stacks.node import NODE_PROGRAM
+from voice_sandbox.npm import NpmError, ensure_node_modules
+from voice_stacks.node import NODE_EXECUTABLE
 
-_SCRIPT = Path(__file__).with_name("layout.mjs")
+_LAYOUT_SCRIPT = Path(__file__).with_name("layout.mjs")
 
 
 class StyledText(NamedTuple):
@@ -22,7 +22,7 @@ class StyledText(NamedTuple):
 
     text: str
     size: float
-    bold: bool
+    is_bold: bool
 
 
 class LayoutError(Exception):
@@ -36,18 +36,22 @@ def render(graph: Graph) -> str:
         LayoutError: The npm package is missing, or Graphviz fails.
     """
     try:
-        packages = modules_folder("@viz-js/viz", lambda line: err.print(line, soft_wrap=True))
+        packages = ensure_node_modules("@viz-js/viz", lambda line: err.print(line, soft_wrap=True))
     except NpmError as error:
         raise LayoutError(str(error)) from None
     layout = subprocess.run(  # noqa: S603
-        [NODE_PROGRAM, _SCRIPT, packages], input=dot.render(graph), capture_output=True, encoding="utf-8", check=False
+        [NODE_EXECUTABLE, _LAYOUT_SCRIPT, packages],
+        input=dot.render(graph),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     if layout.returncode != 0:
         raise LayoutError(f"Graphviz failed: {layout.stderr.strip()}")
     output = json.loads(layout.stdout)
     # Without a fixed size, the diagram fills its container and keeps its proportions.
     svg = re.sub(r'(<svg) width="\d+pt" height="\d+pt"', r"\1", output["svg"], count=1)
-    return _set_text_lengths(svg, dict(_text_widths(json.loads(output["json"]))))
+    return _set_text_lengths(svg, dict(_iter_text_widths(json.loads(output["json"]))))
 
 
 def _set_text_lengths(svg: str, widths: Mapping[StyledText, float]) -> str:
@@ -61,17 +65,17 @@ def _set_text_lengths(svg: str, widths: Mapping[StyledText, float]) -> str:
     return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, svg)
 
 
-def _text_widths(drawing: object) -> Iterator[tuple[StyledText, float]]:
+def _iter_text_widths(drawing: object) -> Iterator[tuple[StyledText, float]]:
     """Yield the text and width of each text in Graphviz's drawing operations (``_draw_``, ``_ldraw_``, ...)."""
     if isinstance(drawing, dict):
         for name, value in drawing.items():
-            yield from _operation_widths(value) if name.endswith("draw_") else _text_widths(value)
+            yield from _iter_operation_widths(value) if name.endswith("draw_") else _iter_text_widths(value)
     elif isinstance(drawing, list):
         for each in drawing:
-            yield from _text_widths(each)
+            yield from _iter_text_widths(each)
 
 
-def _operation_widths(operations: list[dict[str, Any]]) -> Iterator[tuple[StyledText, float]]:
+def _iter_operation_widths(operations: list[dict[str, Any]]) -> Iterator[tuple[StyledText, float]]:
     size, bold = 0.0, False
     for each in operations:
         match each["op"]:

@@ -46,7 +46,7 @@ class Templates:
                 if resource["Type"] == f"AWS::{kind}":
                     yield Resource((template_tier, logical_id), resource.get("Properties", {}))
 
-    def properties_by_key(self, kind: str) -> dict[ResourceKey, Mapping[str, Any]]:
+    def collect_properties_by_key(self, kind: str) -> dict[ResourceKey, Mapping[str, Any]]:
         """Return the properties of all resources of a type, by key."""
         return {resource.key: resource.properties for resource in self.resources_by_type(kind)}
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
 
 TERMINATING = "Terminating"
-WAITING = f"{TERMINATING}:Wait"
+TERMINATING_WAIT = f"{TERMINATING}:Wait"
 """Lifecycle state of a host while a hook delays the termination. In a warm pool, it has the prefix ``Warmed:``."""
 TERMINATED = "Terminated"
 
@@ -47,7 +47,7 @@ class Host:
     budget_s: int
 
     @property
-    def is_leaving(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether the termination of the host has begun."""
         return TERMINATING in self.state
 
@@ -76,7 +76,7 @@ def find_host(account: Account, instance: str) -> Host:
             f"{instance} belongs to {group}, which is not a group of {account.deployment.name}: {group_names}"
         )
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
-    hook, heartbeat_s = _termination_hook(client, group)
+    hook, heartbeat_s = _find_termination_hook(client, group)
     group_settings = account.groups[group]
     serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
     return Host(
@@ -95,20 +95,20 @@ def find_host(account: Account, instance: str) -> Host:
     )
 
 
-def check_minimum(host: Host, *, replaced: bool) -> None:
+def check_group_minimum(host: Host, *, replaced: bool) -> None:
     """Check that the termination of a host does not violate the minimum of its group.
 
     Raises:
         NotDrainableError: The group would fall below its minimum.
     """
-    if not host.is_leaving and not replaced and host.desired <= host.low:
+    if not host.is_terminating and not replaced and host.desired <= host.low:
         raise NotDrainableError(
             f"{host.group} has {host.desired} hosts desired, which is its minimum: give --replace, which starts "
             "another, or lower `min` in the deployment file"
         )
 
 
-def terminate(account: Account, host: Host, *, replaced: bool) -> None:
+def terminate_host(account: Account, host: Host, *, replaced: bool) -> None:
     """Start the termination of a host, which the hook of the group delays until the host has drained."""
     account.session.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=host.id, ShouldDecrementDesiredCapacity=not replaced
@@ -121,7 +121,7 @@ def describe_host(account: Account, host: Host) -> Host:
     return replace(host, state=result[0]["LifecycleState"] if result else TERMINATED)
 
 
-def _termination_hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
+def _find_termination_hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
     hooks = client.describe_lifecycle_hooks(AutoScalingGroupName=group)["LifecycleHooks"]
     for hook in hooks:
         if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING":

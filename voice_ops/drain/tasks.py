@@ -9,7 +9,7 @@ from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
 from voice_ops.aws.account import Account
 from voice_ops.drain.hosts import NotDrainableError
 
-TASK_ID = re.compile(
+TASK_ID_PATTERN = re.compile(
     r"(?:arn:aws[a-z-]*:ecs:[a-z0-9-]+:\d{12}:task/[^/]+/)?([0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})"
 )
 """Pattern of the id or ARN of a task. Ids of the old format contain hyphens."""
@@ -46,9 +46,9 @@ def find_task(account: Account, host: str) -> Task:
     Raises:
         NotDrainableError: The gateway of the deployment has no such task.
     """
-    match = TASK_ID.fullmatch(host)
+    match = TASK_ID_PATTERN.fullmatch(host)
     assert match  # noqa: S101  the caller has checked the format
-    gateway = account.gateway_service()
+    gateway = account.find_gateway_service()
     task = _read_task(account, gateway[0], match[1]) if gateway else None
     if task:
         return task

@@ -12,21 +12,21 @@ import typer
 from rich import box
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
-from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
+from voice_blueprint.observability.aws.alerts import build_alerts as aws_alerts
+from voice_blueprint.observability.azure.alerts import build_alerts as azure_alerts
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.findings import load_region
+from voice_ops.findings import load_region_deployment
 from voice_ops.gameday.simulated import Effect, simulate_scenarios
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import FullTable, err, format_markup, out, print_json, stop
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import FullTable, create_exit, err, format_markup, out, print_json
 from voice_ops.progress import Progress, heartbeat
-from voice_ops.sandbox.month import BAD_IMAGE_STEP, REDIS_SERVER, SERVE_STEP, FirstMonth, with_digests
+from voice_ops.sandbox.month import BAD_IMAGE_STEP, REDIS_SERVER, SERVE_STEP, OperationsRehearsal, with_digests
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 from voice_sandbox.rehearsals.claim import Claim
 
 
-class Runbooks(NamedTuple):
+class ScenarioRunbooks(NamedTuple):
     """Alerts of each cloud that cover a scenario, and the name of a procedure. Each alert has a runbook."""
 
     aws: tuple[str, ...]
@@ -35,14 +35,18 @@ class Runbooks(NamedTuple):
 
 
 SILENT_METRIC = "silent metric"
-SCENARIOS: Mapping[str, Runbooks] = {
-    "zone loss": Runbooks(("gateway-unhealthy", "vad-hosts-unhealthy", "asr-slots-exhausted"), ("node-not-ready",)),
-    "region loss": Runbooks(("gateway-unhealthy", "asr-slots-exhausted"), (), "region-loss"),
-    "spot wave": Runbooks(("asr-slots-exhausted",), ("replicas-missing",), "capacity-shortage"),
-    "quota refusal": Runbooks(("asr-slots-exhausted", "sessions-refused"), ("replicas-missing",), "capacity-shortage"),
-    SILENT_METRIC: Runbooks(("telemetry-silent",), ("telemetry-silent",)),
-    "store failover": Runbooks(("valkey-replication-lag",), (), "state"),
-    "bad image": Runbooks(("hosts-abandoned",), (), "rollback"),
+SCENARIOS: Mapping[str, ScenarioRunbooks] = {
+    "zone loss": ScenarioRunbooks(
+        ("gateway-unhealthy", "vad-hosts-unhealthy", "asr-slots-exhausted"), ("node-not-ready",)
+    ),
+    "region loss": ScenarioRunbooks(("gateway-unhealthy", "asr-slots-exhausted"), (), "region-loss"),
+    "spot wave": ScenarioRunbooks(("asr-slots-exhausted",), ("replicas-missing",), "capacity-shortage"),
+    "quota refusal": ScenarioRunbooks(
+        ("asr-slots-exhausted", "sessions-refused"), ("replicas-missing",), "capacity-shortage"
+    ),
+    SILENT_METRIC: ScenarioRunbooks(("telemetry-silent",), ("telemetry-silent",)),
+    "store failover": ScenarioRunbooks(("valkey-replication-lag",), (), "state"),
+    "bad image": ScenarioRunbooks(("hosts-abandoned",), (), "rollback"),
 }
 
 
@@ -74,7 +78,7 @@ class ScenarioResult:
         return not self.claims and bool(self.runbooks)
 
 
-def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
+def gameday(file: DeploymentFileArgument, region: Region = None, as_json: JsonOption = False) -> None:
     """Rehearse failures, and show affected calls, time to recover and the runbook for each.
 
     Simulated, with the file's alerts: the loss of a zone or a region, spot interruptions, an exhausted quota and
@@ -84,18 +88,18 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
 
     Example: voice gameday deployments/small.yaml
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     try:
         with heartbeat(err, "simulate"):
             simulated = simulate_scenarios(deployment)
-        rows = [_simulated_row(deployment, name, effect) for name, effect in simulated.items()]
-        rows += _rehearse_month(deployment)
+        rows = [_create_simulated_result(deployment, name, effect) for name, effect in simulated.items()]
+        rows += _rehearse_drills(deployment)
     except ValueError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except CdkError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
+        raise create_exit("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
     if as_json:
         print_json({"scenarios": [vars(row) | {"passed": row.passed} for row in rows]}, deployment.name)
     else:
@@ -104,8 +108,8 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
         raise typer.Exit(FAILED)
 
 
-def _simulated_row(deployment: Deployment, name: str, effect: Effect | str) -> ScenarioResult:
-    pages = runbook_pages(deployment, name)
+def _create_simulated_result(deployment: Deployment, name: str, effect: Effect | str) -> ScenarioResult:
+    pages = list_runbook_pages(deployment, name)
     if isinstance(effect, str):
         return ScenarioResult(name, None, None, None, effect, pages)
     named = [Path(page).stem for page in pages if not page.startswith("procedures/")]
@@ -118,24 +122,24 @@ def _simulated_row(deployment: Deployment, name: str, effect: Effect | str) -> S
     )
 
 
-def _rehearse_month(deployment: Deployment) -> Iterator[ScenarioResult]:
+def _rehearse_drills(deployment: Deployment) -> Iterator[ScenarioResult]:
     names = ("store failover", "bad image")
     if deployment.aws_section is None:
-        yield from (_simulated_row(deployment, name, "the file has no section `aws`") for name in names)
+        yield from (_create_simulated_result(deployment, name, "the file has no section `aws`") for name in names)
         return
     progress = Progress(err)
     with Rehearsal(deployment, real_stores=shutil.which(REDIS_SERVER) is not None) as rehearsal:
-        rehearsal.cdk.on_line = progress.detail
+        rehearsal.cdk.on_line = progress.show_detail
         with progress.phase("deploy to a local AWS"):
             rehearsal.bootstrap()
-            month = FirstMonth(deployment, rehearsal)
-            month.play(month.steps[SERVE_STEP])
+            month = OperationsRehearsal(deployment, rehearsal)
+            month.run_step(month.steps[SERVE_STEP])
         if deployment.aws.state.replicas:
-            yield _run_drill(deployment, names[0], progress, lambda: month.play(month.fail_over))
+            yield _run_drill(deployment, names[0], progress, lambda: month.run_step(month.fail_over))
         else:
             lost = "every call: `state.replicas` is 0, so no replica is promoted"
-            yield ScenarioResult(names[0], None, None, None, lost, runbook_pages(deployment, names[0]))
-        yield _run_drill(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE_STEP]))
+            yield ScenarioResult(names[0], None, None, None, lost, list_runbook_pages(deployment, names[0]))
+        yield _run_drill(deployment, names[1], progress, lambda: month.run_step(month.steps[BAD_IMAGE_STEP]))
 
 
 def _run_drill(
@@ -151,12 +155,12 @@ def _run_drill(
         None,
         duration_s,
         "the local AWS",
-        runbook_pages(deployment, name),
+        list_runbook_pages(deployment, name),
         failed_claims,
     )
 
 
-def runbook_pages(deployment: Deployment, scenario: str) -> tuple[str, ...]:
+def list_runbook_pages(deployment: Deployment, scenario: str) -> tuple[str, ...]:
     """Return the runbooks of the deployment's alerts that cover a scenario, followed by the procedure.
 
     Placeholders replace missing digests, since a file without digests has no hosts, and therefore no alert on

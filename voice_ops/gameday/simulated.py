@@ -11,25 +11,25 @@ from voice_blueprint.aws.edge import ALIAS_TTL_S
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import with_placeholder_digests
-from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, default_peak, fleet_plans, max_store_calls
-from voice_ops.simulate.metrics import METRIC_MODELS, check_rule_metrics
-from voice_ops.simulate.policies import configured_policy
-from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
+from voice_ops.simulate.calls import REDIAL_FRACTION
+from voice_ops.simulate.capacity import FleetPlan, calculate_default_peak, calculate_max_store_calls, create_fleet_plans
+from voice_ops.simulate.metrics import METRIC_MODELS, validate_rule_metrics
+from voice_ops.simulate.policies import create_configured_policy
+from voice_ops.simulate.run import DAY_TICK_S, PolicyResult, Simulation, SimulationSettings
 from voice_ops.simulate.shortfall import MARGIN_DEVIATIONS
 from voice_ops.simulate.traces import (
-    DETECTION_S,
+    FAILURE_DETECTION_S,
     REGION_LOST_S,
     REGION_RESTORED_S,
-    Trace,
-    az_outage_trace,
-    flash_crowd_trace,
-    region_loss_trace,
-    spot_wave_trace,
+    LoadTrace,
+    create_az_outage_trace,
+    create_flash_crowd_trace,
+    create_region_loss_trace,
+    create_spot_wave_trace,
 )
 
-CALL_S = 180.0
-SEED = 1
+MEAN_CALL_S = 180.0
+DEFAULT_SEED = 1
 WITHHELD_METRICS = frozenset({*METRIC_MODELS, "OpenSockets", "Conversations"})
 """Metrics that hosts no longer publish after telemetry has stopped."""
 FLASH_CROWD_S = 600.0
@@ -60,12 +60,12 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
     Raises:
         ValueError: The simulator does not model a rule of the file.
     """
-    plans = fleet_plans(deployment, {})
+    plans = create_fleet_plans(deployment, {})
     for plan in plans:
-        check_rule_metrics(plan)
+        validate_rule_metrics(plan)
     hours = _FaultComparison(deployment, plans)
     outage_trace, wave_trace, crowd_trace = (
-        make(hours.peak) for make in (az_outage_trace, spot_wave_trace, flash_crowd_trace)
+        make(hours.peak) for make in (create_az_outage_trace, create_spot_wave_trace, create_flash_crowd_trace)
     )
     metrics = any(rule.adds_hosts for plan in plans for rule in plan.rules)
     return {
@@ -80,14 +80,16 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
         )
         if any(plan.spot for plan in plans)
         else "the file has no spot fleet",
-        "quota refusal": hours.measure_effect(crowd_trace, crowd_trace, FLASH_CROWD_S, quotas=_exhausted_quotas(plans)),
+        "quota refusal": hours.measure_effect(
+            crowd_trace, crowd_trace, FLASH_CROWD_S, quotas=_find_exhausted_quotas(plans)
+        ),
         "silent metric": hours.measure_effect(crowd_trace, crowd_trace, 0.0, silent_metrics=WITHHELD_METRICS)
         if metrics
         else "no rule of the file uses a metric of hosts",
     }
 
 
-def _exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
+def _find_exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
     """Return vCPU quotas that the minimum number of hosts of each fleet exhausts, by quota code."""
     exhausted: dict[str, int] = {}
     for plan in plans:
@@ -103,29 +105,29 @@ class _FaultComparison:
     def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
         aws = deployment.aws_section
         self._plans, self._image_deployment = plans, with_placeholder_digests(deployment)
-        store = max_store_calls(deployment)
-        self.peak = default_peak(plans, store)
-        self.settings = Settings(
+        store = calculate_max_store_calls(deployment)
+        self.peak = calculate_default_peak(plans, store)
+        self.settings = SimulationSettings(
             zones=aws.availability_zones if aws else deployment.azure.availability_zones,
-            mean_call_s=CALL_S,
+            mean_call_s=MEAN_CALL_S,
             cross_zone=aws is None or aws.edge.cross_zone,
-            seed=SEED,
+            seed=DEFAULT_SEED,
             rollout=aws.rollout if aws else Rollout(),
             tick_s=DAY_TICK_S,
-            store_calls=store,
-            redial_share=REDIAL_SHARE,
+            store_call_limit=store,
+            redial_share=REDIAL_FRACTION,
         )
-        self._baselines: dict[str, Result] = {}
+        self._baselines: dict[str, PolicyResult] = {}
 
-    def measure_effect(self, trace: Trace, baseline_trace: Trace, at_s: float, **fault: object) -> Effect:
+    def measure_effect(self, trace: LoadTrace, baseline_trace: LoadTrace, at_s: float, **fault: object) -> Effect:
         if baseline_trace.name not in self._baselines:
-            self._baselines[baseline_trace.name] = self._run(baseline_trace)
-        faulty, baseline = self._run(trace, **fault), self._baselines[baseline_trace.name]
-        lost = [result.ledger.refused + result.ledger.cut for result in (faulty, baseline)]
-        recovers_s = _recovery_time(faulty, baseline.time_series.carried, at_s)
+            self._baselines[baseline_trace.name] = self._run_simulation(baseline_trace)
+        faulty, baseline = self._run_simulation(trace, **fault), self._baselines[baseline_trace.name]
+        lost = [result.call_results.refused + result.call_results.cut for result in (faulty, baseline)]
+        recovers_s = _calculate_recovery_s(faulty, baseline.time_series.carried, at_s)
         # Quotas and missing metrics apply from the start. Outages and waves of interruptions begin later.
-        fired = _fired_alerts(faulty, 0.0 if fault else at_s)
-        return Effect(max(0, lost[0] - lost[1]), faulty.ledger.offered, recovers_s, fired)
+        fired = _find_fired_alerts(faulty, 0.0 if fault else at_s)
+        return Effect(max(0, lost[0] - lost[1]), faulty.call_results.offered, recovers_s, fired)
 
     def measure_region_loss(self) -> Effect:
         """Return the effect of the loss of another region, whose callers are half of the total and move to this region.
@@ -133,33 +135,33 @@ class _FaultComparison:
         The calls of the other region are cut off. Callers are lost if they call before the name resolves to this
         region, or if there is no capacity for them.
         """
-        trace, half_peak = region_loss_trace(self.peak), self.peak / 2
-        faulty = self._run(trace)
-        baseline_trace = self._run(Trace("half", trace.seconds, (half_peak,) * len(trace.seconds)))
-        refused, before = (result.ledger.refused + result.ledger.cut for result in (faulty, baseline_trace))
-        missed_calls = half_peak + half_peak / CALL_S * (DETECTION_S + ALIAS_TTL_S / 2)
+        trace, half_peak = create_region_loss_trace(self.peak), self.peak / 2
+        faulty = self._run_simulation(trace)
+        baseline_trace = self._run_simulation(LoadTrace("half", trace.seconds, (half_peak,) * len(trace.seconds)))
+        refused, before = (result.call_results.refused + result.call_results.cut for result in (faulty, baseline_trace))
+        missed_calls = half_peak + half_peak / MEAN_CALL_S * (FAILURE_DETECTION_S + ALIAS_TTL_S / 2)
         course = faulty.time_series
         requested_calls = np.where(course.second < REGION_RESTORED_S, course.wanted, 0)
-        recovers_s = _recovery_time(faulty, requested_calls, REGION_LOST_S)
+        recovers_s = _calculate_recovery_s(faulty, requested_calls, REGION_LOST_S)
         return Effect(
             round(missed_calls) + max(0, refused - before),
-            faulty.ledger.offered,
-            None if recovers_s is None else max(recovers_s, DETECTION_S + ALIAS_TTL_S),
-            _fired_alerts(faulty, REGION_LOST_S),
+            faulty.call_results.offered,
+            None if recovers_s is None else max(recovers_s, FAILURE_DETECTION_S + ALIAS_TTL_S),
+            _find_fired_alerts(faulty, REGION_LOST_S),
         )
 
-    def _run(self, trace: Trace, **fault: object) -> Result:
+    def _run_simulation(self, trace: LoadTrace, **fault: object) -> PolicyResult:
         settings = replace(self.settings, **fault)  # type: ignore[arg-type]
         return Simulation(
-            self._plans, configured_policy(self._plans), trace, settings, alert_deployment=self._image_deployment
+            self._plans, create_configured_policy(self._plans), trace, settings, alert_deployment=self._image_deployment
         ).run()
 
 
-def _fired_alerts(fault_result: Result, at_s: float) -> tuple[str, ...]:
+def _find_fired_alerts(fault_result: PolicyResult, at_s: float) -> tuple[str, ...]:
     return tuple(dict.fromkeys(firing.id for firing in fault_result.firings if firing.at_s >= at_s))
 
 
-def _recovery_time(fault_result: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
+def _calculate_recovery_s(fault_result: PolicyResult, requested_calls: NDArray[Any], at_s: float) -> float | None:
     """Return the time from the fault until all requested calls are served again, except for random variation."""
     course = fault_result.time_series
     missing = requested_calls - course.carried > MARGIN_DEVIATIONS * np.sqrt(np.maximum(requested_calls, 1))

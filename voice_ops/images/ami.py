@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from voice_blueprint.aws import machine_images, names
-from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.aws.fleets import Fleet, iter_fleets
 from voice_ops.aws.account import Account
 
-OWN_IMAGE = "baked for the fleet"
-PUBLIC_IMAGE = "AWS's own"
+BAKED_IMAGE_ORIGIN = "baked for the fleet"
+PUBLIC_IMAGE_ORIGIN = "AWS's own"
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ImageProposal:
     """A proposed image for a fleet.
 
     Attributes:
@@ -30,25 +30,29 @@ class Proposal:
     since: str = ""
 
 
-def propose_images(account: Account) -> Iterator[Proposal]:
+def propose_images(account: Account) -> Iterator[ImageProposal]:
     """Yield the newest image that the pipeline of each fleet has built, or otherwise AWS's latest image."""
-    for fleet in fleets(account.deployment):
-        yield _baked_image(account, fleet) or _public_image(account, fleet)
+    for fleet in iter_fleets(account.deployment):
+        yield _propose_baked_image(account, fleet) or _propose_public_image(account, fleet)
 
 
-def _baked_image(account: Account, fleet: Fleet) -> Proposal | None:
-    tags = names.machine_image_tags(account.deployment, fleet.name)
+def _propose_baked_image(account: Account, fleet: Fleet) -> ImageProposal | None:
+    tags = names.build_machine_image_tags(account.deployment, fleet.name)
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
     filters.append({"Name": "state", "Values": ["available"]})
     result = account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=filters)
     newest = max(result, key=lambda image: image["CreationDate"], default=None)
-    return newest and Proposal(fleet.name, fleet.machine_image, newest["ImageId"], OWN_IMAGE, newest["CreationDate"])
+    return newest and ImageProposal(
+        fleet.name, fleet.machine_image, newest["ImageId"], BAKED_IMAGE_ORIGIN, newest["CreationDate"]
+    )
 
 
-def _public_image(account: Account, fleet: Fleet) -> Proposal:
+def _propose_public_image(account: Account, fleet: Fleet) -> ImageProposal:
     ssm: Any = account.session.client("ssm")
     try:
-        answer = ssm.get_parameter(Name=machine_images.public_parameter(fleet.instance_type))["Parameter"]
+        answer = ssm.get_parameter(Name=machine_images.get_public_image_parameter(fleet.instance_type))["Parameter"]
     except ssm.exceptions.ParameterNotFound:
-        return Proposal(fleet.name, fleet.machine_image, None)
-    return Proposal(fleet.name, fleet.machine_image, answer["Value"], PUBLIC_IMAGE, f"version {answer['Version']}")
+        return ImageProposal(fleet.name, fleet.machine_image, None)
+    return ImageProposal(
+        fleet.name, fleet.machine_image, answer["Value"], PUBLIC_IMAGE_ORIGIN, f"version {answer['Version']}"
+    )

@@ -9,19 +9,26 @@ from rich.text import Text
 
 from voice_blueprint import catalog, signing
 from voice_blueprint.contract.images import Image
-from voice_blueprint.hosts import required_images
-from voice_blueprint.images import IMAGES_FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream_reference
+from voice_blueprint.hosts import list_required_images
+from voice_blueprint.images import (
+    IMAGES_FOLDER,
+    BuiltImage,
+    ImageSpec,
+    MirroredImage,
+    find_upstream_reference,
+    load_image_specs,
+)
 from voice_blueprint.shipped import IS_INSTALLED
-from voice_ops.exits import FAILED, HELP, REFUSED
-from voice_ops.findings import load
+from voice_ops.exits import EXIT_CODES_HELP, FAILED, REFUSED
+from voice_ops.findings import load_deployment
 from voice_ops.images import commands, signatures
 from voice_ops.images.rehearsal import ImageResult, RehearsalError, open_rehearsal, rehearse_image
-from voice_ops.options import DeploymentFile, Json
-from voice_ops.output import empty_table, err, format_markup, out, print_json, stop
+from voice_ops.options import DeploymentFileArgument, JsonOption
+from voice_ops.output import create_exit, create_table, err, format_markup, out, print_json
 
 app = typer.Typer(
     help="List, build, publish and verify container images, and propose machine images.",
-    epilog=HELP,
+    epilog=EXIT_CODES_HELP,
     add_completion=False,
 )
 
@@ -29,8 +36,8 @@ Registry = Annotated[str, typer.Option(help="Registry host. For ECR, include the
 Name = Annotated[Image, typer.Argument(metavar="NAME", help="Name of the image, such as asr-vllm.")]
 
 
-@app.callback(invoke_without_command=True, epilog=HELP)
-def list_images(context: typer.Context, as_json: Json = False) -> None:
+@app.callback(invoke_without_command=True, epilog=EXIT_CODES_HELP)
+def list_images(context: typer.Context, as_json: JsonOption = False) -> None:
     """List all images with kind, base, versions, platforms, size budget and users.
 
     Example: voice images --json
@@ -38,14 +45,14 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand:
         return
     if as_json:
-        print_json({"images": [_image_as_dict(spec) for spec in specs().values()]})
+        print_json({"images": [_serialize_image(spec) for spec in load_image_specs().values()]})
         return
     for image in Image:
-        spec = specs().get(image)
+        spec = load_image_specs().get(image)
         out.print(_describe_image(spec) if spec else format_markup("[bold]{}[/]  not built yet", image), soft_wrap=True)
 
 
-@app.command("build-args", epilog=HELP)
+@app.command("build-args", epilog=EXIT_CODES_HELP)
 def build_args(
     name: Name,
     registry: Registry,
@@ -60,24 +67,24 @@ def build_args(
 
     Example: voice images build-args router --digest sha256:... --registry voice.azurecr.io
     """
-    spec = specs().get(name)
+    spec = load_image_specs().get(name)
     if spec is None:
-        raise stop(f"{name} has no image.yaml yet", REFUSED)
+        raise create_exit(f"{name} has no image.yaml yet", REFUSED)
     if tool not in commands.BUILD_TOOLS:
-        raise stop(f"{tool} is not a build tool; use {' or '.join(commands.BUILD_TOOLS)}", REFUSED)
+        raise create_exit(f"{tool} is not a build tool; use {' or '.join(commands.BUILD_TOOLS)}", REFUSED)
     try:
         digests = commands.parse_digests(spec, digest)
-    except commands.WrongDigestError as error:
-        raise stop(str(error), REFUSED) from None
+    except commands.InvalidDigestError as error:
+        raise create_exit(str(error), REFUSED) from None
     host, _, prefix = registry.partition("/")
     if prefix and commands.is_acr(registry):
-        raise stop(f"{registry}: pods pull images from an ACR without a prefix; use --registry {host}", REFUSED)
-    for command in commands.push_commands(spec, digests, registry, _resolve_revision(revision), tool=tool):
+        raise create_exit(f"{registry}: pods pull images from an ACR without a prefix; use --registry {host}", REFUSED)
+    for command in commands.create_push_commands(spec, digests, registry, _resolve_revision(revision), tool=tool):
         typer.echo(commands.format_shell(command))
 
 
-@app.command("publish", epilog=HELP)
-def publish(file: DeploymentFile, registry: Registry) -> None:
+@app.command("publish", epilog=EXIT_CODES_HELP)
+def publish(file: DeploymentFileArgument, registry: Registry) -> None:
     """Print the commands that build, push, scan and sign the images without a digest in the file.
 
     The commands read base image digests from the publishers' registries, require SIGNING_KEY in the environment, and
@@ -85,15 +92,15 @@ def publish(file: DeploymentFile, registry: Registry) -> None:
 
     Example: voice images publish deployments/mine.yaml --registry ghcr.io/you
     """
-    deployment = load(file)
-    for image in required_images(deployment):
+    deployment = load_deployment(file)
+    for image in list_required_images(deployment):
         if image not in deployment.images:
-            typer.echo(commands.publish_command(specs()[image], registry))
+            typer.echo(commands.format_publish_command(load_image_specs()[image], registry))
 
 
-@app.command("import", epilog=HELP)
+@app.command("import", epilog=EXIT_CODES_HELP)
 def import_images(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     source: Annotated[str, typer.Option("--from", help="Source registry, with the prefix of its repositories.")],
     registry: Annotated[str, typer.Option(help="Host of the ACR that the cluster pulls from.")],
 ) -> None:
@@ -105,16 +112,16 @@ def import_images(
     Example: voice images import deployments/mine.yaml --from ghcr.io/you --registry voice.azurecr.io
     """
     if not commands.is_acr(registry) or "/" in registry:
-        raise stop(
+        raise create_exit(
             f"{registry} is not the host of an ACR, such as voice.azurecr.io; only an ACR can import images", REFUSED
         )
-    deployment = load(file)
-    for image in required_images(deployment):
+    deployment = load_deployment(file)
+    for image in list_required_images(deployment):
         if digest := deployment.images.get(image):
-            typer.echo(commands.format_shell(commands.import_command(image, digest, source, registry)))
+            typer.echo(commands.format_shell(commands.create_import_command(image, digest, source, registry)))
 
 
-@app.command("rehearse", epilog=HELP)
+@app.command("rehearse", epilog=EXIT_CODES_HELP)
 def rehearse_images(
     name: Annotated[
         list[Image] | None,
@@ -122,16 +129,16 @@ def rehearse_images(
             metavar="[NAME]...", help="Images to build. By default, all images based directly on a Linux distribution."
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Build and run images on this machine. Requires root and access to Debian's archive.
 
     Example: voice images rehearse pd-router
     """
-    desired = [spec for image, spec in specs().items() if not name or image in name]
+    desired = [spec for image, spec in load_image_specs().items() if not name or image in name]
     buildable = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.is_buildable_offline]
     if name and len(buildable) < len(set(name)):
-        raise stop(
+        raise create_exit(
             "an image that is mirrored or based on another publisher's image cannot be built without its registry",
             REFUSED,
         )
@@ -139,7 +146,7 @@ def rehearse_images(
         with open_rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
             results = [rehearse_image(spec, stage) for spec in buildable]
     except RehearsalError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     if as_json:
         print_json({"images": [vars(result) for result in results]})
         return
@@ -147,8 +154,8 @@ def rehearse_images(
         out.print(_format_result(result), soft_wrap=True)
 
 
-@app.command("ami", epilog=HELP)
-def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
+@app.command("ami", epilog=EXIT_CODES_HELP)
+def propose_machine_images(file: DeploymentFileArgument, as_json: JsonOption = False) -> None:
     """Propose the latest machine image for each fleet: from its Image Builder pipeline, or from AWS.
 
     Read-only. Exits with 1 if there is no image for a fleet.
@@ -157,20 +164,20 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
     """
     # Imported here, since the other commands of this group need no cloud.
     from voice_ops.aws.account import Account, sign_in  # noqa: PLC0415
-    from voice_ops.aws.refusals import ERRORS, command_error  # noqa: PLC0415
+    from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error  # noqa: PLC0415
     from voice_ops.images.ami import propose_images  # noqa: PLC0415
 
-    deployment = load(file)
+    deployment = load_deployment(file)
     if deployment.aws_section is None:
-        raise stop(f"{file} has no section `aws`, and therefore no machine images", REFUSED)
+        raise create_exit(f"{file} has no section `aws`, and therefore no machine images", REFUSED)
     try:
         matches = list(propose_images(Account(deployment, {}, sign_in(deployment))))
-    except ERRORS as error:
-        raise command_error(error) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     if as_json:
         print_json({"fleets": matches}, deployment.name)
     else:
-        table = empty_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
+        table = create_table("machine_image of each fleet", ["fleet", "in the file", "proposed"], [], "which is")
         for each in matches:
             row = (
                 each.in_file or "newest of AWS",
@@ -183,30 +190,30 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
         raise typer.Exit(FAILED)
 
 
-@app.command("manifest", epilog=HELP)
-def print_manifest(file: DeploymentFile) -> None:
+@app.command("manifest", epilog=EXIT_CODES_HELP)
+def print_manifest(file: DeploymentFileArgument) -> None:
     """Print the text to sign with the key of `image_signing`: the file's digests as one line of JSON.
 
     Example: voice images manifest FILE | cosign sign-blob --key awskms:///alias/images -
     """
-    typer.echo(signing.digest_manifest(load(file).images), nl=False)
+    typer.echo(signing.format_digest_manifest(load_deployment(file).images), nl=False)
 
 
-@app.command("verify", epilog=HELP)
-def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = False) -> None:
+@app.command("verify", epilog=EXIT_CODES_HELP)
+def verify_images(file: DeploymentFileArgument, registry: Registry, as_json: JsonOption = False) -> None:
     """Verify the signatures of a file's images in a registry, as hosts do before a pull.
 
     Exits with 1 if the signature of an image, or of the file's list of digests, is missing or invalid.
 
     Example: voice images verify FILE --registry 123456789012.dkr.ecr.us-east-1.amazonaws.com/production
     """
-    deployment = load(file)
+    deployment = load_deployment(file)
     if deployment.image_signing is None:
-        raise stop(f"{file} has no image_signing, and therefore no key to verify signatures", REFUSED)
+        raise create_exit(f"{file} has no image_signing, and therefore no key to verify signatures", REFUSED)
     try:
         problems = dict(signatures.check_signatures(deployment, deployment.image_signing, registry))
     except signatures.RegistryError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     if as_json:
         print_json({"signed": {name: answer is None for name, answer in problems.items()}}, deployment.name)
     else:
@@ -242,31 +249,31 @@ def _describe_image(spec: ImageSpec) -> Text:
         spec.name,
         f"{spec.kind}, {' '.join(spec.platforms)}, at most {spec.size.budget_gib:g} GiB",
         spec.summary,
-        " ".join(_base_lines(spec)),
-        ", ".join(f"{name} {version}" for name, version in _catalogue_versions(spec).items()) or "none",
+        " ".join(_format_base_lines(spec)),
+        ", ".join(f"{name} {version}" for name, version in _find_catalogue_versions(spec).items()) or "none",
         spec.run_by,
     )
 
 
-def _catalogue_versions(spec: ImageSpec) -> dict[str, str]:
+def _find_catalogue_versions(spec: ImageSpec) -> dict[str, str]:
     """Return the versions of the engines and bases of an image from the catalogue."""
     names = [spec.upstream] if isinstance(spec, MirroredImage) else [*spec.bases.values(), *spec.versions.values()]
     return {name: engine.version for name in names if (engine := catalog.engines().get(name))}
 
 
-def _base_lines(spec: ImageSpec) -> list[str]:
+def _format_base_lines(spec: ImageSpec) -> list[str]:
     return [
-        upstream_reference(name)
+        find_upstream_reference(name)
         for name in ([spec.upstream] if isinstance(spec, MirroredImage) else spec.bases.values())
     ]
 
 
-def _image_as_dict(spec: ImageSpec) -> dict[str, object]:
+def _serialize_image(spec: ImageSpec) -> dict[str, object]:
     return {
         "image": spec.name,
         "kind": spec.kind,
-        "from": _base_lines(spec),
-        "versions": _catalogue_versions(spec),
+        "from": _format_base_lines(spec),
+        "versions": _find_catalogue_versions(spec),
         "platforms": list(spec.platforms),
         "size_budget_gib": spec.size.budget_gib,
         "ports": {name: port.number for name, port in zip(spec.ports, spec.resolved_ports, strict=True)},

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
-from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, ImageSpec, MirroredImage, upstream_reference
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, ImageSpec, MirroredImage, find_upstream_reference
 from voice_blueprint.shipped import IS_INSTALLED
 
 Command = list[str]
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 BUILD_TOOLS = ("docker", "buildah")
 _ACR_SUFFIX = ".azurecr.io"
 UPSTREAM = "UPSTREAM"
 """Key for the digest of a mirrored image."""
 
 
-class WrongDigestError(ValueError):
+class InvalidDigestError(ValueError):
     """A digest is invalid, or missing for a base."""
 
 
@@ -29,7 +29,7 @@ def pin_digest(reference: str, digest: str) -> str:
     return f"{repository}/{name.partition(':')[0]}@{digest}"
 
 
-def image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
+def format_image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
     """Return the tag for a push.
 
     The tag consists of the engine's version, a short digest of each base, and the revision of the source. Registries do
@@ -41,14 +41,14 @@ def image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str
     return "-".join([version, *(digest.removeprefix("sha256:")[:12] for digest in digests.values()), *source])
 
 
-def base_references(spec: ImageSpec) -> dict[str, str]:
+def list_base_references(spec: ImageSpec) -> dict[str, str]:
     """Return the reference with a tag of each base of an image, by build argument."""
     if isinstance(spec, MirroredImage):
-        return {UPSTREAM: upstream_reference(spec.upstream)}
-    return {argument: upstream_reference(name) for argument, name in spec.bases.items()}
+        return {UPSTREAM: find_upstream_reference(spec.upstream)}
+    return {argument: find_upstream_reference(name) for argument, name in spec.bases.items()}
 
 
-def digest_command(reference: str) -> str:
+def format_digest_command(reference: str) -> str:
     """Return the command that prints the digest of a multi-platform image in its publisher's registry.
 
     ``Digest`` is that of the top-level manifest: https://github.com/containers/skopeo/blob/main/docs/skopeo-inspect.1.md
@@ -56,7 +56,7 @@ def digest_command(reference: str) -> str:
     return f"skopeo inspect --no-tags --format '{{{{.Digest}}}}' docker://{reference}"
 
 
-def publish_command(spec: ImageSpec, registry: str) -> str:
+def format_publish_command(spec: ImageSpec, registry: str) -> str:
     """Return the shell command that builds or copies an image, and pushes, scans and signs it.
 
     Args:
@@ -65,60 +65,62 @@ def publish_command(spec: ImageSpec, registry: str) -> str:
     script = (
         ".ci/images" if IS_INSTALLED else shlex.quote(os.path.relpath(BUILD_CONTEXT / ".ci/images"))
     )  # `voice new` wrote it
-    digests = [f'{name}="$({digest_command(base)})"' for name, base in base_references(spec).items()]
+    digests = [f'{name}="$({format_digest_command(base)})"' for name, base in list_base_references(spec).items()]
     return " \\\n  ".join([f"{script} {shlex.quote(registry)} {spec.name}", *digests])
 
 
-def import_command(image: Image, digest: str, source: str, registry: str) -> Command:
+def create_import_command(image: Image, digest: str, source: str, registry: str) -> Command:
     """Return the command that imports an image into an ACR, whose control plane reads the other registry.
 
     Args:
         source: Host and prefix of the source registry.
         registry: Host of the ACR.
     """
-    return _copy_command(f"{source}/{image}@{digest}", f"{registry}/{image}:{digest.removeprefix('sha256:')[:12]}")
+    return _create_copy_command(
+        f"{source}/{image}@{digest}", f"{registry}/{image}:{digest.removeprefix('sha256:')[:12]}"
+    )
 
 
 def parse_digests(spec: ImageSpec, texts: list[str]) -> dict[str, str]:
     """Parse ``sha256:...`` or ``ARGUMENT=sha256:...`` for every base of an image.
 
     Raises:
-        WrongDigestError: A digest is missing or invalid, or does not belong to a base.
+        InvalidDigestError: A digest is missing or invalid, or does not belong to a base.
     """
-    bases = base_references(spec)
+    bases = list_base_references(spec)
     desired = list(bases)
     digests = {}
     for text in texts:
         argument, _, digest = text.rpartition("=")
         argument = argument or desired[0]
         if argument not in desired:
-            raise WrongDigestError(f"{spec.name} has no base {argument}; its bases are {', '.join(desired)}")
-        if not _DIGEST.fullmatch(digest):
-            raise WrongDigestError(f"{digest} is not a digest, which is sha256: and 64 hexadecimal digits")
+            raise InvalidDigestError(f"{spec.name} has no base {argument}; its bases are {', '.join(desired)}")
+        if not _DIGEST_PATTERN.fullmatch(digest):
+            raise InvalidDigestError(f"{digest} is not a digest, which is sha256: and 64 hexadecimal digits")
         digests[argument] = digest
     missing = [argument for argument in desired if argument not in digests]
     if missing:
-        digest_commands = "; ".join(f"`{digest_command(bases[argument])}`" for argument in missing)
-        raise WrongDigestError(f"{spec.name} requires a digest for {', '.join(missing)}: {digest_commands}")
+        digest_commands = "; ".join(f"`{format_digest_command(bases[argument])}`" for argument in missing)
+        raise InvalidDigestError(f"{spec.name} requires a digest for {', '.join(missing)}: {digest_commands}")
     return {argument: digests[argument] for argument in desired}
 
 
-def build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, str]:
+def collect_build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, str]:
     return {
-        argument: pin_digest(upstream_reference(name), digests[argument]) for argument, name in spec.bases.items()
+        argument: pin_digest(find_upstream_reference(name), digests[argument]) for argument, name in spec.bases.items()
     } | (spec.build_args)
 
 
-def image_labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[str, str]:
+def create_image_labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[str, str]:
     """Return the OCI annotations of an image as labels."""
     argument, base = next(iter(spec.bases.items()))
     prefix = "org.opencontainers.image"
     return {
         f"{prefix}.title": spec.name,
         f"{prefix}.description": spec.summary,
-        f"{prefix}.version": image_tag(spec, digests, revision),
+        f"{prefix}.version": format_image_tag(spec, digests, revision),
         f"{prefix}.revision": revision,
-        f"{prefix}.base.name": upstream_reference(base),
+        f"{prefix}.base.name": find_upstream_reference(base),
         f"{prefix}.base.digest": digests[argument],
         **spec.labels,
     }
@@ -128,7 +130,7 @@ def _repeat_option(option: str, values: Mapping[str, str]) -> Command:
     return [word for key, value in values.items() for word in (option, f"{key}={value}")]
 
 
-def push_commands(
+def create_push_commands(
     spec: ImageSpec, digests: Mapping[str, str], registry: str, revision: str, *, tool: str
 ) -> list[Command]:
     """Return the commands that publish an image to a registry, to be run in the current folder.
@@ -139,12 +141,16 @@ def push_commands(
         revision: Commit of this repository with the Dockerfile.
         tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.
     """
-    target = f"{registry}/{spec.name}:{image_tag(spec, digests, revision)}"
+    target = f"{registry}/{spec.name}:{format_image_tag(spec, digests, revision)}"
     if isinstance(spec, MirroredImage):
-        return [_copy_command(pin_digest(upstream_reference(spec.upstream), next(iter(digests.values()))), target)]
+        return [
+            _create_copy_command(
+                pin_digest(find_upstream_reference(spec.upstream), next(iter(digests.values()))), target
+            )
+        ]
     options = ["--platform", ",".join(spec.platforms)]
-    options += _repeat_option("--build-arg", build_arguments(spec, digests)) + _repeat_option(
-        "--label", image_labels(spec, digests, revision)
+    options += _repeat_option("--build-arg", collect_build_arguments(spec, digests)) + _repeat_option(
+        "--label", create_image_labels(spec, digests, revision)
     )
     context = os.path.relpath(BUILD_CONTEXT)
     file_options = ["--file", os.path.normpath(f"{context}/images/{spec.name}/Dockerfile")]
@@ -161,7 +167,7 @@ def is_acr(registry: str) -> bool:
     return registry.partition("/")[0].endswith(_ACR_SUFFIX)
 
 
-def _copy_command(source: str, target: str) -> Command:
+def _create_copy_command(source: str, target: str) -> Command:
     host, _, repository = target.partition("/")
     if is_acr(target):
         name = host.removesuffix(_ACR_SUFFIX)

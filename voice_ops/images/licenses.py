@@ -22,17 +22,19 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from voice_blueprint.images import IMAGES_FOLDER, BuiltImage
-from voice_ops.images.locks import PYTHON_VERSIONS, images_with_requirements, parse_lock
+from voice_ops.images.locks import PYTHON_VERSIONS, list_images_with_requirements, parse_lock
 
 PACKAGES_FILE = IMAGES_FOLDER / "packages.yaml"
 REVIEW_FILE = IMAGES_FOLDER / "licenses.yaml"
 INDEX_URL = "https://pypi.org/simple"
 INDEX_FORMAT = "application/vnd.pypi.simple.v1+json"
 TIMEOUT_S = 60
-HEADER = "# Written by `make lock` from the wheels that the images install (voice_ops/images/licenses.py).\n"
+PACKAGES_FILE_HEADER = (
+    "# Written by `make lock` from the wheels that the images install (voice_ops/images/licenses.py).\n"
+)
 
-_BUNDLED = re.compile(r"(?:^|/)(lib[\w+-]+?)(?:-[0-9a-f]{8}){0,2}(?:-[\d.]+)?\.so(?:\.[\d.]+)?$")
-_SOURCE_BUILD = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
+_BUNDLED_LIBRARY_PATTERN = re.compile(r"(?:^|/)(lib[\w+-]+?)(?:-[0-9a-f]{8}){0,2}(?:-[\d.]+)?\.so(?:\.[\d.]+)?$")
+_SOURCE_BUILD_PATTERN = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
 _MAX_NAME_LENGTH = 80
 """A longer field is the text of a license, not its name."""
 
@@ -53,7 +55,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Review:
+class LicenseReview:
     """Reviewed licenses of packages and libraries.
 
     Attributes:
@@ -71,7 +73,7 @@ class Review:
     debian: Mapping[str, str]
 
     @classmethod
-    def read(cls) -> "Review":
+    def read(cls) -> "LicenseReview":
         """Read ``images/licenses.yaml``."""
         document: dict[str, Any] = yaml.safe_load(REVIEW_FILE.read_text(encoding="utf-8"))
         libraries, debian = (
@@ -81,48 +83,48 @@ class Review:
         packages = {name: row["license"] for name, row in document["packages"].items()}
         return cls(tuple(document["permitted"]), document["spellings"], packages, libraries, debian)
 
-    def package_expression(self, package: Package) -> str:
+    def find_package_expression(self, package: Package) -> str:
         """Return the SPDX expression of a package, excluding its bundled libraries; empty if unknown."""
         return self.packages.get(package.name) or self.spellings.get(package.license, package.license)
 
-    def package_identifiers(self, package: Package) -> set[str]:
+    def collect_package_identifiers(self, package: Package) -> set[str]:
         """Return the permitted identifiers of a package and its bundled libraries."""
-        return self._spdx_identifiers(
-            self.package_expression(package), *map(self.library_expression, package.libraries)
+        return self._parse_spdx_identifiers(
+            self.find_package_expression(package), *map(self.find_library_expression, package.libraries)
         )
 
-    def library_expression(self, library: str) -> str:
+    def find_library_expression(self, library: str) -> str:
         """Return the SPDX expression of a library that a wheel bundles; empty if the library is not reviewed."""
-        return _matching_expression(self.libraries, library)
+        return _find_matching_expression(self.libraries, library)
 
-    def debian_identifiers(self, packages: Iterable[str]) -> set[str]:
+    def collect_debian_identifiers(self, packages: Iterable[str]) -> set[str]:
         """Return the permitted identifiers of Debian libraries."""
-        return self._spdx_identifiers(*(_matching_expression(self.debian, each) for each in packages))
+        return self._parse_spdx_identifiers(*(_find_matching_expression(self.debian, each) for each in packages))
 
-    def debian_problems(self, packages: Iterable[str]) -> list[str]:
+    def find_debian_problems(self, packages: Iterable[str]) -> list[str]:
         """Return a sentence for each Debian library that an image may not contain."""
-        licenses = {each: _matching_expression(self.debian, each) for each in packages}
+        licenses = {each: _find_matching_expression(self.debian, each) for each in packages}
         return [
             f"Debian's {each} is under {license_ or 'no known license'}"
             for each, license_ in licenses.items()
             if not self._is_permitted(license_)
         ]
 
-    def _spdx_identifiers(self, *expressions: str) -> set[str]:
+    def _parse_spdx_identifiers(self, *expressions: str) -> set[str]:
         licensing = get_spdx_licensing()
         symbols = {str(symbol) for each in expressions if each for symbol in licensing.license_symbols(each)}
         return symbols & set(self.permitted)
 
-    def package_problems(self, package: Package) -> list[str]:
+    def find_package_problems(self, package: Package) -> list[str]:
         """Return the reasons that exclude a package from an image."""
         results = []
-        licenses = self.package_expression(package)
+        licenses = self.find_package_expression(package)
         if not self._is_permitted(licenses):
             results.append(
                 f"{package.name} {package.version} is under {licenses or 'a license that it does not declare'}"
             )
         for library in package.libraries:
-            bundled = self.library_expression(library)
+            bundled = self.find_library_expression(library)
             if not self._is_permitted(bundled):
                 results.append(
                     f"{package.name} {package.version} bundles {library}, under {bundled or 'no known license'}"
@@ -133,7 +135,7 @@ class Review:
         return bool(expression) and _is_satisfied(get_spdx_licensing().parse(expression), self.permitted)
 
 
-def _matching_expression(expressions: Mapping[str, str], name: str) -> str:
+def _find_matching_expression(expressions: Mapping[str, str], name: str) -> str:
     """Return the expression of the first matching name or pattern, or an empty string."""
     return next((each for pattern, each in expressions.items() if fnmatchcase(name, pattern)), "")
 
@@ -146,7 +148,7 @@ def _is_satisfied(node: LicenseExpression, permitted: Iterable[str]) -> bool:
     return str(node) in permitted
 
 
-def declared_license(metadata: str) -> str:
+def parse_declared_license(metadata: str) -> str:
     """Return the license that a package's metadata declares, as one line.
 
     The expression takes precedence over the classifiers, and the classifiers over the name.
@@ -161,16 +163,19 @@ def declared_license(metadata: str) -> str:
     return name if len(name) <= _MAX_NAME_LENGTH and "\n" not in name else ""
 
 
-def bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
+def find_bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the shared libraries in a wheel, without Python extension modules."""
-    return tuple(sorted({match[1] for path in files if (match := _BUNDLED.search(path))}))
+    return tuple(sorted({match[1] for path in files if (match := _BUNDLED_LIBRARY_PATTERN.search(path))}))
 
 
-def installed_package(distribution: Distribution) -> Package:
+def read_installed_package(distribution: Distribution) -> Package:
     """Return the description of a package that is installed in this environment."""
     files = [str(PurePosixPath(file)) for file in distribution.files or ()]
-    name, licenses = canonicalize_name(distribution.name), declared_license(distribution.read_text("METADATA") or "")
-    return Package(name, distribution.version, licenses, bundled_libraries(files))
+    name, licenses = (
+        canonicalize_name(distribution.name),
+        parse_declared_license(distribution.read_text("METADATA") or ""),
+    )
+    return Package(name, distribution.version, licenses, find_bundled_libraries(files))
 
 
 def fetch_package(name: str, version: str, python: str) -> Package:
@@ -194,13 +199,13 @@ def fetch_package(name: str, version: str, python: str) -> Package:
         with RemoteZip(file["url"]) as wheel:
             files = wheel.namelist()
             metadata = wheel.read(next(each for each in files if each.endswith(".dist-info/METADATA"))).decode()
-        return Package(name, version, declared_license(metadata), bundled_libraries(files))
+        return Package(name, version, parse_declared_license(metadata), find_bundled_libraries(files))
     for file in answer.json()["files"]:
         if file["filename"].endswith(f"-{version}.tar.gz"):
             with tarfile.open(fileobj=io.BytesIO(requests.get(file["url"], timeout=TIMEOUT_S).content)) as source:
                 metadata_file = next(each for each in source.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each))
                 metadata = (source.extractfile(metadata_file) or io.BytesIO()).read().decode()
-            return Package(name, version, declared_license(metadata))
+            return Package(name, version, parse_declared_license(metadata))
     raise LookupError(f"{INDEX_URL} has no release {version} of {name} for Linux")
 
 
@@ -209,12 +214,12 @@ def _is_compatible(tag: Tag, python: str) -> bool:
     return is_python and (tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith("x86_64")))
 
 
-def source_built_packages(spec: BuiltImage) -> set[str]:
+def find_source_built_packages(spec: BuiltImage) -> set[str]:
     """Return the packages that an image compiles. Unlike their wheels, these packages bundle no libraries."""
-    return set(_SOURCE_BUILD.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
+    return set(_SOURCE_BUILD_PATTERN.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
 
 
-def pinned_packages(spec: BuiltImage) -> dict[str, str]:
+def read_pinned_packages(spec: BuiltImage) -> dict[str, str]:
     """Return the version of each package that an image installs."""
     text = (spec.folder / "requirements.txt").read_text(encoding="utf-8")
     return {name: version for name, (version, _) in parse_lock(text).items()}
@@ -223,16 +228,16 @@ def pinned_packages(spec: BuiltImage) -> dict[str, str]:
 def main() -> None:
     """Write ``images/packages.yaml`` from the pinned packages of all images."""
     rows: dict[tuple[str, str], Package] = {}
-    for spec in images_with_requirements():
-        for name, version in pinned_packages(spec).items():
+    for spec in list_images_with_requirements():
+        for name, version in read_pinned_packages(spec).items():
             if (name, version) not in rows:
                 row = fetch_package(name, version, PYTHON_VERSIONS[spec.bases["BASE_IMAGE"]])
-                rows[name, version] = replace(row, libraries=()) if name in source_built_packages(spec) else row
-    lines = [_format_row(row) for _, row in sorted(rows.items())]
-    PACKAGES_FILE.write_text(HEADER + "".join(lines), encoding="utf-8")
+                rows[name, version] = replace(row, libraries=()) if name in find_source_built_packages(spec) else row
+    lines = [_format_package_row(row) for _, row in sorted(rows.items())]
+    PACKAGES_FILE.write_text(PACKAGES_FILE_HEADER + "".join(lines), encoding="utf-8")
 
 
-def _format_row(package: Package) -> str:
+def _format_package_row(package: Package) -> str:
     row = asdict(package) | {"libraries": list(package.libraries)}
     return yaml.safe_dump([row], default_flow_style=None, sort_keys=False, width=200)
 

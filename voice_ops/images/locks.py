@@ -11,48 +11,50 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from voice_blueprint import catalog
-from voice_blueprint.images import BuiltImage, specs
+from voice_blueprint.images import BuiltImage, load_image_specs
 
-UV = Path(__file__).parents[2] / ".tools/bin/uv"
+UV_PROGRAM = Path(__file__).parents[2] / ".tools/bin/uv"
 PYTHON_VERSIONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
 """Python version of each base on which images install packages."""
 TARGET_PLATFORM = "x86_64-manylinux_2_28"
-BASE_PACKAGES = "certifi"
+BASE_OVERRIDES = "certifi"
 """vLLM 0.33 requires a version of certifi that package indexes served only some days later. The base contains certifi,
 so the layer never does."""
 
 REQUIREMENTS_FILE = "requirements.in"
 BASE_FILE = "base.in"
-HEADER = "# Written by `make lock` from requirements.in and the catalogue's versions (voice_ops/images/locks.py).\n"
+LOCK_FILE_HEADER = (
+    "# Written by `make lock` from requirements.in and the catalogue's versions (voice_ops/images/locks.py).\n"
+)
 
-_BLOCK = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+).*?(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
+_REQUIREMENT_PATTERN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+).*?(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
 LockedPackages = dict[str, tuple[str, str]]
 """Version and text of each locked package."""
 
 
 def parse_lock(text: str) -> LockedPackages:
     """Parse a requirements file that uv wrote."""
-    return {result[1]: (result[2], result[0]) for result in _BLOCK.finditer(text)}
+    return {result[1]: (result[2], result[0]) for result in _REQUIREMENT_PATTERN.finditer(text)}
 
 
-def layer_packages(required: LockedPackages, base: LockedPackages) -> LockedPackages:
+def select_layer_packages(required: LockedPackages, base: LockedPackages) -> LockedPackages:
     """Return the packages that a layer adds to a base."""
     return {name: block for name, block in required.items() if name not in base or base[name][0] != block[0]}
 
 
-def version_pins(spec: BuiltImage) -> list[str]:
+def create_version_pins(spec: BuiltImage) -> list[str]:
     """Return a requirement for each engine of an image, with the version in the catalogue."""
     engines = [catalog.engines()[name] for name in spec.versions.values()]
     return [f"{engine.package}=={engine.version}" for engine in engines if engine.package]
 
 
-def resolve(spec: BuiltImage, source: Path) -> LockedPackages:
+def resolve_requirements(spec: BuiltImage, source: Path) -> LockedPackages:
     """Resolve a requirements file at the catalogue's versions with uv."""
     with TemporaryDirectory() as folder:
         constraints, overrides = Path(folder, "constraints.txt"), Path(folder, "overrides.txt")
-        constraints.write_text("\n".join(version_pins(spec)), encoding="utf-8")
-        overrides.write_text(BASE_PACKAGES if (spec.folder / BASE_FILE).exists() else "", encoding="utf-8")
-        command: list[str | Path] = [UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
+        constraints.write_text("\n".join(create_version_pins(spec)), encoding="utf-8")
+        overrides.write_text(BASE_OVERRIDES if (spec.folder / BASE_FILE).exists() else "", encoding="utf-8")
+        command: list[str | Path] = [UV_PROGRAM, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
         command += ["--python-version", PYTHON_VERSIONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET_PLATFORM]
         command += ["--constraints", constraints, "--overrides", overrides, source]
         result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  pinned uv of this checkout
@@ -61,22 +63,24 @@ def resolve(spec: BuiltImage, source: Path) -> LockedPackages:
 
 def lock_requirements(spec: BuiltImage) -> str:
     """Return the content of an image's requirements file."""
-    desired = resolve(spec, spec.folder / REQUIREMENTS_FILE)
+    desired = resolve_requirements(spec, spec.folder / REQUIREMENTS_FILE)
     if (spec.folder / BASE_FILE).exists():
-        desired = layer_packages(desired, resolve(spec, spec.folder / BASE_FILE))
-    return HEADER + "".join(text.rstrip() + "\n" for _, text in desired.values())
+        desired = select_layer_packages(desired, resolve_requirements(spec, spec.folder / BASE_FILE))
+    return LOCK_FILE_HEADER + "".join(text.rstrip() + "\n" for _, text in desired.values())
 
 
-def images_with_requirements() -> list[BuiltImage]:
+def list_images_with_requirements() -> list[BuiltImage]:
     """Return the images that install Python packages."""
     return [
-        spec for spec in specs().values() if isinstance(spec, BuiltImage) and (spec.folder / REQUIREMENTS_FILE).exists()
+        spec
+        for spec in load_image_specs().values()
+        if isinstance(spec, BuiltImage) and (spec.folder / REQUIREMENTS_FILE).exists()
     ]
 
 
 def main() -> None:
     """Write ``requirements.txt`` of every image that installs Python packages."""
-    for spec in images_with_requirements():
+    for spec in list_images_with_requirements():
         (spec.folder / "requirements.txt").write_text(lock_requirements(spec), encoding="utf-8")
 
 

@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, bases
-from voice_ops.images.smoke import smoke_for
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, load_base_images
+from voice_ops.images.smoke import create_smoke_test
 
-OPEN_FILES = 20_000
+MAX_OPEN_FILES = 20_000
 """Limit of open files in a container, of which the router needs 16,400. Buildah's default is 1,024, and containerd's
 more than a million."""
 REQUIRED_TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip
 """Debian package of each required program."""
 MIRROR_URL = "http://deb.debian.org"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-APT_NO_CACHE = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
+KEYRING_FILE = "/usr/share/keyrings/debian-archive-keyring.gpg"
+APT_NO_CACHE_OPTIONS = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
 CERTIFICATES_FILE = Path("/etc/ssl/certs/ca-certificates.crt")
 SMOKE_FOLDER = "smoke"
 DRIVE_SCRIPT = "drive.sh"
-LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+LOOPBACK_ONLY_PREFIX = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """Command prefix that runs a program in a separate network, in which all ports are free. No traffic leaves this
 network."""
 ReportFunction = Callable[[str], None]
@@ -65,11 +65,11 @@ def install_tools() -> None:
             f"root permissions and {', '.join(REQUIRED_TOOLS)} are required: run `apt-get install "
             f"{' '.join(REQUIRED_TOOLS.values())}`"
         )
-    _run(["apt-get", "update", "-qq"])
-    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *REQUIRED_TOOLS.values()])
+    _run_command(["apt-get", "update", "-qq"])
+    _run_command(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *REQUIRED_TOOLS.values()])
 
 
-def _run(command: list[str], timeout_s: float = 1800) -> str:
+def _run_command(command: list[str], timeout_s: float = 1800) -> str:
     """Run a command and return its output. Its stderr is only shown if the command fails."""
     try:
         # Fixed programs; their arguments come from typed specifications.
@@ -90,18 +90,20 @@ class Rehearsal:
         self._report = report
         self._digests: dict[str, str] = {}
 
-    def _buildah(self, command: str, *arguments: str, prefix: tuple[str, ...] = ()) -> str:
+    def _run_buildah(self, command: str, *arguments: str, prefix: tuple[str, ...] = ()) -> str:
         storage = ["--root", f"{self._folder}/storage", "--runroot", f"{self._folder}/run", "--storage-driver", "vfs"]
-        return _run([*prefix, "buildah", *storage, command, *arguments])
+        return _run_command([*prefix, "buildah", *storage, command, *arguments])
 
     def bootstrap_base(self, name: str) -> str:
         """Return the reference of a distribution's base with a digest. The first call bootstraps the base."""
-        base = bases()[name]
+        base = load_base_images()[name]
         local = f"localhost/{name}:{base.bootstrap}"
         if name not in self._digests:
             self._report(f"bootstrapping {local} from {MIRROR_URL}")
             self._bootstrap(base.bootstrap, local)
-            self._digests[name] = self._buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", local)
+            self._digests[name] = self._run_buildah(
+                "inspect", "--type", "image", "--format", "{{.FromImageDigest}}", local
+            )
         return f"localhost/{name}@{self._digests[name]}"
 
     def _bootstrap(self, suite: str, reference: str) -> None:
@@ -114,18 +116,22 @@ class Rehearsal:
         # As in debian:*-slim: required packages and apt, without documentation, and without apt's package cache.
         slim = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")]
         slim += ["--include=usr-is-merged", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
-        disable_cache = f"echo '{APT_NO_CACHE}' >$1/etc/apt/apt.conf.d/keep-nothing && rm -f $1/var/cache/apt/*.bin"
+        disable_cache = (
+            f"echo '{APT_NO_CACHE_OPTIONS}' >$1/etc/apt/apt.conf.d/keep-nothing && rm -f $1/var/cache/apt/*.bin"
+        )
         slim += [f"--customize-hook={disable_cache}"]
-        _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--keyring={KEYRING}", *slim, suite, archive, *sources])
-        container = self._buildah("from", "scratch")
-        self._buildah("add", "--quiet", container, archive, "/")
-        self._buildah("commit", "--quiet", "--rm", container, reference)
+        _run_command(
+            ["mmdebstrap", "--quiet", "--variant=minbase", f"--keyring={KEYRING_FILE}", *slim, suite, archive, *sources]
+        )
+        container = self._run_buildah("from", "scratch")
+        self._run_buildah("add", "--quiet", container, archive, "/")
+        self._run_buildah("commit", "--quiet", "--rm", container, reference)
         Path(archive).unlink()
 
     def build(self, spec: BuiltImage) -> str:
         """Build an image from its Dockerfile, and return the local reference."""
         arguments = {argument: self.bootstrap_base(name) for argument, name in spec.bases.items()}
-        arguments |= spec.build_args | self._current_packages(spec)
+        arguments |= spec.build_args | self._find_current_packages(spec)
         reference = f"localhost/voice/{spec.name}:rehearsal"
         options = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
         # Networks that inspect TLS have their own certificate authority. In the build only, pip uses the host's
@@ -139,14 +145,14 @@ class Rehearsal:
             f"{CERTIFICATES_FILE}:/run/host-certificates.crt:ro",
         ]
         self._report(f"building {spec.name}")
-        self._buildah(
+        self._run_buildah(
             "bud", "--isolation", "chroot", "--pull-never", "--layers=false",
             *options, *(mounts if CERTIFICATES_FILE.exists() else []), "--tag", reference,
             "--file", f"{spec.folder}/Dockerfile", str(BUILD_CONTEXT),
         )  # fmt: skip
         return reference
 
-    def _current_packages(self, spec: BuiltImage) -> dict[str, str]:
+    def _find_current_packages(self, spec: BuiltImage) -> dict[str, str]:
         """Return the current versions in Debian's archive that differ from the pinned ones.
 
         The archive removes a version when a fix replaces it. A release build then uses the snapshot
@@ -156,7 +162,7 @@ class Rehearsal:
         names = " ".join(package.name for package in spec.packages.values())
         script = f"apt-get update -qq && apt-cache madison {names}"
         with self._container(self.bootstrap_base(next(iter(spec.bases.values())))) as container:
-            listing = self._buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", script)
+            listing = self._run_buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", script)
         newest: dict[str, str] = {}
         for line in listing.splitlines():
             name, version, _ = (column.strip() for column in line.split("|"))
@@ -173,27 +179,27 @@ class Rehearsal:
 
     @contextmanager
     def _container(self, reference: str) -> Iterator[str]:
-        container = self._buildah("from", "--pull-never", "--ulimit", f"nofile={OPEN_FILES}", reference)
+        container = self._run_buildah("from", "--pull-never", "--ulimit", f"nofile={MAX_OPEN_FILES}", reference)
         try:
             yield container
         finally:
-            self._buildah("rm", container)
+            self._run_buildah("rm", container)
 
     def export(self, reference: str, archive: Path, authority: Path) -> None:
         """Write an image as an OCI archive with an additional layer: a trusted certificate authority."""
         with self._container(reference) as container:
-            self._buildah(
+            self._run_buildah(
                 "copy", "--quiet", container, str(authority), "/usr/local/share/ca-certificates/rehearsal.crt"
             )
-            self._buildah("run", "--isolation", "chroot", "--user", "0", container, "--", "update-ca-certificates")
+            self._run_buildah("run", "--isolation", "chroot", "--user", "0", container, "--", "update-ca-certificates")
             # boto3 bundles CA certificates, and uses the system's only if configured.
-            self._buildah("config", "--env", f"AWS_CA_BUNDLE={CERTIFICATES_FILE}", container)
-            self._buildah("commit", "--quiet", container, f"oci-archive:{archive}")
+            self._run_buildah("config", "--env", f"AWS_CA_BUNDLE={CERTIFICATES_FILE}", container)
+            self._run_buildah("commit", "--quiet", container, f"oci-archive:{archive}")
 
-    def size_gib(self, reference: str) -> float:
+    def measure_size_gib(self, reference: str) -> float:
         """Return the total size of an image's files."""
         with self._container(reference) as container:
-            listing = _run(["du", "--summarize", "--bytes", self._buildah("mount", container)])
+            listing = _run_command(["du", "--summarize", "--bytes", self._run_buildah("mount", container)])
         return int(listing.split()[0]) / 2**30
 
     def run_smoke_test(self, spec: BuiltImage, reference: str) -> None:
@@ -206,20 +212,20 @@ class Rehearsal:
 
     def _run_outside(self, spec: BuiltImage, reference: str) -> None:
         """Run the smoke test on this machine with the image's command and files."""
-        config = json.loads(self._buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
+        config = json.loads(self._run_buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
         with self._container(reference) as container:
-            root = self._buildah("mount", container)
+            root = self._run_buildah("mount", container)
             script = [f"{spec.folder}/{SMOKE_FOLDER}/{DRIVE_SCRIPT}", root, ",".join(spec.capabilities)]
-            _run([*script, "env", *config["Env"], *config["Cmd"]])
+            _run_command([*script, "env", *config["Env"], *config["Cmd"]])
 
     def _run_inside(self, spec: BuiltImage, reference: str) -> None:
         """Run the smoke test in the image as its user, without network access except to a loopback interface."""
-        plan = smoke_for(spec.name)
+        plan = create_smoke_test(spec.name)
         folder = self._folder / f"{spec.name}-{SMOKE_FOLDER}"
         shutil.copytree(spec.folder / SMOKE_FOLDER, folder)
-        (folder / "launch.json").write_text(json.dumps(plan.document()), encoding="utf-8")
+        (folder / "launch.json").write_text(json.dumps(plan.to_launch_document()), encoding="utf-8")
         mounts = {folder: f"/{SMOKE_FOLDER}"}
-        for number, (path, text) in enumerate(plan.files().items()):
+        for number, (path, text) in enumerate(plan.render_files().items()):
             mounts[self._folder / f"{spec.name}-{number}"] = path
             (self._folder / f"{spec.name}-{number}").write_text(text, encoding="utf-8")
         volumes = [
@@ -229,7 +235,7 @@ class Rehearsal:
         ]
         script = ["--", "sh", f"/{SMOKE_FOLDER}/run.sh"]
         with self._container(reference) as container:
-            self._buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY)
+            self._run_buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY_PREFIX)
 
 
 @contextmanager
@@ -249,7 +255,7 @@ def rehearse_image(spec: BuiltImage, stage: Rehearsal) -> ImageResult:
     begin = time.monotonic()
     reference = stage.build(spec)
     built_at = time.monotonic()
-    size = stage.size_gib(reference)
+    size = stage.measure_size_gib(reference)
     if size > spec.size.budget_gib:
         raise RehearsalError(f"{spec.name} has {size:.2f} GiB, more than its limit of {spec.size.budget_gib} GiB")
     stage.run_smoke_test(spec, reference)

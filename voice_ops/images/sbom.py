@@ -13,11 +13,11 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from voice_blueprint.images import BuiltImage, specs
-from voice_ops.images.licenses import Package, Review, read_packages
+from voice_blueprint.images import BuiltImage, load_image_specs
+from voice_ops.images.licenses import LicenseReview, Package, read_packages
 
 LICENSES_LABEL = "org.opencontainers.image.licenses"
-_PYPI_PURL = re.compile(r"pkg:pypi/([^@]+)@([^?#]+)")
+_PYPI_PURL_PATTERN = re.compile(r"pkg:pypi/([^@]+)@([^?#]+)")
 
 
 def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
@@ -27,13 +27,13 @@ def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
         document: CycloneDX in JSON (https://cyclonedx.org/docs/1.6/json/).
         spec: The described image.
     """
-    review, packages = Review.read(), read_packages()
+    review, packages = LicenseReview.read(), read_packages()
     document.setdefault("metadata", {}).setdefault("component", {})["licenses"] = [
         {"expression": spec.labels[LICENSES_LABEL]}
     ]
     problems = []
     for component in list(document.get("components", [])):
-        match = _PYPI_PURL.match(component.get("purl", ""))
+        match = _PYPI_PURL_PATTERN.match(component.get("purl", ""))
         if match is None:
             continue
         name, version = canonicalize_name(match[1]), match[2]
@@ -45,25 +45,25 @@ def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
                     f"{match[1]} {match[2]} is in the image and not in images/packages.yaml; run `make lock`"
                 )
             continue
-        problems += review.package_problems(package)
-        component["licenses"] = [{"expression": review.package_expression(package)}]
-        document["components"] += [_library_component(package, library, review) for library in package.libraries]
+        problems += review.find_package_problems(package)
+        component["licenses"] = [{"expression": review.find_package_expression(package)}]
+        document["components"] += [_build_library_component(package, library, review) for library in package.libraries]
     return problems
 
 
-def _library_component(package: Package, library: str, review: Review) -> dict[str, Any]:
+def _build_library_component(package: Package, library: str, review: LicenseReview) -> dict[str, Any]:
     return {
         "bom-ref": f"{package.name}@{package.version}/{library}",
         "type": "library",
         "name": library,
-        "licenses": [{"expression": review.library_expression(library)}],
+        "licenses": [{"expression": review.find_library_expression(library)}],
         "properties": [{"name": "voice:bundled-in", "value": f"{package.name}@{package.version}"}],
     }
 
 
 def main(name: str, file: str) -> int:
     """Add licenses to an SBOM file. Print the packages that are not permitted, and return 1 if there are any."""
-    spec = next(each for each in specs().values() if each.name == name)
+    spec = next(each for each in load_image_specs().values() if each.name == name)
     if not isinstance(spec, BuiltImage):  # licenses of a publisher's image are the publisher's responsibility
         return 0
     path = Path(file)

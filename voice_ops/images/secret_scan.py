@@ -44,7 +44,7 @@ class TwilioKeyDetector(RegexBasedDetector):
 
 # Only detectors with a specific pattern: entropy matches every digest, and words such as "password" match every
 # program.
-DETECTORS = (
+SECRET_DETECTORS = (
     artifactory.ArtifactoryDetector(),
     aws.AWSKeyDetector(),
     azure_storage_key.AzureStorageKeyDetector(),
@@ -60,18 +60,18 @@ DETECTORS = (
     TwilioKeyDetector(),
     HubTokenDetector(),
 )
-FALSE_POSITIVES = re.compile(r"EXAMPLE\b|\bsha512-")
+FALSE_POSITIVE_PATTERN = re.compile(r"EXAMPLE\b|\bsha512-")
 """Lines with AWS's documented examples, and with npm's digests."""
 
 
 def scan_text(location: str, text: str) -> Iterator[str]:
     """Yield the location and the kind of each secret in a text, but never the secret itself."""
-    for detector in DETECTORS:
+    for detector in SECRET_DETECTORS:
         for match in (match for shape in detector.denylist for match in shape.finditer(text)):
             begin = text.rfind("\n", 0, match.start()) + 1
             line = text[begin:].partition("\n")[0]
             # Some detectors also verify a match of their pattern, such as whether a token can be decoded.
-            if not FALSE_POSITIVES.search(line) and any(detector.analyze_string(match[0])):
+            if not FALSE_POSITIVE_PATTERN.search(line) and any(detector.analyze_string(match[0])):
                 yield f"{location}:{text.count(chr(10), 0, begin) + 1}: {detector.secret_type}"
 
 

@@ -6,8 +6,8 @@ from voice_blueprint.azure import contract as cluster_contract
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
-from voice_blueprint.engines.launch.router import Backend, Router, ServicePods
-from voice_blueprint.engines.launch.vllm import DEFAULT_BODY_MIB
+from voice_blueprint.engines.launch.router import Backend, BackendService, Router
+from voice_blueprint.engines.launch.vllm import DEFAULT_MAX_BODY_MIB
 
 
 @dataclass(frozen=True)
@@ -17,26 +17,28 @@ class SmokeTest:
     launchers: tuple[Launcher, ...] = ()
     ports: dict[str, int] = field(default_factory=dict)
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the contents of the files that the launchers' programs read, by absolute path."""
-        return {path: text for launcher in self.launchers for path, text in launcher.files().items()}
+        return {path: text for launcher in self.launchers for path, text in launcher.render_files().items()}
 
-    def document(self) -> dict[str, object]:
+    def to_launch_document(self) -> dict[str, object]:
         """Return the content of ``launch.json``."""
-        return {"commands": [launcher.command() for launcher in self.launchers], "ports": self.ports}
+        return {"commands": [launcher.build_command() for launcher in self.launchers], "ports": self.ports}
 
 
-def smoke_for(image: Image) -> SmokeTest:
+def create_smoke_test(image: Image) -> SmokeTest:
     """Return the launchers and ports with which the image is started. Most images need none."""
     if image is Image.ROUTER:
-        pods = ServicePods("service", "engines-service.voice.svc.cluster.local", cluster_contract.ENGINE_HTTP.number, 2)
+        pods = BackendService(
+            "service", "engines-service.voice.svc.cluster.local", cluster_contract.ENGINE_HTTP.number, 2
+        )
         backends = [Backend("model", [pods])]
-        return SmokeTest((Router(cluster_contract.ROUTER_HTTP.number, backends, drain_s=10, threads=1),))
+        return SmokeTest((Router(cluster_contract.ROUTER_HTTP.number, backends, drain_s=10, thread_count=1),))
     if image is not Image.PD_ROUTER:
         return SmokeTest()
     front, router = cluster_contract.ENGINE_HTTP.number, cluster_contract.PD_ROUTER_HTTP.number
     prefill, decode = cluster_contract.PREFILL_HTTP.number, cluster_contract.DECODE_HTTP.number
     return SmokeTest(
-        (CellFront(front, router, decode, DEFAULT_BODY_MIB), PdRouter(router, prefill, decode)),
+        (CellFront(front, router, decode, DEFAULT_MAX_BODY_MIB), PdRouter(router, prefill, decode)),
         {"front": front, "prefill": prefill, "decode": decode},
     )

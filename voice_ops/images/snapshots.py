@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
-from voice_blueprint.images import IMAGES_FOLDER, BaseImage, BuiltImage, bases, specs
+from voice_blueprint.images import IMAGES_FOLDER, BaseImage, BuiltImage, load_base_images, load_image_specs
 from voice_ops.images.rehearsal import MIRROR_URL
 
 BASES_FILE = IMAGES_FOLDER / "bases.yaml"
-LIST_FILES = ("binary-amd64/Packages", "source/Sources")
-TIMEOUT_S = 60.0
+PACKAGE_LIST_FILES = ("binary-amd64/Packages", "source/Sources")
+DOWNLOAD_TIMEOUT_S = 60.0
 PackageVersions = Mapping[str, Collection[str]]
 """Versions of each package."""
 
 
-def suite_folders(suite: str) -> tuple[str, ...]:
+def list_suite_folders(suite: str) -> tuple[str, ...]:
     """Return the folders of a suite's archives on a Debian mirror."""
     return (
         f"debian/dists/{suite}/main",
@@ -41,16 +41,17 @@ def parse_versions(lists: str) -> PackageVersions:
 def download_versions(suite: str) -> PackageVersions:
     """Download the current versions of the packages of a suite from Debian's archive."""
     lists = []
-    for archive_suite in suite_folders(suite):
-        for each in LIST_FILES:
-            with urllib.request.urlopen(f"{MIRROR_URL}/{archive_suite}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a fixed HTTP URL
+    for archive_suite in list_suite_folders(suite):
+        for each in PACKAGE_LIST_FILES:
+            url = f"{MIRROR_URL}/{archive_suite}/{each}.xz"
+            with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:  # noqa: S310  a fixed HTTP URL
                 lists.append(lzma.decompress(answer.read()).decode())
     return parse_versions("\n".join(lists))
 
 
-def missing_versions(base: BaseImage, archive_versions: PackageVersions) -> Iterator[str]:
+def find_missing_versions(base: BaseImage, archive_versions: PackageVersions) -> Iterator[str]:
     """Yield a line for each version that the images with a base pin, but that the archive does not contain."""
-    for spec in specs().values():
+    for spec in load_image_specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
             for argument, package in spec.packages.items():
                 if package.version not in (available := archive_versions.get(package.name, ())):
@@ -70,9 +71,9 @@ def main() -> None:
     """Write the current time as the snapshot of each base, if the archive contains all pinned versions."""
     problems: list[str] = []
     text = BASES_FILE.read_text(encoding="utf-8")
-    for base in bases().values():
+    for base in load_base_images().values():
         now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        if results := list(missing_versions(base, download_versions(base.bootstrap))):
+        if results := list(find_missing_versions(base, download_versions(base.bootstrap))):
             problems += results
         else:
             text = replace_snapshot(text, base, now)

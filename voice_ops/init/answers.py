@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
-from voice_blueprint.file.suggestion import suggestion_or_choices
+from voice_blueprint.file.suggestion import format_suggestion_or_choices
 from voice_ops.exits import REFUSED
-from voice_ops.init.sizes import UnsupportedAnswersError, max_calls, offers_gpus, supported_regions
-from voice_ops.output import out, print_error, stop
+from voice_ops.init.sizes import UnsupportedAnswersError, calculate_max_calls, list_supported_regions, offers_gpus
+from voice_ops.output import create_exit, out, print_error
 
 if TYPE_CHECKING:
     from voice_ops.init.drafts import PricedDraft
@@ -35,9 +35,9 @@ AgentsOption = Annotated[
     bool | None, typer.Option("--agents/--no-agents", help="Add voice agents that talk to callers.")
 ]
 
-DEFAULT_REGION = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}
+DEFAULT_REGION_BY_CLOUD = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}
 AGENTS_QUESTION = "Agents that answer callers by speech?"
-DEFAULT_CALLS = 100
+DEFAULT_MAX_CALLS = 100
 BUDGET_HEADROOM = 1.25
 """Ratio of the proposed budget to the expected monthly cost. AWS Budgets sends a notification at 80 % of a budget."""
 
@@ -63,10 +63,10 @@ def collect_answers(cloud: Cloud | None, region: str | None, calls: int | None, 
     try:
         if cloud is None:
             cloud = _prompt_until_valid(f"Cloud ({', '.join(Cloud)})", Cloud.AWS, _validate_cloud)
-        offered_regions = supported_regions(cloud)
+        offered_regions = list_supported_regions(cloud)
         if region is None:
             out.print(f"Regions that offer the required hosts: {', '.join(offered_regions)}", soft_wrap=True)
-            first = DEFAULT_REGION[cloud]
+            first = DEFAULT_REGION_BY_CLOUD[cloud]
             region = _prompt_until_valid(
                 "Region",
                 first if first in offered_regions else offered_regions[0],
@@ -74,17 +74,17 @@ def collect_answers(cloud: Cloud | None, region: str | None, calls: int | None, 
             )
         region = _validate_region(region, cloud)
         agents = _validate_agents(agents, offers_gpus(cloud, region), region, is_interactive=is_interactive)
-        maximum = max_calls(cloud, region, agents=agents)
+        maximum = calculate_max_calls(cloud, region, agents=agents)
         if calls is None:
             question = f"Maximum concurrent calls (1 to {maximum:,})"
             calls = _prompt_until_valid(
-                question, min(DEFAULT_CALLS, maximum), lambda text: _validate_calls(text, maximum)
+                question, min(DEFAULT_MAX_CALLS, maximum), lambda text: _validate_calls(text, maximum)
             )
         return Answers(cloud, region, _validate_calls(str(calls), maximum), agents)
     except UnsupportedAnswersError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except typer.Abort:
-        raise _missing_options_error("--cloud, --region and --calls") from None
+        raise _create_missing_options_error("--cloud, --region and --calls") from None
 
 
 def select_draft(files: list["PricedDraft"], budget: int | None, region_name: str) -> tuple["PricedDraft", int]:
@@ -101,28 +101,28 @@ def select_draft(files: list["PricedDraft"], budget: int | None, region_name: st
         typer.Exit: The budget is too low for all drafts, or standard input ends.
     """
 
-    def cheapest_draft(text: str) -> tuple["PricedDraft", int]:
+    def find_affordable_draft(text: str) -> tuple["PricedDraft", int]:
         usd = _parse_integer(text)
-        if draft := next((each for each in files if each.month.expected <= usd), None):
+        if draft := next((each for each in files if each.monthly_usd.expected <= usd), None):
             return draft, usd
-        cheapest = min(files, key=lambda each: each.month.expected)
+        cheapest = min(files, key=lambda each: each.monthly_usd.expected)
         raise UnsupportedAnswersError(
             f"{cheapest.name} cost {cheapest.price_text} per month in {region_name}, more than the budget of {usd:,} "
-            f"USD; raise it to {math.ceil(cheapest.month.expected):,}, or choose another region or fewer calls"
+            f"USD; raise it to {math.ceil(cheapest.monthly_usd.expected):,}, or choose another region or fewer calls"
         )
 
     try:
         if budget is not None:
-            return cheapest_draft(str(budget))
+            return find_affordable_draft(str(budget))
         for each in files:
             out.print(f"{each.name} cost {each.price_text} a month", soft_wrap=True)
         return _prompt_until_valid(
-            "Budget of a month, USD", _round_up(files[0].month.expected * BUDGET_HEADROOM), cheapest_draft
+            "Budget of a month, USD", _round_up(files[0].monthly_usd.expected * BUDGET_HEADROOM), find_affordable_draft
         )
     except UnsupportedAnswersError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except typer.Abort:
-        raise _missing_options_error("--budget") from None
+        raise _create_missing_options_error("--budget") from None
 
 
 def _prompt_until_valid(question: str, default: object, check: Callable[[str], T]) -> T:
@@ -134,23 +134,23 @@ def _prompt_until_valid(question: str, default: object, check: Callable[[str], T
             print_error(str(error))
 
 
-def _missing_options_error(options: str) -> typer.Exit:
+def _create_missing_options_error(options: str) -> typer.Exit:
     typer.echo(err=True)
-    return stop(f"answers are missing, and standard input has ended; give {options} as options", REFUSED)
+    return create_exit(f"answers are missing, and standard input has ended; give {options} as options", REFUSED)
 
 
 def _validate_cloud(text: str) -> Cloud:
     if text not in list(Cloud):
-        raise UnsupportedAnswersError(f"{text} is not a supported cloud{suggestion_or_choices(text, Cloud)}")
+        raise UnsupportedAnswersError(f"{text} is not a supported cloud{format_suggestion_or_choices(text, Cloud)}")
     return Cloud(text)
 
 
 def _validate_region(text: str, cloud: Cloud) -> str:
-    offered_regions = supported_regions(cloud)
+    offered_regions = list_supported_regions(cloud)
     if text not in offered_regions:
         raise UnsupportedAnswersError(
             f"{text} does not offer the hosts that a first file for {cloud} "
-            f"requires{suggestion_or_choices(text, offered_regions)}"
+            f"requires{format_suggestion_or_choices(text, offered_regions)}"
         )
     return text
 

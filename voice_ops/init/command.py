@@ -22,12 +22,12 @@ from voice_ops.init.answers import (
     collect_answers,
     select_draft,
 )
-from voice_ops.init.drafts import PricedDraft, create_drafts, deployment_name, price_drafts
+from voice_ops.init.drafts import PricedDraft, create_drafts, derive_deployment_name, price_drafts
 from voice_ops.init.sizes import UnsupportedAnswersError
-from voice_ops.output import out, stop
+from voice_ops.output import create_exit, out
 from voice_sandbox.azure.errors import EngineError
 
-SCHEMA = ROOT / "deployments/schema.json"
+SCHEMA_FILE = ROOT / "deployments/schema.json"
 """Schema for editors. The first line of the deployment file refers to it."""
 
 
@@ -48,18 +48,18 @@ def init(
     Example: voice init deployments/mine.yaml --cloud aws --region us-east-1 --calls 500 --budget 20000
     """
     if file.exists():
-        raise stop(f"{file} exists, and is not overwritten; name another file", REFUSED)
+        raise create_exit(f"{file} exists, and is not overwritten; name another file", REFUSED)
     if not file.parent.is_dir():
-        raise stop(f"{file}: the folder {file.parent} does not exist; create it, or choose another", REFUSED)
+        raise create_exit(f"{file}: the folder {file.parent} does not exist; create it, or choose another", REFUSED)
     desired = collect_answers(cloud, region, calls, agents=agents)
-    draft, usd = draft_file(file, desired, budget)
-    schema = _write_schema(file.parent) if IS_INSTALLED else os.path.relpath(SCHEMA, file.parent)
+    draft, usd = create_priced_draft(file, desired, budget)
+    schema = _select_schema_file_name(file.parent) if IS_INSTALLED else os.path.relpath(SCHEMA_FILE, file.parent)
     with file.open("x", encoding="utf-8") as new:  # this mode also rejects a file that was created in the meantime
-        new.write(draft.draft.text(usd, quote(schema)))
+        new.write(draft.draft.render_text(usd, quote(schema)))
     if IS_INSTALLED:
         # The schema is stored next to the file, since the package's folder differs between environments.
-        (file.parent / schema).write_bytes(SCHEMA.read_bytes())
-    named = deployment_name(file)
+        (file.parent / schema).write_bytes(SCHEMA_FILE.read_bytes())
+    named = derive_deployment_name(file)
     out.print(
         f"{file!s} is written: deployment {named}, {draft.name}, {draft.price_text} a month; "
         f"next: voice plan {shlex.quote(str(file))}",
@@ -67,29 +67,29 @@ def init(
     )
 
 
-def draft_file(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
+def create_priced_draft(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
     """Return the priced draft of the file for these answers, and the budget. Prompt for a missing budget.
 
     Raises:
         typer.Exit: No file fits the answers or the budget.
     """
     try:
-        candidates = list(price_drafts(create_drafts(requirements, deployment_name(file))))
+        candidates = list(price_drafts(create_drafts(requirements, derive_deployment_name(file))))
     except UnsupportedAnswersError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except EngineError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     draft, usd = select_draft(candidates, budget, requirements.region)
     with draft.draft.load(usd) as deployment:
         blocking = [finding.violation for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking:
-        raise stop("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
+        raise create_exit("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
     return draft, usd
 
 
-def _write_schema(folder: Path) -> str:
+def _select_schema_file_name(folder: Path) -> str:
     """Return a file name for the schema in a folder that does not belong to another file."""
-    name, packaged_schema = "schema.json", SCHEMA.read_bytes()
+    name, packaged_schema = "schema.json", SCHEMA_FILE.read_bytes()
     schema_file = folder / name
     if not schema_file.exists() or json.loads(packaged_schema)["description"].encode() in schema_file.read_bytes():
         return name

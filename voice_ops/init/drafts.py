@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 
 import voice_blueprint
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.text import NAME_LENGTH
+from voice_blueprint.file.model.text import MAX_NAME_LENGTH
 from voice_ops.init import sizes, small
 from voice_ops.init.answers import Answers, Cloud
 
-UNLIMITED_BUDGET = 10**12
+UNLIMITED_BUDGET_USD = 10**12
 """Budget of a draft that is priced before the budget is known. The price does not depend on it."""
 
 
@@ -33,7 +33,7 @@ class Draft:
     template: str
     values: Mapping[str, object]
 
-    def text(self, budget: int, schema: str) -> str:
+    def render_text(self, budget: int, schema: str) -> str:
         """Return the text of the file, in which values replace the placeholders.
 
         Args:
@@ -43,7 +43,7 @@ class Draft:
         return Template(self.template).substitute(self.values, budget=budget, schema=schema)
 
     @contextmanager
-    def load(self, budget: int = UNLIMITED_BUDGET) -> Iterator[Deployment]:
+    def load(self, budget: int = UNLIMITED_BUDGET_USD) -> Iterator[Deployment]:
         """Load the draft as a deployment.
 
         The file exists until the context ends, since the Pulumi programs read the file themselves.
@@ -53,16 +53,16 @@ class Draft:
         """
         with TemporaryDirectory(prefix="voice-init-") as folder:
             file = Path(folder) / "draft.yaml"
-            file.write_text(self.text(budget, "schema.json"), encoding="utf-8")
+            file.write_text(self.render_text(budget, "schema.json"), encoding="utf-8")
             yield voice_blueprint.load(file)
 
 
-def deployment_name(file: Path) -> str:
+def derive_deployment_name(file: Path) -> str:
     """Return a valid deployment name for a file: lower-case words and digits, joined by hyphens."""
     plain = unicodedata.normalize("NFKD", file.stem).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     named = words if words[:1].isalpha() else f"voice-{words}"
-    return named[:NAME_LENGTH].strip("-")
+    return named[:MAX_NAME_LENGTH].strip("-")
 
 
 def create_drafts(requirements: Answers, name: str) -> list[Draft]:
@@ -73,10 +73,10 @@ def create_drafts(requirements: Answers, name: str) -> list[Draft]:
     """
     result, refused = [], None
     try:
-        result.append(_gpu_draft(requirements, name))
+        result.append(_create_gpu_draft(requirements, name))
     except sizes.UnsupportedAnswersError as error:
         refused = error
-    if requirements.cloud is Cloud.AWS and small.is_supported(
+    if requirements.cloud is Cloud.AWS and small.is_small_file_supported(
         requirements.region, requirements.calls, agents=requirements.agents
     ):
         result.append(Draft(f"{requirements.calls} calls on CPUs", small.render_template(name, requirements), {}))
@@ -85,8 +85,10 @@ def create_drafts(requirements: Answers, name: str) -> list[Draft]:
     return result
 
 
-def _gpu_draft(requirements: Answers, name: str) -> Draft:
-    size_values = sizes.aws_values if requirements.cloud is Cloud.AWS else sizes.azure_values
+def _create_gpu_draft(requirements: Answers, name: str) -> Draft:
+    size_values = (
+        sizes.build_aws_placeholder_values if requirements.cloud is Cloud.AWS else sizes.build_azure_placeholder_values
+    )
     values = size_values(requirements.region, requirements.calls, agents=requirements.agents)
     values |= {"name": name, "region": requirements.region, "calls": requirements.calls}
     values["agents"] = (
@@ -114,7 +116,7 @@ class PricedDraft:
     """A draft and its monthly cost."""
 
     draft: Draft
-    month: MonthlyUsd
+    monthly_usd: MonthlyUsd
 
     @property
     def name(self) -> str:
@@ -124,7 +126,9 @@ class PricedDraft:
     @property
     def price_text(self) -> str:
         """Expected monthly cost and its range, as text."""
-        return f"about {self.month.expected:,.0f} USD ({self.month.low:,.0f} to {self.month.peak:,.0f})"
+        return (
+            f"about {self.monthly_usd.expected:,.0f} USD ({self.monthly_usd.low:,.0f} to {self.monthly_usd.peak:,.0f})"
+        )
 
 
 def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
@@ -133,12 +137,16 @@ def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
     The lowest price of another region is used for hosts without a price in their region.
     """
     from voice_ops.cost.command import load_prices  # noqa: PLC0415  not needed by `voice init --help`
-    from voice_ops.cost.estimate import Assumptions, charged_sections, price_section  # noqa: PLC0415
-    from voice_ops.cost.model import total  # noqa: PLC0415
+    from voice_ops.cost.estimate import Assumptions, collect_charged_sections, price_section  # noqa: PLC0415
+    from voice_ops.cost.model import sum_amounts  # noqa: PLC0415
 
     book = load_prices()
     for draft in draft_list:
         with draft.load() as deployment:
-            estimates = [price_section(section, book) for section in charged_sections(deployment, Assumptions())]
-        usd = total(each.usd for each in estimates) + total(host.min_usd for each in estimates for host in each.hosts)
+            estimates = [
+                price_section(section, book) for section in collect_charged_sections(deployment, Assumptions())
+            ]
+        usd = sum_amounts(each.usd for each in estimates) + sum_amounts(
+            host.min_usd for each in estimates for host in each.hosts
+        )
         yield PricedDraft(draft, MonthlyUsd(*usd.cases))

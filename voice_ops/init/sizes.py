@@ -7,38 +7,38 @@ from ipaddress import IPv4Network
 from typing import get_args
 
 from voice_blueprint import catalog, huge_pages
-from voice_blueprint.aws.edge import API_BURST
-from voice_blueprint.aws.network import available_addresses, required_addresses
-from voice_blueprint.azure.rollout import surge_nodes
+from voice_blueprint.aws.edge import API_BURST_LIMIT
+from voice_blueprint.aws.network import calculate_required_address_count, count_addresses_per_subnet
+from voice_blueprint.azure.rollout import calculate_surge_node_count
 from voice_blueprint.capacity.bounds import (
-    MAX_STORE_FILL,
+    MAX_STORE_UTILIZATION,
     MAX_VAD_STREAMS,
     STREAMS_PER_CORE,
-    asr_host_bounds,
-    gateway_task_bounds,
-    limiting_bound,
-    store_bounds,
+    calculate_asr_host_bounds,
+    calculate_gateway_task_bounds,
+    calculate_state_store_bounds,
+    find_limiting_bound,
 )
 from voice_blueprint.capacity.conversations import MAX_CONVERSATIONS_PER_CORE
 from voice_blueprint.capacity.cpu_pods import (
     AGENT_CPUS,
-    AGENT_GIB,
+    AGENT_POD_MEMORY_GIB,
     SIDECAR_CPUS,
-    SIDECAR_GIB,
+    SIDECAR_MEMORY_GIB,
     CpuPod,
-    cpu_pods,
-    required_cpu_nodes,
+    build_cpu_pods,
+    calculate_required_cpu_nodes,
 )
-from voice_blueprint.capacity.load import peak_requests_per_s
-from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, caller_capacities
+from voice_blueprint.capacity.load import calculate_peak_requests_per_s
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, build_azure_caller_capacities
 from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID, POD_PREFIX_LENGTH
-from voice_blueprint.checks.azure.sizing import min_file_share_gib
+from voice_blueprint.checks.azure.sizing import calculate_min_file_share_gib
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.sizing.layouts import EngineRequirements, aggregated_layout
-from voice_blueprint.engines.sizing.memory import weights_gib
+from voice_blueprint.engines.sizing.layouts import EngineRequirements, create_aggregated_layout
+from voice_blueprint.engines.sizing.memory import calculate_weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.aws import AsrFleet, Network, StateStore
-from voice_blueprint.file.model.azure import MAX_SHARE_GIB, ClusterNetwork
+from voice_blueprint.file.model.azure import MAX_FILE_SHARE_GIB, ClusterNetwork
 from voice_blueprint.file.model.azure_callers import (
     AsrPods,
     AzureDomain,
@@ -58,7 +58,7 @@ from voice_blueprint.file.model.serving import Load, Quantization
 CAPACITY_FACTOR = 1.1
 REQUEST_MARGIN = 1.5
 """Ratio of the session API's rate limit to the peak request rate. Refused callers repeat their requests."""
-ZONES = 2
+ZONE_COUNT = 2
 """Number of availability zones of a first file."""
 VAD_INSTANCE_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
 SMALL_INSTANCE_TYPES = ("c8g.large", "c8g.xlarge")
@@ -74,37 +74,40 @@ MIN_FP8_CAPABILITY = (8, 9)
 """Minimum compute capability for computation in FP8 (Ada and later). On older GPUs, FP8 only saves memory."""
 
 
-_VAULT = f"/subscriptions/{PLACEHOLDER_ID}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
+_VAULT_ID = (
+    f"/subscriptions/{PLACEHOLDER_ID}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
+)
 
 
 class UnsupportedAnswersError(ValueError):
     """No deployment file is possible for these answers. The message contains the reason and alternatives."""
 
 
-def mean_calls(calls: int) -> int:
+def calculate_mean_calls(calls: int) -> int:
     """Return the mean number of calls for a peak, with the default ratio of the deployment file."""
     return math.ceil(calls / CallLoad(calls=1).peak_factor)
 
 
-def host_bounds(calls: int, capacities: int) -> HostCount:
+def calculate_host_count(calls: int, capacities: int) -> HostCount:
     """Return the number of hosts for the mean number of calls as minimum, and for the peak as maximum.
 
     The utilization is ``TARGET_UTILIZATION``. A tenth and one more host are added for the peak, since the number of
     calls varies and an alert fires while a fleet is at its maximum.
     """
     low, high = (
-        math.ceil(each / (capacities * TARGET_UTILIZATION)) for each in (mean_calls(calls), CAPACITY_FACTOR * calls)
+        math.ceil(each / (capacities * TARGET_UTILIZATION))
+        for each in (calculate_mean_calls(calls), CAPACITY_FACTOR * calls)
     )
     return HostCount(min=max(2, low), max=max(3, high + 1))
 
 
-def supported_regions(cloud: str) -> list[str]:
+def list_supported_regions(cloud: str) -> list[str]:
     """Return the regions of a cloud that offer the instance types for a first file, with GPUs or CPUs."""
     if cloud == "aws":
-        return [name for name in catalog.regions() if _single_gpu_types(name) or offers_small_types(name)]
+        return [name for name in catalog.regions() if _list_single_gpu_types(name) or offers_small_types(name)]
     sizes = catalog.vm_sizes()
     region_names = {region for size in sizes.values() for region in size.regions}
-    return sorted(region for region in region_names if _fitting_vm_sizes(region))
+    return sorted(region for region in region_names if _find_fitting_vm_sizes(region))
 
 
 MAX_SMALL_CALLS = 20
@@ -113,10 +116,10 @@ MAX_SMALL_CALLS = 20
 
 def offers_gpus(cloud: str, region: str) -> bool:
     """Return True if a region offers the GPUs of a first file, which agents require."""
-    return cloud != "aws" or bool(_single_gpu_types(region))
+    return cloud != "aws" or bool(_list_single_gpu_types(region))
 
 
-def max_calls(cloud: str, region: str, *, agents: bool) -> int:
+def calculate_max_calls(cloud: str, region: str, *, agents: bool) -> int:
     """Return the maximum number of concurrent calls.
 
     The limit is the capacity of one state store, on AWS also the number of addresses in the subnets, or the CPUs of the
@@ -126,24 +129,28 @@ def max_calls(cloud: str, region: str, *, agents: bool) -> int:
         return MAX_SMALL_CALLS
     if cloud == "aws":
         store_capacity = max(
-            limiting_bound(store_bounds(StateStore(node_type=kind.name), archives=False)).calls
-            for kind in _cache_node_types()
+            find_limiting_bound(calculate_state_store_bounds(StateStore(node_type=kind.name), archives=False)).calls
+            for kind in _list_cache_node_types()
         )
 
         def is_unsupported(calls: int) -> bool:
             try:
-                aws_values(region, calls, agents=agents)
+                build_aws_placeholder_values(region, calls, agents=agents)
             except UnsupportedAnswersError:
                 return True
             return False
 
         return bisect.bisect_left(range(1, int(store_capacity) + 1), True, key=is_unsupported)
     unit_count = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
-    store_capacity = max(caller_capacities(_callers_section(unit_count, sku))[-1].calls for sku in get_args(RedisSku))
+    store_capacity = max(
+        build_azure_caller_capacities(_build_callers_section(unit_count, sku))[-1].calls for sku in get_args(RedisSku)
+    )
 
     def exceeds_store(calls: int) -> bool:
         return (
-            _required_capacity(_sized_calls(calls, agent_units(calls) if agents else None), agents=agents)
+            _calculate_required_capacity(
+                _calculate_sized_calls(calls, calculate_agent_units(calls) if agents else None), agents=agents
+            )
             > store_capacity
         )
 
@@ -155,7 +162,7 @@ def offers_small_types(region: str) -> bool:
     return all(region in catalog.instance_types()[name].regions for name in SMALL_INSTANCE_TYPES)
 
 
-def _single_gpu_types(region: str) -> list[catalog.InstanceType]:
+def _list_single_gpu_types(region: str) -> list[catalog.InstanceType]:
     """Return the instance types with one GPU in a region. The list is empty if the region lacks the VAD hosts' type."""
     types = catalog.instance_types().values()
     gpus = [each for each in types if each.accelerator and each.accelerator.kind == "gpu" and region in each.regions]
@@ -163,76 +170,79 @@ def _single_gpu_types(region: str) -> list[catalog.InstanceType]:
     return [each for each in gpus if each.accelerator and each.accelerator.count == 1] if offered else []
 
 
-def _cache_node_types() -> list[catalog.CacheNodeType]:
+def _list_cache_node_types() -> list[catalog.CacheNodeType]:
     return [kind for kind in catalog.cache_node_types().values() if kind.name.startswith("cache.r7g.")]
 
 
-def agent_units(calls: int) -> HostCount:
+def calculate_agent_units(calls: int) -> HostCount:
     """Return the number of agent tasks or pods for a maximum number of conversations."""
-    return host_bounds(calls, MAX_CONVERSATIONS_PER_CORE)
+    return calculate_host_count(calls, MAX_CONVERSATIONS_PER_CORE)
 
 
-def _sized_calls(calls: int, units: HostCount | None) -> int:
+def _calculate_sized_calls(calls: int, units: HostCount | None) -> int:
     """Return the number of calls for which the other tiers are sized, so that they do not limit the agents."""
     return max(calls, math.ceil(units.max * MAX_CONVERSATIONS_PER_CORE * TARGET_UTILIZATION)) if units else calls
 
 
-def _required_capacity(calls: int, *, agents: bool) -> int:
+def _calculate_required_capacity(calls: int, *, agents: bool) -> int:
     """Return the capacity in calls that a store requires so that its alert does not fire at the peak."""
     # The file contains the mean, which is rounded up, and the peak is twice the mean.
-    return math.ceil((calls + calls % 2) / (TARGET_UTILIZATION if agents else MAX_STORE_FILL))
+    return math.ceil((calls + calls % 2) / (TARGET_UTILIZATION if agents else MAX_STORE_UTILIZATION))
 
 
-def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
+def build_aws_placeholder_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     """Return the values of the placeholders in `aws.yaml`.
 
     Raises:
         UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
     """
-    rows = _single_gpu_types(region)
+    rows = _list_single_gpu_types(region)
     if not rows:
         raise UnsupportedAnswersError(
             f"{region} offers no GPU type together with {VAD_INSTANCE_TYPE}; choose us-east-1 or us-east-2"
         )
-    units = agent_units(calls) if agents else None
-    carried = _sized_calls(calls, units)
+    units = calculate_agent_units(calls) if agents else None
+    carried = _calculate_sized_calls(calls, units)
     unit_count = HostCount(min=0, max=1)
     capacities = {
-        row.name: limiting_bound(
-            asr_host_bounds(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
+        row.name: find_limiting_bound(
+            calculate_asr_host_bounds(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
         ).calls
         for row in rows
     }
-    store_capacity = _required_capacity(carried, agents=units is not None)
+    store_capacity = _calculate_required_capacity(carried, agents=units is not None)
     suitable_nodes = [
         kind
-        for kind in _cache_node_types()
-        if limiting_bound(store_bounds(StateStore(node_type=kind.name), archives=False)).calls >= store_capacity
+        for kind in _list_cache_node_types()
+        if find_limiting_bound(calculate_state_store_bounds(StateStore(node_type=kind.name), archives=False)).calls
+        >= store_capacity
     ]
     if not suitable_nodes:
-        raise _too_many_calls_error(calls)
-    asr = min(rows, key=lambda row: _min_price(row.usd_per_hour) / capacities[row.name])
+        raise _create_too_many_calls_error(calls)
+    asr = min(rows, key=lambda row: _find_min_price(row.usd_per_hour) / capacities[row.name])
     streams_per_host = STREAMS_PER_CORE * VAD_QUEUES
     hosts, per_zone = (
-        host_bounds(carried, capacities[asr.name]),
+        calculate_host_count(carried, capacities[asr.name]),
         math.ceil(carried / (2 * streams_per_host * TARGET_UTILIZATION)),
     )
-    task = limiting_bound(gateway_task_bounds(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
+    task = find_limiting_bound(calculate_gateway_task_bounds(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
     tasks, accepted_calls = (
-        host_bounds(carried, task),
+        calculate_host_count(carried, task),
         min(hosts.max * capacities[asr.name], 4 * per_zone * streams_per_host),
     )
     gateway_max = max(4, tasks.max, math.ceil(accepted_calls / task))  # calls that the fleets accept
-    addresses = required_addresses(
-        hosts=2 * per_zone + hosts.max, task_counts=[gateway_max, *([units.max] if units else [])], zones=ZONES
+    addresses = calculate_required_address_count(
+        hosts=2 * per_zone + hosts.max, task_counts=[gateway_max, *([units.max] if units else [])], zones=ZONE_COUNT
     )
-    if addresses > available_addresses(Network().cidr, ZONES):
-        raise _too_many_calls_error(calls, "a VPC's subnets")
+    if addresses > count_addresses_per_subnet(Network().cidr, ZONE_COUNT):
+        raise _create_too_many_calls_error(calls, "a VPC's subnets")
     return {
         "zones": f"{region}a, {region}b",
         "vad_type": VAD_INSTANCE_TYPE,
         "vad_places": f"{streams_per_host:,}",
-        "vad_pages": huge_pages.required_pages(min(streams_per_host, MAX_VAD_STREAMS), VAD_QUEUES, size_mib=2),
+        "vad_pages": huge_pages.calculate_huge_page_count(
+            min(streams_per_host, MAX_VAD_STREAMS), VAD_QUEUES, size_mib=2
+        ),
         "vad_min": per_zone,
         "vad_max": 2 * per_zone,  # the other zone may fail
         "asr_type": asr.name,
@@ -241,25 +251,27 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "asr_max": hosts.max,
         "asr_step": math.ceil(hosts.max / 3),
         # the same number in each zone, since callers are distributed evenly
-        "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
+        "gateway_min": ZONE_COUNT * math.ceil(tasks.min / ZONE_COUNT),
         "gateway_max": gateway_max,
         "caller_sessions": max(1000, accepted_calls),  # one service may be the only caller
-        "throttle": _throttle_setting(calls),
-        "agent_units": _bounds_yaml(units) if units else "",
+        "throttle": _render_throttle_setting(calls),
+        "agent_units": _render_bounds_yaml(units) if units else "",
         "node_type": min(suitable_nodes, key=lambda kind: kind.memory_gib).name,
-        "mean": mean_calls(calls),
+        "mean": calculate_mean_calls(calls),
     }
 
 
-def _throttle_setting(calls: int) -> str:
+def _render_throttle_setting(calls: int) -> str:
     """Return the setting of the session API's rate limits, or an empty text if the default is sufficient."""
-    required_rate = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_calls(calls))))
+    required_rate = math.ceil(
+        REQUEST_MARGIN * calculate_peak_requests_per_s(CallLoad(calls=calculate_mean_calls(calls)))
+    )
     if required_rate <= Throttle().requests_per_s:
         return ""
-    return f"\n    throttle: {{requests_per_s: {required_rate}, burst: {min(2 * required_rate, API_BURST)}}}"
+    return f"\n    throttle: {{requests_per_s: {required_rate}, burst: {min(2 * required_rate, API_BURST_LIMIT)}}}"
 
 
-def _fitting_vm_sizes(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
+def _find_fitting_vm_sizes(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
     """Return the VM sizes in a region whose GPU fits the model, with their sessions per replica and quantization."""
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
     if not all(region in sizes[name].regions for name in (SYSTEM_VM_SIZE, CPU_VM_SIZE)):
@@ -272,7 +284,7 @@ def _fitting_vm_sizes(region: str, calls: int = 1) -> dict[str, tuple[int, Quant
         gpu = catalog.gpus()[size.gpu]
         quantization = Quantization.FP8 if gpu.compute_capability >= MIN_FP8_CAPABILITY else Quantization.NONE
         try:
-            layout = aggregated_layout(
+            layout = create_aggregated_layout(
                 model, gpu, size, EngineRequirements(load, quantization), tensor_parallel=1, region=region
             )
         except DoesNotFitError:
@@ -281,53 +293,55 @@ def _fitting_vm_sizes(region: str, calls: int = 1) -> dict[str, tuple[int, Quant
     return results
 
 
-def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
+def build_azure_placeholder_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     """Return the values of the placeholders in `azure.yaml`.
 
     Raises:
         UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
     """
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
-    units = agent_units(calls) if agents else None
-    carried = _sized_calls(calls, units)
-    result = _fitting_vm_sizes(region, carried)
+    units = calculate_agent_units(calls) if agents else None
+    carried = _calculate_sized_calls(calls, units)
+    result = _find_fitting_vm_sizes(region, carried)
     if not result:
         raise UnsupportedAnswersError(
             f"{region} offers no single GPU that fits Voxtral-24B; choose southcentralus or eastus"
         )
-    size_name = min(result, key=lambda name: _min_price(sizes[name].usd_per_hour) / result[name][0])
+    size_name = min(result, key=lambda name: _find_min_price(sizes[name].usd_per_hour) / result[name][0])
     sessions, quantization = result[size_name]
-    replicas = host_bounds(carried, sessions)
+    replicas = calculate_host_count(carried, sessions)
     callers, nodes = size_callers(carried, units)
     return {
         "vm_size": size_name,
         "replicas_min": replicas.min,
         "replicas_max": replicas.max,
-        "mean": mean_calls(calls),
+        "mean": calculate_mean_calls(calls),
         "sessions": sessions,
         "quantization": quantization.value,
-        "cache_gib": min_file_share_gib(replicas.max * weights_gib(model, quantization), MIN_MODEL_CACHE_GIB)
-        or MAX_SHARE_GIB,
-        "system_nodes": _bounds_yaml(SYSTEM_NODES),
+        "cache_gib": calculate_min_file_share_gib(
+            replicas.max * calculate_weights_gib(model, quantization), MIN_MODEL_CACHE_GIB
+        )
+        or MAX_FILE_SHARE_GIB,
+        "system_nodes": _render_bounds_yaml(SYSTEM_NODES),
         "cpu_size": CPU_VM_SIZE,
-        "cpu_nodes": _bounds_yaml(nodes),
+        "cpu_nodes": _render_bounds_yaml(nodes),
         "state": callers.state.sku,
-        "gateway": _bounds_yaml(callers.edge.gateway.replicas),
-        "vad": _bounds_yaml(callers.vad.replicas),
-        "asr": _bounds_yaml(callers.asr.replicas),
+        "gateway": _render_bounds_yaml(callers.edge.gateway.replicas),
+        "vad": _render_bounds_yaml(callers.vad.replicas),
+        "asr": _render_bounds_yaml(callers.asr.replicas),
         "sessions_asked": carried,
-        "network": _pod_range_setting(SYSTEM_NODES.max + replicas.max + nodes.max),
-        "agent_units": _bounds_yaml(units) if units else "",
+        "network": _render_pod_range_setting(SYSTEM_NODES.max + replicas.max + nodes.max),
+        "agent_units": _render_bounds_yaml(units) if units else "",
     }
 
 
-def _pod_range_setting(nodes: int) -> str:
+def _render_pod_range_setting(nodes: int) -> str:
     """Return the setting of a pod range with a /24 for each node, including the nodes of an upgrade.
 
     The text is empty if the default range is sufficient.
     """
     # Each of two pools rounds its surge up.
-    max_nodes = nodes + surge_nodes(nodes) + 1
+    max_nodes = nodes + calculate_surge_node_count(nodes) + 1
     prefix, default = POD_PREFIX_LENGTH - math.ceil(math.log2(max_nodes)), ClusterNetwork().pod_cidr
     if prefix >= IPv4Network(default).prefixlen:
         return ""
@@ -342,46 +356,50 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
     """
     results = {
         each.tier: each
-        for each in caller_capacities(_callers_section(dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))))
+        for each in build_azure_caller_capacities(
+            _build_callers_section(dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1)))
+        )
     }
-    replicas = {tier: host_bounds(calls, results[tier].calls) for tier in _CPU_TIERS}
-    store_capacity = _required_capacity(calls, agents=agents is not None)
+    replicas = {tier: calculate_host_count(calls, results[tier].calls) for tier in _CPU_TIERS}
+    store_capacity = _calculate_required_capacity(calls, agents=agents is not None)
     for sku in get_args(RedisSku):
-        callers = _callers_section(replicas, sku)
-        if caller_capacities(callers)[-1].calls >= store_capacity:
+        callers = _build_callers_section(replicas, sku)
+        if build_azure_caller_capacities(callers)[-1].calls >= store_capacity:
             break
     else:
-        raise _too_many_calls_error(calls)
-    pods = cpu_pods(callers, None)
+        raise _create_too_many_calls_error(calls)
+    pods = build_cpu_pods(callers, None)
     if agents:
-        pods[Tier.AGENT.value] = CpuPod(AGENT_CPUS + SIDECAR_CPUS, AGENT_GIB + SIDECAR_GIB, agents)
-    low = required_cpu_nodes(CPU_VM_SIZE, pods, {name: pod.replicas.min for name, pod in pods.items()})
-    max_nodes = required_cpu_nodes(CPU_VM_SIZE, pods, {name: pod.replicas.max + 1 for name, pod in pods.items()})
+        pods[Tier.AGENT.value] = CpuPod(AGENT_CPUS + SIDECAR_CPUS, AGENT_POD_MEMORY_GIB + SIDECAR_MEMORY_GIB, agents)
+    low = calculate_required_cpu_nodes(CPU_VM_SIZE, pods, {name: pod.replicas.min for name, pod in pods.items()})
+    max_nodes = calculate_required_cpu_nodes(
+        CPU_VM_SIZE, pods, {name: pod.replicas.max + 1 for name, pod in pods.items()}
+    )
     return callers, HostCount(min=max(2, low), max=max(3, max_nodes))
 
 
-def _callers_section(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:
+def _build_callers_section(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:
     """Return a section `callers` with these replicas, placeholder names and default sizes."""
     edge = AzureEdge(
         authorizer=NoAuthorizer(kind="none"),
         domain=AzureDomain(name="voice.example.com"),
-        certificate=VaultCertificate(vault_id=_VAULT, name="voice"),
+        certificate=VaultCertificate(vault_id=_VAULT_ID, name="voice"),
         gateway=GatewayPods(replicas=replicas[Tier.GATEWAY]),
     )
     asr = AsrPods(model=AZURE_MODEL, replicas=replicas[Tier.ASR])
     return Callers(state=ManagedRedis(sku=sku), edge=edge, vad=VadPods(replicas=replicas[Tier.VAD]), asr=asr)
 
 
-def _bounds_yaml(count: HostCount) -> str:
+def _render_bounds_yaml(count: HostCount) -> str:
     return f"{{min: {count.min}, max: {count.max}}}"
 
 
-def _too_many_calls_error(calls: int, limit: str = "one state store") -> UnsupportedAnswersError:
+def _create_too_many_calls_error(calls: int, limit: str = "one state store") -> UnsupportedAnswersError:
     return UnsupportedAnswersError(
         f"{calls:,} calls exceed the capacity of {limit}; write a file for some of them, and set `cells` in it"
     )
 
 
-def _min_price(usd_per_hour: Mapping[str, float]) -> float:
+def _find_min_price(usd_per_hour: Mapping[str, float]) -> float:
     """Return the lowest price of all regions. It serves to compare types, since some regional prices are unknown."""
     return min(usd_per_hour.values(), default=math.inf)

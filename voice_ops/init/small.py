@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SMALL_FILE = ROOT / "deployments/small.yaml"
 
 
-def is_supported(region: str, calls: int, *, agents: bool) -> bool:
+def is_small_file_supported(region: str, calls: int, *, agents: bool) -> bool:
     """Return True if the small deployment can serve the calls, and the region offers its instance types."""
     return offers_small_types(region) and calls <= MAX_SMALL_CALLS and not agents
 

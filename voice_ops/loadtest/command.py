@@ -15,12 +15,12 @@ from voice_ops.loadtest.drivers import Api
 from voice_ops.loadtest.inputs import PASSAGE
 from voice_ops.loadtest.options import OptionError
 from voice_ops.loadtest.price import PriceError
-from voice_ops.loadtest.report import Report
-from voice_ops.loadtest.scenarios import SOURCE
+from voice_ops.loadtest.report import LoadTestReport
+from voice_ops.loadtest.scenarios import PUBLICATION
 from voice_ops.loadtest.session import LoadTest, LoadTestError
-from voice_ops.loadtest.tables import comparison_grid, format_markdown, results_grid
-from voice_ops.options import Json
-from voice_ops.output import err, format_markup, out, print_json, stop
+from voice_ops.loadtest.tables import create_comparison_grid, create_results_grid, format_markdown
+from voice_ops.options import JsonOption
+from voice_ops.output import create_exit, err, format_markup, out, print_json
 from voice_ops.progress import Progress
 
 Option = typer.Option
@@ -33,7 +33,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
         str, Option(help="Model to request. Optional if the endpoint serves only one.", show_default=False)
     ] = "",
     scenario: Annotated[
-        str | None, Option(help=f"table-7 or table-8: compare with the published figures of {SOURCE}.")
+        str | None, Option(help=f"table-7 or table-8: compare with the published figures of {PUBLICATION}.")
     ] = None,
     concurrency: Annotated[str | None, Option(help="Closed loop: concurrent requests, such as 1,16,32,500.")] = None,
     rate: Annotated[
@@ -77,7 +77,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
     ] = 2,
     seed: Annotated[int, Option(min=0, help="Random seed for arrival times and confidence intervals.")] = 0,
     output: Annotated[Path | None, Option(metavar="DIR", help="Folder for JSON, Markdown and plots.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Load test an endpoint: latency, throughput, starved streams, goodput and cost.
 
@@ -106,7 +106,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
                 options.parse_endpoint(*parsed_url, tested_api, model, body, auth, api_key_env)
                 for parsed_url in endpoint_urls
             ],
-            create_driver=options.driver_factory(
+            create_driver=options.create_driver_factory(
                 tested_api,
                 audio=audio or [],
                 text=text,
@@ -114,12 +114,12 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
                 sample_rate=sample_rate,
                 scenario=scenario_values,
             ),
-            requests_by_load={load: options.request_count(requests, load, rounds) for load in loads},
+            requests_by_load={load: options.calculate_request_count(requests, load, rounds) for load in loads},
             slo=limits,
-            gpus=gpus,
+            gpu_count=gpus,
             usd_per_hour=usd,
             scenario=scenario_values,
-            rounds=rounds,
+            round_count=rounds,
             warmup_requests=warmup,
             timeout_s=timeout,
             seed=seed,
@@ -135,27 +135,27 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
         if output:
             output.mkdir(parents=True, exist_ok=True)
     except (OptionError, RecordingError, PriceError) as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except OSError as error:
-        raise stop(f"--output {output}: {error.strerror}", REFUSED) from None
+        raise create_exit(f"--output {output}: {error.strerror}", REFUSED) from None
     try:
         report = asyncio.run(work.run(Progress(err)))
     except LoadTestError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: no report was written", INTERRUPTED) from None
+        raise create_exit("interrupted: no report was written", INTERRUPTED) from None
     _print_report(report, output, as_json=as_json)
     if report.has_failed_load:
         raise typer.Exit(FAILED)
 
 
-def _print_report(report: Report, output: Path | None, *, as_json: bool) -> None:
+def _print_report(report: LoadTestReport, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(report.as_dict())
     else:
-        out.print(results_grid(report).to_table())
+        out.print(create_results_grid(report).to_table())
         for comparison in report.comparisons:
-            out.print(comparison_grid(report, comparison).to_table())
+            out.print(create_comparison_grid(report, comparison).to_table())
     for caveat in report.warnings:
         err.print(format_markup("[yellow]![/] {}", caveat), soft_wrap=True)
     if output:

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_ops.loadtest.drivers import Driver
-from voice_ops.loadtest.load import Load, LoadGenerator, Run
+from voice_ops.loadtest.load import Load, LoadGenerator, LoadRun
 from voice_ops.loadtest.metrics import METRICS
 
-RESAMPLES = 2000
-CONFIDENCE = 0.95
+RESAMPLE_COUNT = 2000
+CONFIDENCE_LEVEL = 0.95
 
-Values = NDArray[np.float64]
-STATISTICS: Mapping[str, Callable[[Values], float]] = {
+FloatArray = NDArray[np.float64]
+STATISTIC_FUNCTIONS: Mapping[str, Callable[[FloatArray], float]] = {
     "mean": lambda values: float(values.mean()),
     "p50": lambda values: float(np.percentile(values, 50)),
     "p95": lambda values: float(np.percentile(values, 95)),
@@ -49,11 +49,11 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-Round = tuple[Run, ...]
+Round = tuple[LoadRun, ...]
 """Runs with the same requests, one for the measured endpoint and one for the baseline if there is one."""
 
 
-async def interleave(
+async def run_interleaved(
     generator: LoadGenerator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
 ) -> list[Round]:
     """Apply the same load to the endpoints in turn. Each endpoint receives ``requests`` requests in total."""
@@ -73,41 +73,46 @@ def compare_rounds(rounds: Sequence[Round], seed: int) -> list[Difference]:
     """
     results = []
     for name in METRICS:
-        values = [(_metric_values(measured, name), _metric_values(baseline, name)) for measured, baseline in rounds]
+        values = [
+            (_collect_metric_values(measured, name), _collect_metric_values(baseline, name))
+            for measured, baseline in rounds
+        ]
         has_all_values = all(measured.size and baseline.size for measured, baseline in values)
         if has_all_values and any(side.any() for both in values for side in both):
             results += [_compare_statistic(name, statistic, values, seed) for statistic in ("p50", "p95")]
-    rates = [(_request_rate(measured), _request_rate(baseline)) for measured, baseline in rounds]
+    rates = [(_calculate_request_rate(measured), _calculate_request_rate(baseline)) for measured, baseline in rounds]
     return [*results, _compare_statistic("requests/s", "mean", rates, seed)]
 
 
-def _metric_values(run: Run, name: str) -> Values:
+def _collect_metric_values(run: LoadRun, name: str) -> FloatArray:
     """Return one value per request. Several values of one request are not independent, so their mean is used."""
     results = [METRICS[name].values(trace) for trace in run.successful_traces]
     return np.array([fmean(values) for values in results if values])
 
 
-def _request_rate(run: Run) -> Values:
+def _calculate_request_rate(run: LoadRun) -> FloatArray:
     return np.array([len(run.successful_traces) / run.elapsed_s])
 
 
-def _compare_statistic(metric: str, statistic: str, rounds: Sequence[tuple[Values, Values]], seed: int) -> Difference:
-    statistic_function = STATISTICS[statistic]
+def _compare_statistic(
+    metric: str, statistic: str, rounds: Sequence[tuple[FloatArray, FloatArray]], seed: int
+) -> Difference:
+    statistic_function = STATISTIC_FUNCTIONS[statistic]
     random = np.random.default_rng(seed)
     differences = []
-    for _ in range(RESAMPLES):
+    for _ in range(RESAMPLE_COUNT):
         sampled_rounds = [rounds[number] for number in random.integers(len(rounds), size=len(rounds))]
         differences.append(
             statistic_function(_resample(sampled_rounds, 0, random))
             - statistic_function(_resample(sampled_rounds, 1, random))
         )
-    tail_percent = 50 * (1 - CONFIDENCE)
+    tail_percent = 50 * (1 - CONFIDENCE_LEVEL)
     low, high = np.percentile(differences, [tail_percent, 100 - tail_percent])
     measured, baseline = (statistic_function(np.concatenate(side)) for side in zip(*rounds, strict=True))
     return Difference(metric, statistic, measured, baseline, float(low), float(high))
 
 
-def _resample(rounds: Sequence[tuple[Values, Values]], side: int, random: np.random.Generator) -> Values:
+def _resample(rounds: Sequence[tuple[FloatArray, FloatArray]], side: int, random: np.random.Generator) -> FloatArray:
     return np.concatenate(
         [values[side][random.integers(values[side].size, size=values[side].size)] for values in rounds]
     )

@@ -14,32 +14,32 @@ import soxr
 
 from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, EndpointResponseError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import FRAME_S, send_frames, split_frames
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.realtime import FRAME_DURATION_S, send_frames, split_frames
+from voice_ops.loadtest.trace import RequestTrace
 
 SPEECH_RATE_HZ = 24_000
 BYTES_PER_S = 2 * SPEECH_RATE_HZ
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ConversationDriver:
     """Driver of ``WS /v1/realtime``, speech to speech. Each request is a conversation of one turn."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Send a recording as a question. Each delta with audio is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(
             self.endpoint.url_for("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
         ) as socket:
-            speaking = asyncio.create_task(self._speak(socket, recording_index, trace))
+            speaking = asyncio.create_task(self._send_recording(socket, recording_index, trace))
             try:
-                await _listen(socket, trace)
+                await _receive_response(socket, trace)
             finally:
                 speaking.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
@@ -49,17 +49,19 @@ class Conversation:
     def _frames(self) -> list[list[str]]:
         return [[_encode_frame(frame) for frame in split_frames(recording)] for recording in self.recordings]
 
-    async def _speak(self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: Trace) -> None:
+    async def _send_recording(
+        self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: RequestTrace
+    ) -> None:
         await send_frames(self._frames[recording_index], socket.send_str, trace)
         # A microphone continues to send: its silence ends a turn.
-        silence, loop = _encode_frame(bytes(2 * round(FRAME_S * SAMPLE_RATE))), asyncio.get_running_loop()
+        silence, loop = _encode_frame(bytes(2 * round(FRAME_DURATION_S * SAMPLE_RATE))), asyncio.get_running_loop()
         begin = loop.time()
         for number in itertools.count(1):
-            await asyncio.sleep(begin + number * FRAME_S - loop.time())
+            await asyncio.sleep(begin + number * FRAME_DURATION_S - loop.time())
             await socket.send_str(silence)
 
 
-async def _listen(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
+async def _receive_response(socket: aiohttp.ClientWebSocketResponse, trace: RequestTrace) -> None:
     async for message in socket:
         event = json.loads(message.data)
         match event["type"]:
@@ -71,8 +73,8 @@ async def _listen(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None
                     trace.record_end()
                     return
             case "error":
-                raise AnswerError(str(event["error"]["message"]))
-    raise AnswerError(INCOMPLETE_RESPONSE)
+                raise EndpointResponseError(str(event["error"]["message"]))
+    raise EndpointResponseError(INCOMPLETE_RESPONSE)
 
 
 def _encode_frame(frame: bytes) -> str:

@@ -12,12 +12,12 @@ import aiohttp
 
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import Event, parse_event, read_events
-from voice_ops.loadtest.failures import AnswerError
+from voice_ops.loadtest.failures import EndpointResponseError
 from voice_ops.loadtest.inputs import PASSAGE, Recording, rotate_words
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.trace import RequestTrace
 
-_EVENT_STREAM = "text/event-stream"
-_JSON = "application/json"
+_EVENT_STREAM_MEDIA_TYPE = "text/event-stream"
+_JSON_MEDIA_TYPE = "application/json"
 
 
 class Api(StrEnum):
@@ -36,7 +36,7 @@ class Api(StrEnum):
     """An agent, with OpenAI's speech-to-speech API."""
 
     @property
-    def has_models(self) -> bool:
+    def has_model_parameter(self) -> bool:
         """Whether a request specifies a model; on this platform, the deployment file specifies it."""
         return self not in {Api.SESSION, Api.OPENAI, Api.DEEPGRAM, Api.CONVERSATION}
 
@@ -47,22 +47,22 @@ class Driver(Protocol):
     @property
     def endpoint(self) -> Endpoint: ...
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Send request number ``index``, and record the arrivals on the trace.
 
         Raises:
-            AnswerError, aiohttp.ClientError, OSError: The request failed.
+            EndpointResponseError, aiohttp.ClientError, OSError: The request failed.
         """
 
 
 @dataclass(frozen=True)
-class Chat:
+class ChatDriver:
     """Driver of ``POST /v1/chat/completions`` with a streamed response."""
 
     endpoint: Endpoint
     text: str = PASSAGE
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Send a prompt. Each event with text, including reasoning, is a piece of the response."""
         prompt = rotate_words(self.text, index)
         trace.input_chars = len(prompt)
@@ -77,19 +77,19 @@ class Chat:
             "/v1/chat/completions", trace.request_id, json=body | dict(self.endpoint.body)
         ) as response:
             async for event in read_events(response):
-                _read_text(event, trace)
+                _record_event_text(event, trace)
         if not trace.arrivals_s:
-            raise AnswerError("the response contains no text")
+            raise EndpointResponseError("the response contains no text")
 
 
 @dataclass(frozen=True)
-class Transcription:
+class TranscriptionDriver:
     """Driver of ``POST /v1/audio/transcriptions``. The response is streamed if the endpoint supports it."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Send a recording as a file. Unless the response is streamed, the transcript is recorded as one piece."""
         recording = self.recordings[index % len(self.recordings)]
         trace.input_audio_s = recording.seconds
@@ -98,18 +98,18 @@ class Transcription:
         for name, value in ({"model": self.endpoint.model, "stream": True} | dict(self.endpoint.body)).items():
             form.add_field(name, value if isinstance(value, str) else json.dumps(value))
         async with self.endpoint.post("/v1/audio/transcriptions", trace.request_id, data=form) as response:
-            if response.content_type == _EVENT_STREAM:
+            if response.content_type == _EVENT_STREAM_MEDIA_TYPE:
                 async for event in read_events(response):
-                    _read_text(event, trace)
+                    _record_event_text(event, trace)
                 return
             answer = await response.read()
-            if response.content_type == _JSON and parse_event(answer).text is None:
-                raise AnswerError("the response contains no transcript")
+            if response.content_type == _JSON_MEDIA_TYPE and parse_event(answer).text is None:
+                raise EndpointResponseError("the response contains no transcript")
             trace.record_text()
 
 
 @dataclass(frozen=True)
-class Speech:
+class SpeechDriver:
     """Driver of ``POST /v1/audio/speech``. The response is streamed as raw PCM or as server-sent events."""
 
     endpoint: Endpoint
@@ -119,7 +119,7 @@ class Speech:
     sample_rate_hz: int = 24_000
     """Sample rate of the returned PCM, which the response does not specify."""
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Send a text. A piece of the response is one read of the socket, or one event."""
         text = rotate_words(self.text, index)
         trace.input_chars = len(text)
@@ -137,13 +137,13 @@ class Speech:
             async for pcm in _read_pcm(response):
                 trace.record_audio(len(pcm) / (2 * self.sample_rate_hz))
         if not trace.arrivals_s:
-            raise AnswerError("the response contains no audio")
+            raise EndpointResponseError("the response contains no audio")
 
 
 async def _read_pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    if response.content_type == _JSON:
-        raise AnswerError(f"the response is JSON instead of audio: {await response.text()}")
-    if response.content_type != _EVENT_STREAM:
+    if response.content_type == _JSON_MEDIA_TYPE:
+        raise EndpointResponseError(f"the response is JSON instead of audio: {await response.text()}")
+    if response.content_type != _EVENT_STREAM_MEDIA_TYPE:
         async for piece in response.content.iter_any():
             yield piece
         return
@@ -152,10 +152,10 @@ async def _read_pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             try:
                 yield base64.b64decode(event.audio, validate=True)
             except binascii.Error:
-                raise AnswerError("the audio of an event is not valid base64") from None
+                raise EndpointResponseError("the audio of an event is not valid base64") from None
 
 
-def _read_text(event: Event, trace: Trace) -> None:
+def _record_event_text(event: Event, trace: RequestTrace) -> None:
     if event.has_text:
         trace.record_text()
     trace.output_tokens = event.tokens or trace.output_tokens

@@ -10,10 +10,10 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from voice_ops.call.access import HeaderProvider, header_provider
-from voice_ops.loadtest.failures import AnswerError, format_error_response
+from voice_ops.call.access import HeaderProvider, create_header_provider
+from voice_ops.loadtest.failures import EndpointResponseError, format_error_response
 
-_BUFFER_BYTES = 2**22
+_READ_BUFFER_BYTES = 2**22
 """Maximum line length of an event stream, which is sufficient for seconds of audio in base64."""
 
 
@@ -26,7 +26,7 @@ class Endpoint:
     model: str
     body: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of every request, which override the fields of the harness."""
-    access: HeaderProvider = field(default=header_provider(None, None, ""), repr=False)
+    access: HeaderProvider = field(default=create_header_provider(None, None, ""), repr=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -42,7 +42,7 @@ class Endpoint:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
             headers={"Accept-Encoding": "identity"},
             middlewares=(self._authorize,),
-            read_bufsize=_BUFFER_BYTES,
+            read_bufsize=_READ_BUFFER_BYTES,
         )
 
     async def _authorize(
@@ -63,25 +63,25 @@ class Endpoint:
         """Send a request and yield its response as it arrives.
 
         Raises:
-            AnswerError: The status is an error.
+            EndpointResponseError: The status is an error.
         """
         async with self.session.post(self.url_for(path), headers={"X-Request-Id": request_id}, **content) as response:
             if not response.ok:
-                raise AnswerError(format_error_response(response.status, await response.read()))
+                raise EndpointResponseError(format_error_response(response.status, await response.read()))
             yield response
 
     async def list_models(self) -> list[str] | None:
         """Return the names of the models that the endpoint lists, or ``None`` if it has no list of models.
 
         Raises:
-            AnswerError: The endpoint rejects the key, or fails.
+            EndpointResponseError: The endpoint rejects the key, or fails.
         """
         async with self.session.get(self.url_for("/v1/models")) as response:
             if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
                 return None
             if not response.ok:
-                raise AnswerError(format_error_response(response.status, await response.read()))
+                raise EndpointResponseError(format_error_response(response.status, await response.read()))
             try:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
             except (ValueError, KeyError, TypeError):
-                raise AnswerError("/v1/models did not return a list of models") from None
+                raise EndpointResponseError("/v1/models did not return a list of models") from None

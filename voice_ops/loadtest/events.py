@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from voice_ops.loadtest.failures import AnswerError, error_message
+from voice_ops.loadtest.failures import EndpointResponseError, extract_error_message
 
 
 class Delta(BaseModel):
@@ -61,15 +61,15 @@ def parse_event(data: str | bytes) -> Event:
     """Parse one event, or one JSON response.
 
     Raises:
-        AnswerError: The event reports an error, or is invalid.
+        EndpointResponseError: The event reports an error, or is invalid.
     """
     try:
         event = Event.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise AnswerError(f"malformed event: {'.'.join(map(str, first['loc']))} {first['msg']}") from None
+        raise EndpointResponseError(f"malformed event: {'.'.join(map(str, first['loc']))} {first['msg']}") from None
     if event.error:
-        raise AnswerError(f"error in the stream: {error_message({'error': event.error})}")
+        raise EndpointResponseError(f"error in the stream: {extract_error_message({'error': event.error})}")
     return event
 
 
@@ -80,11 +80,11 @@ async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
     one line.
 
     Raises:
-        AnswerError: An event reports an error, or is malformed.
+        EndpointResponseError: An event reports an error, or is malformed.
     """
     try:
         async for line in response.content:
             if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
                 yield parse_event(data)
     except ValueError as error:
-        raise AnswerError(f"the response is not an event stream: {error}") from None
+        raise EndpointResponseError(f"the response is not an event stream: {error}") from None

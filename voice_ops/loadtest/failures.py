@@ -7,14 +7,14 @@ from http import HTTPStatus
 
 import aiohttp
 
-_MAX_LENGTH = 160
+_MAX_MESSAGE_LENGTH = 160
 
 
-class AnswerError(Exception):
+class EndpointResponseError(Exception):
     """The endpoint responded with an error, or its response is invalid."""
 
 
-FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)
+REQUEST_ERRORS = (EndpointResponseError, aiohttp.ClientError, OSError, TimeoutError)
 """Exceptions that count as a failed request. Any other exception is a defect of the harness."""
 
 INCOMPLETE_RESPONSE = "the connection was closed before the response was complete"
@@ -39,19 +39,19 @@ def format_error_response(status: int, body: bytes) -> str:
     """Return the status and the message of an error response, in OpenAI's format or any other."""
     text = body.decode(errors="replace")
     with suppress(ValueError):
-        text = error_message(json.loads(text))
+        text = extract_error_message(json.loads(text))
     return _to_one_line(f"HTTP {status}: {text or HTTPStatus(status).phrase}")
 
 
-def error_message(answer: object) -> str:
+def extract_error_message(answer: object) -> str:
     """Return the message of an error: ``{"error": {"message": ...}}``, ``{"error": ...}`` or ``{"detail": ...}``."""
     if isinstance(answer, dict):
         for key in ("error", "message", "detail"):
             if answer.get(key):
-                return error_message(answer[key])
+                return extract_error_message(answer[key])
     return str(answer)
 
 
 def _to_one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"
+    return line if len(line) <= _MAX_MESSAGE_LENGTH else f"{line[: _MAX_MESSAGE_LENGTH - 1]}…"

@@ -15,8 +15,8 @@ from time import perf_counter, process_time
 import numpy as np
 
 from voice_ops.loadtest.drivers import Driver
-from voice_ops.loadtest.failures import FAILURES, describe_failure
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.failures import REQUEST_ERRORS, describe_failure
+from voice_ops.loadtest.trace import RequestTrace
 
 _PROBE_INTERVAL_S = 0.01
 
@@ -45,11 +45,11 @@ Load = ClosedLoop | OpenLoop
 
 
 @dataclass
-class Run:
+class LoadRun:
     """The requests of one load against one endpoint, and the timing accuracy of the client."""
 
     load: Load
-    traces: list[Trace] = field(default_factory=list)
+    traces: list[RequestTrace] = field(default_factory=list)
     elapsed_s: float = 0.0
     """Time from the first scheduled start to the last end. For merged runs, this is the sum of their times."""
     loop_lags_s: list[float] = field(default_factory=list)
@@ -58,14 +58,14 @@ class Run:
     """CPU time of the client process."""
 
     @property
-    def successful_traces(self) -> list[Trace]:
+    def successful_traces(self) -> list[RequestTrace]:
         """The requests that succeeded."""
         return [trace for trace in self.traces if trace.error is None]
 
 
-def merge_runs(runs: list[Run]) -> Run:
+def merge_runs(runs: list[LoadRun]) -> LoadRun:
     """Merge several runs of the same load into one."""
-    return Run(
+    return LoadRun(
         runs[0].load,
         [trace for run in runs for trace in run.traces],
         sum(run.elapsed_s for run in runs),
@@ -80,15 +80,15 @@ class LoadGenerator:
 
     timeout_s: float
     seed: int
-    on_done: Callable[[Trace], None] = lambda _trace: None
+    on_done: Callable[[RequestTrace], None] = lambda _trace: None
 
-    async def run(self, driver: Driver, load: Load, requests: int, first_index: int = 0) -> Run:
+    async def run(self, driver: Driver, load: Load, requests: int, first_index: int = 0) -> LoadRun:
         """Send the requests of a load, and wait for all responses.
 
         Args:
             first_index: Number of the first request; the number determines the text or recording, and the arrivals.
         """
-        run = Run(load)
+        run = LoadRun(load)
         cpu = process_time()
         async with _probe_lag(run.loop_lags_s):
             start = perf_counter()
@@ -109,7 +109,7 @@ class LoadGenerator:
         return [float(at) for at in random.exponential(1 / load.requests_per_second, requests).cumsum()]
 
     async def _run_open_loop(
-        self, driver: Driver, run: Run, start: float, arrivals: list[float], first_index: int
+        self, driver: Driver, run: LoadRun, start: float, arrivals: list[float], first_index: int
     ) -> None:
         async with asyncio.TaskGroup() as group:
             for index, arrival in enumerate(arrivals, start=first_index):
@@ -117,7 +117,7 @@ class LoadGenerator:
                 group.create_task(self._run_request(driver, run, index, start + arrival))
 
     async def _run_closed_loop(
-        self, driver: Driver, run: Run, start: float, concurrency: int, indices: Iterator[int]
+        self, driver: Driver, run: LoadRun, start: float, concurrency: int, indices: Iterator[int]
     ) -> None:
         async def caller() -> None:
             free_s = start
@@ -128,12 +128,12 @@ class LoadGenerator:
             for _ in range(concurrency):
                 group.create_task(caller())
 
-    async def _run_request(self, driver: Driver, run: Run, index: int, intended_s: float) -> Trace:
-        trace = Trace(f"load-{self.seed}-{index}", intended_s, perf_counter())
+    async def _run_request(self, driver: Driver, run: LoadRun, index: int, intended_s: float) -> RequestTrace:
+        trace = RequestTrace(f"load-{self.seed}-{index}", intended_s, perf_counter())
         try:
             async with asyncio.timeout(self.timeout_s):
                 await driver.send(index, trace)
-        except FAILURES as error:
+        except REQUEST_ERRORS as error:
             trace.error = describe_failure(error, self.timeout_s)
         trace.record_end()
         run.traces.append(trace)

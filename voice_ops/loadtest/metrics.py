@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from voice_ops.loadtest.drivers import Api
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.trace import RequestTrace
 
-_FIRST_PIECES = {Api.CHAT: "first token", Api.SPEECH: "first audio", Api.CONVERSATION: "first audio"}
+_FIRST_PIECE_LABELS = {Api.CHAT: "first token", Api.SPEECH: "first audio", Api.CONVERSATION: "first audio"}
 
 _FINAL_LABELS = {
     Api.SESSION: "end of session after last frame",
@@ -21,7 +21,7 @@ class Metric:
     name: str
     unit: str
     meaning: str
-    values: Callable[[Trace], Sequence[float]]
+    values: Callable[[RequestTrace], Sequence[float]]
     """Values of the metric for one request: none, one, or one per gap."""
 
 
@@ -29,28 +29,28 @@ def _to_milliseconds(seconds: float | None) -> list[float]:
     return [] if seconds is None else [1000 * seconds]
 
 
-def _gap_times(trace: Trace) -> list[float]:
+def _calculate_gaps_ms(trace: RequestTrace) -> list[float]:
     # Gaps between reads of audio from the socket are meaningless; `starved` measures whether they matter.
     return [] if trace.output_audio_s else [1000 * gap for gap in trace.gaps_s]
 
 
-def _mean_token_times(trace: Trace) -> list[float]:
+def _calculate_mean_token_times_ms(trace: RequestTrace) -> list[float]:
     if not trace.output_tokens or trace.output_tokens < 2 or not trace.arrivals_s:  # noqa: PLR2004  a single token has no gap
         return []
     return _to_milliseconds((trace.arrivals_s[-1] - trace.arrivals_s[0]) / (trace.output_tokens - 1))
 
 
-def _final_delays(trace: Trace) -> list[float]:
+def _calculate_final_delays_ms(trace: RequestTrace) -> list[float]:
     return [] if trace.input_ended_s is None else _to_milliseconds(trace.ended_s - trace.input_ended_s)
 
 
-def _turn_delays(trace: Trace) -> list[float]:
+def _calculate_turn_delays_ms(trace: RequestTrace) -> list[float]:
     if trace.input_ended_s is None or not trace.output_audio_s:
         return []
     return _to_milliseconds(trace.arrivals_s[0] - trace.input_ended_s)
 
 
-def _real_time_factors(trace: Trace) -> list[float]:
+def _calculate_real_time_factors(trace: RequestTrace) -> list[float]:
     # A live stream takes as long as the speech, regardless of the engine's speed; its metric is `final`.
     return [trace.total_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
 
@@ -59,30 +59,38 @@ METRICS = {
     metric.name: metric
     for metric in (
         Metric("first", "ms", "from the intended start to the first piece", lambda t: _to_milliseconds(t.first_s)),
-        Metric("gap", "ms", "between two events with text; an event may contain several tokens", _gap_times),
+        Metric("gap", "ms", "between two events with text; an event may contain several tokens", _calculate_gaps_ms),
         Metric(
-            "token", "ms", "from the first piece to the last, for each further token of the usage", _mean_token_times
+            "token",
+            "ms",
+            "from the first piece to the last, for each further token of the usage",
+            _calculate_mean_token_times_ms,
         ),
         Metric(
             "final",
             "ms",
             "from the last frame of a live feed to the final transcript or the session's end",
-            _final_delays,
+            _calculate_final_delays_ms,
         ),
-        Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn_delays),
+        Metric(
+            "turn",
+            "ms",
+            "from the last frame of a question to the first sound of its answer",
+            _calculate_turn_delays_ms,
+        ),
         Metric(
             "total", "ms", "from the intended start to the end of the answer", lambda t: _to_milliseconds(t.total_s)
         ),
-        Metric("rtf", "", "total time / duration of the audio", _real_time_factors),
+        Metric("rtf", "", "total time / duration of the audio", _calculate_real_time_factors),
         Metric("starved", "ms", "for which playback stalls", lambda t: _to_milliseconds(t.starved_s)),
     )
 }
 
 
-def label_for_metric(name: str, api: Api) -> str:
+def get_metric_label(name: str, api: Api) -> str:
     """Return the name of a metric in the terms of one API."""
     return {
-        "first": f"time to {_FIRST_PIECES.get(api, 'first partial')}",
+        "first": f"time to {_FIRST_PIECE_LABELS.get(api, 'first partial')}",
         "gap": "inter-token latency" if api is Api.CHAT else "gap between partials",
         "token": "time per output token",
         "final": _FINAL_LABELS.get(api, "final after end of speech"),

@@ -7,22 +7,22 @@ from typing import Any, TypeVar
 
 from yarl import URL
 
-from voice_ops.call.access import AccessError, Auth, header_provider, read_secret
-from voice_ops.loadtest.client_session import Deepgram, OpenAi
-from voice_ops.loadtest.conversation import Conversation
-from voice_ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
+from voice_ops.call.access import AccessError, Auth, create_header_provider, read_secret
+from voice_ops.loadtest.client_session import DeepgramDriver, OpenAiDriver
+from voice_ops.loadtest.conversation import ConversationDriver
+from voice_ops.loadtest.drivers import Api, ChatDriver, Driver, SpeechDriver, TranscriptionDriver
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import PASSAGE, Recording, read_recording
 from voice_ops.loadtest.load import ClosedLoop, Load, OpenLoop
 from voice_ops.loadtest.metrics import METRICS
-from voice_ops.loadtest.price import hourly_price
-from voice_ops.loadtest.realtime import Realtime
-from voice_ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
+from voice_ops.loadtest.price import find_hourly_price
+from voice_ops.loadtest.realtime import RealtimeDriver
+from voice_ops.loadtest.scenarios import REFERENCE_DURATION_S, SCENARIOS, Scenario
 from voice_ops.loadtest.summary import Slo
-from voice_ops.loadtest.voice_session import VoiceSession
+from voice_ops.loadtest.voice_session import VoiceSessionDriver
 
 N = TypeVar("N", int, float)
-_MIN_REQUESTS = 60
+_MIN_REQUEST_COUNT = 60
 _REQUESTS_PER_CALLER = 4
 _REFERENCE_TOLERANCE_S = 1
 
@@ -53,7 +53,7 @@ def parse_endpoint(  # noqa: PLR0917  one caller
     try:
         key = read_secret(key_variable)
         # For an OpenAI-compatible endpoint, a key is a bearer token.
-        headers = header_provider(Auth.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url))
+        headers = create_header_provider(Auth.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url))
     except AccessError as error:
         raise OptionError(str(error)) from None
     return Endpoint(name, parsed_url, model, parse_body(body), headers)
@@ -65,7 +65,7 @@ def select_api(api: Api | None, name: str | None, *, model: str, baseline: str |
     if scenario is None:
         if api is None:
             raise OptionError(f"specify --api ({', '.join(Api)}) or --scenario")
-        if model and not api.has_models:
+        if model and not api.has_model_parameter:
             raise OptionError(f"--model does not apply to {api}: the deployment file selects the model")
         return api
     if api not in {None, Api.SPEECH}:
@@ -84,7 +84,7 @@ def select_price(
     if usd is not None and instance_type:
         raise OptionError("--usd-per-hour and --instance-type both set the price; specify one of them")
     if instance_type:
-        return hourly_price(instance_type, region, gpus)
+        return find_hourly_price(instance_type, region, gpus)
     return (None, "not given") if usd is None else (usd, f"{usd:g} USD per hour")
 
 
@@ -119,12 +119,12 @@ def _parse_numbers(option: str, text: str, kind: type[N]) -> list[N]:
     return values
 
 
-def request_count(requests: int | None, load: Load, rounds: int) -> int:
+def calculate_request_count(requests: int | None, load: Load, rounds: int) -> int:
     """Return the number of requests per endpoint, which is at least the concurrency of the load in each round."""
     concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
     min_requests = concurrency * rounds
     if requests is None:
-        return max(_MIN_REQUESTS, _REQUESTS_PER_CALLER * concurrency, min_requests)
+        return max(_MIN_REQUEST_COUNT, _REQUESTS_PER_CALLER * concurrency, min_requests)
     if requests < min_requests:
         rounds_text = f" in each of {rounds} rounds" if rounds > 1 else ""
         raise OptionError(
@@ -171,7 +171,7 @@ def parse_names(names: str | None, scenario: Scenario | None) -> tuple[str, str]
     return measured, baseline
 
 
-def driver_factory(
+def create_driver_factory(
     api: Api,
     *,
     audio: list[Path],
@@ -186,7 +186,7 @@ def driver_factory(
         OptionError, RecordingError: An input is missing, cannot be read, or does not fit this API.
     """
     if api not in {Api.SPEECH, Api.CHAT}:
-        return _transcription_driver_factory(api, audio)
+        return _create_transcription_factory(api, audio)
     if audio:
         raise OptionError(f"--audio applies to transcription, realtime and session, not to {api}")
     if scenario and text:
@@ -195,26 +195,26 @@ def driver_factory(
     if api is Api.CHAT:
         if reference:
             raise OptionError("--reference applies to speech, not to chat")
-        return lambda endpoint: Chat(endpoint, words)
+        return lambda endpoint: ChatDriver(endpoint, words)
     voice = _read_reference(reference, scenario) if reference else None
-    return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
+    return lambda endpoint: SpeechDriver(endpoint, words, voice, sample_rate)
 
 
 _LIVE_DRIVERS: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = {
-    Api.REALTIME: Realtime,
-    Api.SESSION: VoiceSession,
-    Api.OPENAI: OpenAi,
-    Api.DEEPGRAM: Deepgram,
-    Api.CONVERSATION: Conversation,
+    Api.REALTIME: RealtimeDriver,
+    Api.SESSION: VoiceSessionDriver,
+    Api.OPENAI: OpenAiDriver,
+    Api.DEEPGRAM: DeepgramDriver,
+    Api.CONVERSATION: ConversationDriver,
 }
 
 
-def _transcription_driver_factory(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
+def _create_transcription_factory(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     if not audio:
         raise OptionError(f"{api} requires recordings of speech: specify --audio FILE.wav for each")
     recordings = tuple(read_recording(file) for file in audio)
     if api is Api.TRANSCRIPTION:
-        return lambda endpoint: Transcription(endpoint, recordings)
+        return lambda endpoint: TranscriptionDriver(endpoint, recordings)
     return lambda endpoint: _LIVE_DRIVERS[api](endpoint, recordings)
 
 
@@ -232,8 +232,8 @@ def _read_text(file: Path) -> str:
 
 def _read_reference(file: Path, scenario: Scenario | None) -> Recording:
     recording = read_recording(file)
-    if scenario and abs(recording.seconds - REFERENCE_S) > _REFERENCE_TOLERANCE_S:
+    if scenario and abs(recording.seconds - REFERENCE_DURATION_S) > _REFERENCE_TOLERANCE_S:
         raise OptionError(
-            f"--reference {file} is {recording.seconds:.1f} s long; the published runs used {REFERENCE_S} s"
+            f"--reference {file} is {recording.seconds:.1f} s long; the published runs used {REFERENCE_DURATION_S} s"
         )
     return recording

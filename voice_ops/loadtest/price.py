@@ -7,7 +7,7 @@ class PriceError(ValueError):
     """No price was found. The message contains the reason and the option to set."""
 
 
-def hourly_price(instance_type: str, region: str | None, gpus: int) -> tuple[float, str]:
+def find_hourly_price(instance_type: str, region: str | None, gpus: int) -> tuple[float, str]:
     """Return the On-Demand price of an endpoint's accelerators, and its derivation.
 
     For a type with several accelerators, the endpoint is charged its share. AWS instance types and Azure VM sizes are

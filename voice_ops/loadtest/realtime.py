@@ -19,21 +19,21 @@ import aiohttp
 from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import parse_event
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, EndpointResponseError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.trace import RequestTrace
 
-FRAME_S = 0.08
+FRAME_DURATION_S = 0.08
 """Duration of a frame, which is sent when a microphone would have recorded all of it."""
 
 Frame = TypeVar("Frame")
 
-_START = {"type": "input_audio_buffer.commit"}
-_END = {"type": "input_audio_buffer.commit", "final": True}
+_START_MESSAGE = {"type": "input_audio_buffer.commit"}
+_END_MESSAGE = {"type": "input_audio_buffer.commit", "final": True}
 
 
 @dataclass(frozen=True)
-class Realtime:
+class RealtimeDriver:
     """Driver of ``WS /v1/realtime``.
 
     The driver sends ``session.update``, ``commit``, the frames in real time, and ``commit`` with ``final``.
@@ -42,7 +42,7 @@ class Realtime:
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Stream a recording. Each ``transcription.delta`` with text is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
@@ -51,10 +51,10 @@ class Realtime:
         ) as socket:
             created = parse_event(await _receive_text(socket))
             if created.type != "session.created":
-                raise AnswerError(f"received {created.type or 'an unknown event'} instead of session.created")
+                raise EndpointResponseError(f"received {created.type or 'an unknown event'} instead of session.created")
             await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
-            await socket.send_json(_START)
-            feed_task = asyncio.create_task(_speak(socket, self._frames[recording_index], trace))
+            await socket.send_json(_START_MESSAGE)
+            feed_task = asyncio.create_task(_send_recording(socket, self._frames[recording_index], trace))
             try:
                 await _read_transcript(socket, trace)
             finally:
@@ -77,11 +77,11 @@ class Realtime:
         ]
 
 
-async def send_frames(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
+async def send_frames(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: RequestTrace) -> None:
     """Send frames in real time, and record the maximum delay and the time of the last frame."""
     start = perf_counter()
     for number, frame in enumerate(frames, start=1):
-        due = start + number * FRAME_S
+        due = start + number * FRAME_DURATION_S
         await asyncio.sleep(max(0.0, due - perf_counter()))
         trace.pacing_lag_s = max(trace.pacing_lag_s, perf_counter() - due)
         await send(frame)
@@ -89,17 +89,17 @@ async def send_frames(frames: Sequence[Frame], send: Callable[[Frame], Awaitable
 
 
 def split_frames(recording: Recording) -> list[bytes]:
-    """Split a recording into frames of ``FRAME_S``, as 16-bit PCM."""
-    size = 2 * round(FRAME_S * SAMPLE_RATE)
+    """Split a recording into frames of ``FRAME_DURATION_S``, as 16-bit PCM."""
+    size = 2 * round(FRAME_DURATION_S * SAMPLE_RATE)
     return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
 
 
-async def _speak(socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: Trace) -> None:
+async def _send_recording(socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: RequestTrace) -> None:
     await send_frames(frames, socket.send_str, trace)
-    await socket.send_json(_END)
+    await socket.send_json(_END_MESSAGE)
 
 
-async def _read_transcript(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
+async def _read_transcript(socket: aiohttp.ClientWebSocketResponse, trace: RequestTrace) -> None:
     while (event := parse_event(await _receive_text(socket))).type != "transcription.done":
         if event.has_text:
             trace.record_text()
@@ -110,5 +110,5 @@ async def _read_transcript(socket: aiohttp.ClientWebSocketResponse, trace: Trace
 async def _receive_text(socket: aiohttp.ClientWebSocketResponse) -> str:
     message = await socket.receive()
     if message.type is not aiohttp.WSMsgType.TEXT:
-        raise AnswerError(INCOMPLETE_RESPONSE)
+        raise EndpointResponseError(INCOMPLETE_RESPONSE)
     return str(message.data)

@@ -5,22 +5,22 @@ from dataclasses import asdict, dataclass
 
 from voice_ops.loadtest.compare import Difference
 from voice_ops.loadtest.drivers import Api
-from voice_ops.loadtest.load import Load, Run
-from voice_ops.loadtest.realtime import FRAME_S
+from voice_ops.loadtest.load import Load, LoadRun
+from voice_ops.loadtest.realtime import FRAME_DURATION_S
 from voice_ops.loadtest.scenarios import PublishedFigures
-from voice_ops.loadtest.summary import Summary
+from voice_ops.loadtest.summary import EndpointSummary
 
-_MAX_CLIENT_CPU = 0.9
-_MAX_LAG_SHARE = 0.1
+_MAX_CLIENT_CPU_FRACTION = 0.9
+_MAX_LAG_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
-class Result:
+class EndpointResult:
     """Results of an endpoint with one load."""
 
     endpoint: str
-    run: Run
-    summary: Summary
+    run: LoadRun
+    summary: EndpointSummary
     published: PublishedFigures
 
     @property
@@ -32,17 +32,17 @@ class Result:
             for reason, count in self.summary.failures.items()
         ]
         harness, first = self.summary.harness, self.summary.metrics.get("first")
-        if harness.cpu_share > _MAX_CLIENT_CPU:
+        if harness.cpu_share > _MAX_CLIENT_CPU_FRACTION:
             matches.append(
                 f"{subject}: the client used {harness.cpu_share:.0%} of a core and may itself be the bottleneck; "
                 "distribute the load over several machines"
             )
-        if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _MAX_LAG_SHARE * first.p50:
+        if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _MAX_LAG_FRACTION * first.p50:
             matches.append(
                 f"{subject}: the client's own lag (p99 {harness.loop_lag_ms.p99:.1f} ms) is more than "
-                f"{_MAX_LAG_SHARE:.0%} of the median first piece; use an idle machine"
+                f"{_MAX_LAG_FRACTION:.0%} of the median first piece; use an idle machine"
             )
-        if harness.pacing_lag_ms and harness.pacing_lag_ms.p99 > 1000 * FRAME_S:
+        if harness.pacing_lag_ms and harness.pacing_lag_ms.p99 > 1000 * FRAME_DURATION_S:
             matches.append(
                 f"{subject}: live streams lagged real time by up to {harness.pacing_lag_ms.max:.0f} ms, more than a "
                 "frame; use fewer streams or an idle machine"
@@ -59,14 +59,14 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Report:
+class LoadTestReport:
     """All results of a load test."""
 
     title: str
     api: Api
     setup: Mapping[str, str]
     """Settings in readable form: endpoint, model, input, seed, versions."""
-    results: Sequence[Result]
+    results: Sequence[EndpointResult]
     comparisons: Sequence[Comparison]
 
     @property

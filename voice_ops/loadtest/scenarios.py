@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from voice_ops.loadtest.load import ClosedLoop, Load
 from voice_ops.loadtest.summary import Slo
 
-SOURCE = "arXiv 2603.25551, tables 7 and 8, one H200"
-TEXT_CHARS = 500
-REFERENCE_S = 10
+PUBLICATION = "arXiv 2603.25551, tables 7 and 8, one H200"
+TEXT_LENGTH_CHARS = 500
+REFERENCE_DURATION_S = 10
 
 PublishedFigures = Mapping[str, float]
 """Published figures by the key of a row in the table of results."""
@@ -37,7 +37,7 @@ class Scenario:
         """Labels of the endpoint and its baseline."""
         return "cuda-graph", "eager"
 
-    def published_figures(self, endpoint: str, load: Load) -> PublishedFigures:
+    def find_published_figures(self, endpoint: str, load: Load) -> PublishedFigures:
         """Return the published figures of an endpoint for a load level."""
         if not isinstance(load, ClosedLoop):
             return {}

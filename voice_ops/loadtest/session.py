@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
 
-from voice_ops.loadtest.compare import compare_rounds, interleave
+from voice_ops.loadtest.compare import compare_rounds, run_interleaved
 from voice_ops.loadtest.drivers import Api, Driver
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.failures import FAILURES, describe_failure
+from voice_ops.loadtest.failures import REQUEST_ERRORS, describe_failure
 from voice_ops.loadtest.load import Load, LoadGenerator, merge_runs
-from voice_ops.loadtest.report import Comparison, Report, Result
+from voice_ops.loadtest.report import Comparison, EndpointResult, LoadTestReport
 from voice_ops.loadtest.scenarios import Scenario
-from voice_ops.loadtest.summary import Slo, summarize
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.summary import Slo, summarize_run
+from voice_ops.loadtest.trace import RequestTrace
 from voice_ops.progress import Progress
 
-_REMEDIES = {
+_HINT_BY_RESPONSE = {
     "HTTP 401": "specify the variable that contains the key: --api-key-env NAME",
     "HTTP 403": "the key has no permission; specify another one: --api-key-env NAME",
     "HTTP 404": "check the URL, and specify a model of the endpoint: --model NAME",
@@ -43,23 +43,23 @@ class LoadTest:
     requests_by_load: Mapping[Load, int]
     """Number of requests to each endpoint, by load."""
     slo: Slo
-    gpus: int
+    gpu_count: int
     usd_per_hour: float | None
     scenario: Scenario | None
-    rounds: int
+    round_count: int
     warmup_requests: int
     timeout_s: float
     seed: int
     setup: Mapping[str, str]
 
-    async def run(self, progress: Progress) -> Report:
+    async def run(self, progress: Progress) -> LoadTestReport:
         """Query the models of the endpoints, warm them up, and run every load level.
 
         Raises:
             LoadTestError: An endpoint responds to none of the warm-up requests.
         """
         started = datetime.now(UTC)
-        results: list[Result] = []
+        results: list[EndpointResult] = []
         comparisons: list[Comparison] = []
         async with AsyncExitStack() as stack:
             endpoints = [await self._select_model(endpoint) for endpoint in self.endpoints]
@@ -71,13 +71,13 @@ class LoadTest:
                 progress_count = _LoadProgress(requests * len(drivers), progress)
                 with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
                     generator = LoadGenerator(self.timeout_s, self.seed, progress_count)
-                    rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
+                    rounds = await run_interleaved(generator, drivers, load, requests=requests, rounds=self.round_count)
                 for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
                     run = merge_runs(list(runs))
-                    summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
+                    summary = summarize_run(run, slo=self.slo, gpus=self.gpu_count, usd_per_hour=self.usd_per_hour)
                     name = driver.endpoint.name
-                    published = self.scenario.published_figures(name, load) if self.scenario else {}
-                    results.append(Result(name, run, summary, published))
+                    published = self.scenario.find_published_figures(name, load) if self.scenario else {}
+                    results.append(EndpointResult(name, run, summary, published))
                 if len(drivers) > 1:
                     comparisons.append(Comparison(load, compare_rounds(rounds, self.seed)))
         setup = {
@@ -86,16 +86,16 @@ class LoadTest:
             "started": f"{started:%Y-%m-%d %H:%M} UTC, from {platform.node()}",
         }
         title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
-        return Report(title, self.api, setup, results, comparisons)
+        return LoadTestReport(title, self.api, setup, results, comparisons)
 
     async def _select_model(self, endpoint: Endpoint) -> Endpoint:
-        if not self.api.has_models:
+        if not self.api.has_model_parameter:
             return endpoint
         try:
             async with endpoint, asyncio.timeout(self.timeout_s):
                 served_models = await endpoint.list_models()
-        except FAILURES as error:
-            raise _create_error(endpoint, describe_failure(error, self.timeout_s)) from None
+        except REQUEST_ERRORS as error:
+            raise _create_load_test_error(endpoint, describe_failure(error, self.timeout_s)) from None
         names = ", ".join(served_models or ()) or "none"
         if endpoint.model and served_models is not None and endpoint.model not in served_models:
             raise LoadTestError(f"{endpoint.url} does not serve the model {endpoint.model}; it serves {names}")
@@ -106,17 +106,17 @@ class LoadTest:
     async def _warm_up(self, driver: Driver) -> None:
         """Send a few requests one at a time, which are not counted. The last one must succeed."""
         for index in range(self.warmup_requests):
-            trace = Trace(f"warm-up-{index}", perf_counter(), perf_counter())
+            trace = RequestTrace(f"warm-up-{index}", perf_counter(), perf_counter())
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await driver.send(index, trace)
-            except FAILURES as error:
+            except REQUEST_ERRORS as error:
                 if index == self.warmup_requests - 1:
-                    raise _create_error(driver.endpoint, describe_failure(error, self.timeout_s)) from None
+                    raise _create_load_test_error(driver.endpoint, describe_failure(error, self.timeout_s)) from None
 
 
-def _create_error(endpoint: Endpoint, reason: str) -> LoadTestError:
-    remedy = next((text for start, text in _REMEDIES.items() if reason.startswith(start)), "")
+def _create_load_test_error(endpoint: Endpoint, reason: str) -> LoadTestError:
+    remedy = next((text for start, text in _HINT_BY_RESPONSE.items() if reason.startswith(start)), "")
     return LoadTestError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
 
 
@@ -129,9 +129,9 @@ class _LoadProgress:
         self._done = 0
         self._failed = 0
 
-    def __call__(self, trace: Trace) -> None:
+    def __call__(self, trace: RequestTrace) -> None:
         self._done += 1
         self._failed += trace.error is not None
-        self._progress.detail(
+        self._progress.show_detail(
             f"{self._done} of {self._requests}" + (f", {self._failed} failed" if self._failed else "")
         )

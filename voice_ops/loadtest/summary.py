@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from voice_ops.loadtest.load import Run
+from voice_ops.loadtest.load import LoadRun
 from voice_ops.loadtest.metrics import METRICS
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.trace import RequestTrace
 
 Slo = Mapping[str, float]
 """Limit of each metric by name, in the unit of the metric."""
@@ -35,7 +35,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Harness:
+class ClientOverhead:
     """Distortion of the measurement by the client itself."""
 
     start_lag_ms: Distribution
@@ -49,7 +49,7 @@ class Harness:
 
 
 @dataclass(frozen=True)
-class Summary:
+class EndpointSummary:
     """Results of one load against one endpoint. Distributions exclude failed requests, which ``failures`` contains."""
 
     load: str
@@ -70,10 +70,10 @@ class Summary:
     """Requests per second that meet all limits of the SLO; a failed request meets none."""
     goodput_share: float | None
     usd_per_audio_hour: float | None
-    harness: Harness
+    harness: ClientOverhead
 
 
-def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> Summary:
+def summarize_run(run: LoadRun, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> EndpointSummary:
     """Calculate distributions and rates of a run.
 
     Args:
@@ -89,7 +89,7 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
         metric.name: Distribution.from_values([value for trace in answered for value in metric.values(trace)])
         for metric in METRICS.values()
     }
-    return Summary(
+    return EndpointSummary(
         load=str(run.load),
         requests=len(run.traces),
         elapsed_s=run.elapsed_s,
@@ -103,20 +103,20 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
         goodput_per_s=good / run.elapsed_s if slo else None,
         goodput_share=good / len(run.traces) if slo else None,
         usd_per_audio_hour=usd_per_hour / audio_rate if usd_per_hour and audio_rate else None,
-        harness=_summarize_harness(run),
+        harness=_summarize_client_overhead(run),
     )
 
 
-def _meets_slo(trace: Trace, slo: Slo) -> bool:
+def _meets_slo(trace: RequestTrace, slo: Slo) -> bool:
     """Return True if every limited metric has values, and all of them are within its limit."""
     values = {name: METRICS[name].values(trace) for name in slo}
     return all(result and max(result) <= slo[name] for name, result in values.items())
 
 
-def _summarize_harness(run: Run) -> Harness:
+def _summarize_client_overhead(run: LoadRun) -> ClientOverhead:
     start_lag = Distribution.from_values([1000 * (trace.started_s - trace.intended_s) for trace in run.traces])
     if start_lag is None:
         raise ValueError("a run without requests has no results")
     pacing_lags_ms = [1000 * trace.pacing_lag_s for trace in run.traces if trace.input_ended_s is not None]
     loop_lag = Distribution.from_values([1000 * lag for lag in run.loop_lags_s])
-    return Harness(start_lag, loop_lag, Distribution.from_values(pacing_lags_ms), run.cpu_s / run.elapsed_s)
+    return ClientOverhead(start_lag, loop_lag, Distribution.from_values(pacing_lags_ms), run.cpu_s / run.elapsed_s)

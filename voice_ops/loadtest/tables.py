@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table
 
-from voice_ops.loadtest.compare import CONFIDENCE, Difference
+from voice_ops.loadtest.compare import CONFIDENCE_LEVEL, Difference
 from voice_ops.loadtest.drivers import Api
-from voice_ops.loadtest.metrics import METRICS, Metric, label_for_metric
-from voice_ops.loadtest.report import Comparison, Report, Result
-from voice_ops.loadtest.scenarios import SOURCE
-from voice_ops.loadtest.summary import Distribution, Summary
+from voice_ops.loadtest.metrics import METRICS, Metric, get_metric_label
+from voice_ops.loadtest.report import Comparison, EndpointResult, LoadTestReport
+from voice_ops.loadtest.scenarios import PUBLICATION
+from voice_ops.loadtest.summary import Distribution, EndpointSummary
 from voice_ops.output import FullTable
 
-_INTEGER_MIN = 100
-_ONE_DECIMAL_MIN = 10
+_MIN_WITHOUT_DECIMALS = 100
+_MIN_WITH_ONE_DECIMAL = 10
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A table of text with a left-aligned first column."""
 
     title: str
@@ -42,9 +42,9 @@ class Grid:
 
 def format_number(value: float) -> str:
     """Format a number with three significant digits, or with all digits before the decimal point if there are more."""
-    if abs(value) >= _INTEGER_MIN:
+    if abs(value) >= _MIN_WITHOUT_DECIMALS:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= _ONE_DECIMAL_MIN else f"{value:.3g}"
+    return f"{value:.1f}" if abs(value) >= _MIN_WITH_ONE_DECIMAL else f"{value:.3g}"
 
 
 def _format_percentiles(distribution: Distribution | None) -> str | None:
@@ -57,25 +57,25 @@ def _format_optional_number(value: float | None) -> str | None:
     return None if value is None else format_number(value)
 
 
-def _format_share(value: float | None) -> str | None:
+def _format_fraction(value: float | None) -> str | None:
     return None if value is None else f"{value:.1%}"
 
 
-def _format_goodput(summary: Summary) -> str | None:
+def _format_goodput(summary: EndpointSummary) -> str | None:
     if summary.goodput_per_s is None:
         return None
-    return f"{format_number(summary.goodput_per_s)}/s, {_format_share(summary.goodput_share)}"
+    return f"{format_number(summary.goodput_per_s)}/s, {_format_fraction(summary.goodput_share)}"
 
 
-_Cell = Callable[[Summary], str | None]
+_CellFormatter = Callable[[EndpointSummary], str | None]
 
 
-def _table_rows(api: Api) -> list[tuple[str, str, _Cell]]:
+def _list_table_rows(api: Api) -> list[tuple[str, str, _CellFormatter]]:
     """Return the key and the label of each row, and the function that formats a cell of the row."""
-    metrics: list[tuple[str, str, _Cell]] = [
+    metrics: list[tuple[str, str, _CellFormatter]] = [
         (
             metric.name,
-            _metric_label(metric, api),
+            _format_metric_label(metric, api),
             lambda summary, name=metric.name: _format_percentiles(summary.metrics.get(name)),  # type: ignore[misc]
         )
         for metric in METRICS.values()
@@ -83,7 +83,7 @@ def _table_rows(api: Api) -> list[tuple[str, str, _Cell]]:
     return [
         ("requests", "requests, failed", lambda s: f"{s.requests}, {sum(s.failures.values())}"),
         *metrics,
-        ("wait", "wait rate: starved streams", lambda s: _format_share(s.wait_rate)),
+        ("wait", "wait rate: starved streams", lambda s: _format_fraction(s.wait_rate)),
         ("chars", "char/s per GPU", lambda s: _format_optional_number(s.chars_per_s_per_gpu)),
         ("tokens", "tokens/s", lambda s: _format_optional_number(s.tokens_per_s)),
         ("audio", "audio s/s", lambda s: _format_optional_number(s.audio_s_per_s)),
@@ -93,15 +93,15 @@ def _table_rows(api: Api) -> list[tuple[str, str, _Cell]]:
         ("start", "client: start lag, ms", lambda s: _format_percentiles(s.harness.start_lag_ms)),
         ("loop", "client: loop lag, ms", lambda s: _format_percentiles(s.harness.loop_lag_ms)),
         ("pacing", "client: pacing lag, ms", lambda s: _format_percentiles(s.harness.pacing_lag_ms)),
-        ("cpu", "client: CPU, of one core", lambda s: _format_share(s.harness.cpu_share)),
+        ("cpu", "client: CPU, of one core", lambda s: _format_fraction(s.harness.cpu_share)),
     ]
 
 
-def results_grid(report: Report) -> Grid:
+def create_results_grid(report: LoadTestReport) -> TextTable:
     """Create a table with a column for each endpoint and load. Published figures follow the measured ones."""
     has_several_endpoints = len({result.endpoint for result in report.results}) > 1
     rows = []
-    for key, text, cell in _table_rows(report.api):
+    for key, text, cell in _list_table_rows(report.api):
         cells = [cell(result.summary) for result in report.results]
         if any(cells):
             rows.append([text, *(outcome or "-" for outcome in cells)])
@@ -111,23 +111,23 @@ def results_grid(report: Report) -> Grid:
         f"{result.endpoint}, {result.summary.load}" if has_several_endpoints else result.summary.load
         for result in report.results
     ]
-    source = f" (published: {SOURCE})" if any(result.published for result in report.results) else ""
-    return Grid(f"{report.title}{source}", ["of each: p50 / p95 / p99", *headings], rows)
+    source = f" (published: {PUBLICATION})" if any(result.published for result in report.results) else ""
+    return TextTable(f"{report.title}{source}", ["of each: p50 / p95 / p99", *headings], rows)
 
 
-def _format_published(result: Result, key: str) -> str:
+def _format_published(result: EndpointResult, key: str) -> str:
     if key not in result.published:
         return "-"
     value = result.published[key]
     return f"{value:.1%}" if key == "wait" else format_number(value)
 
 
-def comparison_grid(report: Report, comparison: Comparison) -> Grid:
+def create_comparison_grid(report: LoadTestReport, comparison: Comparison) -> TextTable:
     """Create a table of the differences between two endpoints with one load."""
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
     rows = [
         [
-            f"{difference.statistic} {_metric_name(difference, report.api)}",
+            f"{difference.statistic} {_format_metric_name(difference, report.api)}",
             format_number(difference.measured),
             format_number(difference.baseline),
             f"{difference.difference:+.3g}{_format_percent(difference)}",
@@ -136,29 +136,32 @@ def comparison_grid(report: Report, comparison: Comparison) -> Grid:
         ]
         for difference in comparison.differences
     ]
-    interval = f"{CONFIDENCE:.0%} interval"
+    interval = f"{CONFIDENCE_LEVEL:.0%} interval"
     headings = ["", measured, baseline, "difference", interval, "beyond chance"]
-    return Grid(f"{measured} against {baseline}, {comparison.load}", headings, rows)
+    return TextTable(f"{measured} against {baseline}, {comparison.load}", headings, rows)
 
 
-def _metric_name(difference: Difference, api: Api) -> str:
+def _format_metric_name(difference: Difference, api: Api) -> str:
     if difference.metric not in METRICS:
         return difference.metric
-    return _metric_label(METRICS[difference.metric], api)
+    return _format_metric_label(METRICS[difference.metric], api)
 
 
-def _metric_label(metric: Metric, api: Api) -> str:
-    return label_for_metric(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
+def _format_metric_label(metric: Metric, api: Api) -> str:
+    return get_metric_label(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
 
 
 def _format_percent(difference: Difference) -> str:
     return f" ({difference.difference / difference.baseline:+.1%})" if difference.baseline else ""
 
 
-def format_markdown(report: Report, plots: Sequence[str]) -> str:
-    grids = [results_grid(report), *(comparison_grid(report, comparison) for comparison in report.comparisons)]
+def format_markdown(report: LoadTestReport, plots: Sequence[str]) -> str:
+    grids = [
+        create_results_grid(report),
+        *(create_comparison_grid(report, comparison) for comparison in report.comparisons),
+    ]
     meanings = [
-        f"- {label_for_metric(m.name, report.api)}: {m.meaning}"
+        f"- {get_metric_label(m.name, report.api)}: {m.meaning}"
         for m in METRICS.values()
         if _is_measured(report, m.name)
     ]
@@ -173,5 +176,5 @@ def format_markdown(report: Report, plots: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _is_measured(report: Report, name: str) -> bool:
+def _is_measured(report: LoadTestReport, name: str) -> bool:
     return any(name in result.summary.metrics for result in report.results)

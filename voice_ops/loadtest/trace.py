@@ -6,7 +6,7 @@ from time import perf_counter
 
 
 @dataclass
-class Trace:
+class RequestTrace:
     """A request: its scheduled start, the arrivals of its pieces, and its input and output."""
 
     request_id: str

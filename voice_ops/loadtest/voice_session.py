@@ -12,29 +12,29 @@ from voice_blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
 from voice_ops.call.session import SUBPROTOCOL, SessionResponse
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import read_events
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError, format_error_response
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, EndpointResponseError, format_error_response
 from voice_ops.loadtest.inputs import Recording
 from voice_ops.loadtest.realtime import send_frames, split_frames
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.trace import RequestTrace
 
-_END = {"type": "end"}
+_END_MESSAGE = {"type": "end"}
 
 
 @dataclass(frozen=True)
-class VoiceSession:
+class VoiceSessionDriver:
     """Driver of ``POST /v1/sessions``, a WebSocket and an event stream. An interrupted stream is a failure."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
-    async def send(self, index: int, trace: Trace) -> None:
+    async def send(self, index: int, trace: RequestTrace) -> None:
         """Stream a recording. Each partial or final transcript with text is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         opened = await self._open(trace)
         tasks = [
-            asyncio.create_task(self._speak(opened, self._frames[recording_index], trace)),
-            asyncio.create_task(self._listen(opened, trace)),
+            asyncio.create_task(self._send_recording(opened, self._frames[recording_index], trace)),
+            asyncio.create_task(self._receive_response(opened, trace)),
         ]
         try:
             await asyncio.gather(*tasks)
@@ -47,17 +47,19 @@ class VoiceSession:
     def _frames(self) -> list[list[bytes]]:
         return [split_frames(recording) for recording in self.recordings]
 
-    async def _open(self, trace: Trace) -> SessionResponse:
+    async def _open(self, trace: RequestTrace) -> SessionResponse:
         request = {"transport": "websocket"} | dict(self.endpoint.body)
         async with self.endpoint.post(SESSIONS_PATH, trace.request_id, json=request) as response:
             try:
                 return SessionResponse.model_validate_json(await response.read())
             except ValidationError as error:
-                raise AnswerError(f"the response is not from the session API: {error.errors()[0]['msg']}") from None
+                raise EndpointResponseError(
+                    f"the response is not from the session API: {error.errors()[0]['msg']}"
+                ) from None
 
-    async def _speak(self, session: SessionResponse, frames: list[bytes], trace: Trace) -> None:
+    async def _send_recording(self, session: SessionResponse, frames: list[bytes], trace: RequestTrace) -> None:
         if session.media.websocket is None:
-            raise AnswerError("the session has no WebSocket")
+            raise EndpointResponseError("the session has no WebSocket")
         async with self.endpoint.session.ws_connect(
             session.media.websocket, protocols=(SUBPROTOCOL, session.token)
         ) as socket:
@@ -65,24 +67,24 @@ class VoiceSession:
             close_task = asyncio.create_task(socket.receive())
             try:
                 await send_frames(frames, socket.send_bytes, trace)
-                await socket.send_json(_END)
+                await socket.send_json(_END_MESSAGE)
                 await close_task
             finally:
                 close_task.cancel()
             if socket.close_code != aiohttp.WSCloseCode.OK:
-                raise AnswerError(f"the WebSocket was closed with {socket.close_code}")
+                raise EndpointResponseError(f"the WebSocket was closed with {socket.close_code}")
 
-    async def _listen(self, session: SessionResponse, trace: Trace) -> None:
+    async def _receive_response(self, session: SessionResponse, trace: RequestTrace) -> None:
         url = self.endpoint.url_for(SESSIONS_PATH).join(URL(session.events))
         async with self.endpoint.session.get(url, headers={TOKEN_HEADER: session.token}) as response:
             if not response.ok:
-                raise AnswerError(format_error_response(response.status, await response.read()))
+                raise EndpointResponseError(format_error_response(response.status, await response.read()))
             async for event in read_events(response):
                 if event.kind and event.text:
                     trace.record_text()
                 if event.complete is not None:
                     trace.record_end()
                     if not event.complete:
-                        raise AnswerError("the session ended before all was transcribed")
+                        raise EndpointResponseError("the session ended before all was transcribed")
                     return
-        raise AnswerError(INCOMPLETE_RESPONSE)
+        raise EndpointResponseError(INCOMPLETE_RESPONSE)

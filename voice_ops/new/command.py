@@ -7,9 +7,9 @@ import typer
 
 from voice_ops.exits import REFUSED
 from voice_ops.init.answers import AgentsOption, BudgetOption, CallsOption, CloudOption, RegionOption, collect_answers
-from voice_ops.init.command import draft_file
-from voice_ops.new.repository import EXECUTABLE_FILES, repository_files
-from voice_ops.output import out, stop
+from voice_ops.init.command import create_priced_draft
+from voice_ops.new.repository import EXECUTABLE_FILES, render_repository_files
+from voice_ops.output import create_exit, out
 
 DEPLOYMENT_NAME = "staging"
 """Name of the first deployment and of the deployment file."""
@@ -32,17 +32,17 @@ def new(
     Example: voice new platform --cloud aws --region us-east-1 --calls 500 --budget 20000
     """
     deployment = f"deployments/{DEPLOYMENT_NAME}.yaml"
-    texts = repository_files(DEPLOYMENT_NAME)
+    texts = render_repository_files(DEPLOYMENT_NAME)
     if folder.exists() and not folder.is_dir():
-        raise stop(f"{folder} is a file; name a folder", REFUSED)
+        raise create_exit(f"{folder} is a file; name a folder", REFUSED)
     if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
-        raise stop(
+        raise create_exit(
             f"{folder} has {', '.join(existing)}, and existing files are not overwritten; choose another folder",
             REFUSED,
         )
     desired = collect_answers(cloud, region, calls, agents=agents)
-    draft, usd = draft_file(folder / deployment, desired, budget)
-    texts[deployment] = draft.draft.text(usd, "schema.json")
+    draft, usd = create_priced_draft(folder / deployment, desired, budget)
+    texts[deployment] = draft.draft.render_text(usd, "schema.json")
     try:
         for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def new(
         for path in EXECUTABLE_FILES:
             (folder / path).chmod(0o755)
     except OSError as error:
-        raise stop(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
+        raise create_exit(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
     out.print(
         f"{len(texts)} files are written: {draft.name}, {draft.price_text} a month; "
         f"README.md in {folder!s} is the next step",

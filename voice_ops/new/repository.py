@@ -11,10 +11,10 @@ from voice_blueprint.shipped import ROOT
 HOMEPAGE = "https://github.com/voice-serve/voice-serve"
 EXECUTABLE_FILES = (".ci/setup", ".ci/deploy-aws", ".ci/deploy-azure", ".ci/drift", ".ci/images")
 
-_TEMPLATE = Path(__file__).with_name("template")
-_STACKS = Path(voice_stacks.__file__).parent / "azure"
-_PROJECTS = ("cluster", "workloads", "policy")
-_RENAMED = {
+_TEMPLATE_FOLDER = Path(__file__).with_name("template")
+_STACKS_FOLDER = Path(voice_stacks.__file__).parent / "azure"
+_PULUMI_PROJECTS = ("cluster", "workloads", "policy")
+_RENAMED_FILES = {
     "gitignore": ".gitignore",
     "setup": ".ci/setup",
     "activate": ".ci/activate",
@@ -53,7 +53,7 @@ _REPOSITORY_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
 """GitLab jobs that test this product. On GitHub, these jobs are in separate files."""
 
 
-def repository_files(name: str) -> dict[str, str]:
+def render_repository_files(name: str) -> dict[str, str]:
     """Return the text of each file of the repository except the deployment file, by path.
 
     Args:
@@ -61,18 +61,18 @@ def repository_files(name: str) -> dict[str, str]:
     """
     values = {"name": name, "version": version("voice-serve"), "home": HOMEPAGE}
     results: dict[str, str] = {}
-    for file in sorted(_TEMPLATE.rglob("*")):
+    for file in sorted(_TEMPLATE_FOLDER.rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
-            path = file.relative_to(_TEMPLATE).as_posix()
-            path = f"projects/{path}" if path.startswith(_PROJECTS) else _RENAMED.get(path, path)
+            path = file.relative_to(_TEMPLATE_FOLDER).as_posix()
+            path = f"projects/{path}" if path.startswith(_PULUMI_PROJECTS) else _RENAMED_FILES.get(path, path)
             text = file.read_text(encoding="utf-8")
             results[path] = Template(text).substitute(values) if file.suffix in {".md", ".txt", ".yml"} else text
     for path in _SHIPPED_FILES:
         results[path] = _rewrite_paths((ROOT / path).read_text(encoding="utf-8"))
-    for project in _PROJECTS:
+    for project in _PULUMI_PROJECTS:
         settings = "PulumiPolicy.yaml" if project == "policy" else "Pulumi.yaml"
         results[f"projects/{project}/{settings}"] = _rewrite_paths(
-            (_STACKS / project / settings).read_text(encoding="utf-8")
+            (_STACKS_FOLDER / project / settings).read_text(encoding="utf-8")
         )
         if project != "policy":
             results[f"projects/{project}/Pulumi.{name}.yaml"] = (

@@ -4,36 +4,44 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from voice_blueprint.capacity.conversations import ChainStage, concurrent_conversations, conversation_chains
-from voice_blueprint.capacity.load import peak_calls, recommended_caller_sizes, recommended_sizes
-from voice_blueprint.capacity.tiers import caller_tier_capacities, calls_by_tier
+from voice_blueprint.capacity.conversations import (
+    ChainStage,
+    calculate_concurrent_conversations,
+    iter_conversation_chains,
+)
+from voice_blueprint.capacity.load import calculate_peak_calls, recommend_caller_sizes, recommend_sizes
+from voice_blueprint.capacity.tiers import build_caller_tier_capacities, sum_calls_by_tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import empty_table, format_range
+from voice_ops.output import create_table, format_range
 
 
-def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
+def _calculate_recommended_sizes(deployment: Deployment) -> dict[str, str]:
     """Return the recommended size of each tier for the load, as text."""
     load = deployment.load
     if load is None:
         return {}
     if aws := deployment.aws_section:
-        return {each.name: text for each, text in recommended_sizes(aws, load)}
+        return {each.name: text for each, text in recommend_sizes(aws, load)}
     callers, agents = deployment.azure.callers, deployment.azure.agents
-    return {each.name: text for each, text in recommended_caller_sizes(callers, agents, load)} if callers else {}
+    return {each.name: text for each, text in recommend_caller_sizes(callers, agents, load)} if callers else {}
 
 
-def capacity_table(deployment: Deployment) -> Table | None:
+def create_capacity_table(deployment: Deployment) -> Table | None:
     """Return a table of the tiers with their calls and the recommended sizes; ``None`` if the file has no callers."""
-    load, result, recommended = deployment.load, caller_tier_capacities(deployment), _recommended_sizes(deployment)
+    load, result, recommended = (
+        deployment.load,
+        build_caller_tier_capacities(deployment),
+        _calculate_recommended_sizes(deployment),
+    )
     if not result:
         return None
     # Memory limits the calls of the store, and concurrency those of the other tiers.
-    tier_ranges = calls_by_tier(result)
+    tier_ranges = sum_calls_by_tier(result)
     tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
     caption = f"at most {max_calls:,} concurrent calls, limited by {tier}"
     if load:
-        caption += f"; the load is {load.calls:,}, and {peak_calls(load):,} at its peak"
-    table = empty_table(
+        caption += f"; the load is {load.calls:,}, and {calculate_peak_calls(load):,} at its peak"
+    table = create_table(
         "concurrent calls",
         ["tier"],
         ["per unit", "units", "calls"],
@@ -55,46 +63,50 @@ def capacity_table(deployment: Deployment) -> Table | None:
     return table
 
 
-def conversation_tables(deployment: Deployment) -> Iterator[Table]:
+def create_conversation_tables(deployment: Deployment) -> Iterator[Table]:
     """Yield a table of the conversations per tier, and the units for the load, for each section with agents."""
-    for chain in _conversation_chains(deployment):
-        recommended = _required_units(deployment, chain)
+    for chain in _list_conversation_chains(deployment):
+        recommended = _calculate_required_units(deployment, chain)
         bottleneck = min(chain, key=lambda each: each.most)
         caption = f"at most {bottleneck.most:,} concurrent conversations, limited by {bottleneck.name}"
         if recommended and deployment.load:
-            mean, peak = concurrent_conversations(deployment.load)
+            mean, peak = calculate_concurrent_conversations(deployment.load)
             caption += f"; the load has {mean:,.0f}, and {peak:,} at its peak"
         if chain[0].location[0] == "aws":
             caption += "; the language model and speech are external endpoints"
         title = f"concurrent conversations, {chain[0].location[0]}"
-        table = empty_table(title, ["part"], ["per unit", "units", "conversations"], "limit of a unit", caption)
+        table = create_table(title, ["part"], ["per unit", "units", "conversations"], "limit of a unit", caption)
         if recommended:
             table.add_column("units for the load", no_wrap=True)
         for each in chain:
-            cells = [f"{each.calls:,}", format_range(each.units.min, each.units.max), f"{each.low:,}-{each.most:,}"]
+            cells = [
+                f"{each.calls:,}",
+                format_range(each.units.min, each.units.max),
+                f"{each.low:,}-{each.most:,}",
+            ]
             table.add_row(
                 each.name, *cells, each.source, *([format_range(*recommended[each.name])] if recommended else [])
             )
         yield table
 
 
-def conversations_as_dict(deployment: Deployment) -> list[dict[str, object]]:
+def serialize_conversations(deployment: Deployment) -> list[dict[str, object]]:
     """Return the conversations for ``--json``. The first part with the minimum is the limiting factor."""
     return [
-        vars(each) | {"for_load": _required_units(deployment, chain).get(each.name)}
-        for chain in _conversation_chains(deployment)
+        vars(each) | {"for_load": _calculate_required_units(deployment, chain).get(each.name)}
+        for chain in _list_conversation_chains(deployment)
         for each in chain
     ]
 
 
-def _conversation_chains(deployment: Deployment) -> list[tuple[ChainStage, ...]]:
+def _list_conversation_chains(deployment: Deployment) -> list[tuple[ChainStage, ...]]:
     try:
-        return list(conversation_chains(deployment))
+        return list(iter_conversation_chains(deployment))
     except LookupError:
         return []  # the missing pool is reported by a check
 
 
-def _required_units(deployment: Deployment, chain: tuple[ChainStage, ...]) -> dict[str, tuple[int, int]]:
+def _calculate_required_units(deployment: Deployment, chain: tuple[ChainStage, ...]) -> dict[str, tuple[int, int]]:
     """Return the units of each part for the mean and the peak of the load.
 
     The result is empty for the Azure section of a file that also has an AWS section.
@@ -102,14 +114,18 @@ def _required_units(deployment: Deployment, chain: tuple[ChainStage, ...]) -> di
     load = deployment.load
     if load is None or (deployment.aws_section and chain[0].location[0] == "azure"):
         return {}
-    mean, peak = concurrent_conversations(load)
-    return {each.name: (each.units_for(mean), each.units_for(peak)) for each in chain if each.most}
+    mean, peak = calculate_concurrent_conversations(load)
+    return {
+        each.name: (each.calculate_required_units(mean), each.calculate_required_units(peak))
+        for each in chain
+        if each.most
+    }
 
 
-def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
+def serialize_capacity(deployment: Deployment) -> list[dict[str, object]]:
     """Return the calls of each tier for ``--json``, with all limits."""
-    recommended = _recommended_sizes(deployment)
+    recommended = _calculate_recommended_sizes(deployment)
     return [
         vars(each) | {"calls": each.calls, "most": each.max_calls, "for_load": recommended.get(each.name)}
-        for each in caller_tier_capacities(deployment)
+        for each in build_caller_tier_capacities(deployment)
     ]

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from rich.table import Table
 
 from voice_blueprint import catalog
-from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.limits import limit_needs
+from voice_blueprint.limits import calculate_limit_usages
 from voice_ops.cost.prices import HOURS_PER_MONTH
-from voice_ops.needs import fargate_needs, vcpu_needs
-from voice_ops.output import empty_table
-from voice_ops.simulate.capacity import fleet_plans
+from voice_ops.needs import calculate_required_fargate_vcpus, calculate_required_vcpus
+from voice_ops.output import create_table
+from voice_ops.simulate.capacity import create_fleet_plans
 
 
 @dataclass(frozen=True)
@@ -68,42 +68,44 @@ def plan_cells(deployment: Deployment) -> CellPlan | None:
     assert cell.load is not None  # noqa: S101  a cell has a part of the load
     regions = deployment.file_regions if deployment.aws_section else (deployment.azure.location,)
     account_cells = math.ceil(min(deployment.cells.per_account, count) / len(regions))
-    plans = fleet_plans(cell.region_deployments()[0], {})
+    plans = create_fleet_plans(cell.split_by_region()[0], {})
     hourly = [
         sum((plan.usd_per_hour or 0.0) * sum(getattr(group, bound) for group in plan.groups) for plan in plans)
         for bound in ("min_hosts", "max_hosts")
     ]
     low, high = (each * HOURS_PER_MONTH * count for each in hourly)
     return CellPlan(
-        peak=peak_calls(deployment.load),
+        peak=calculate_peak_calls(deployment.load),
         cells=count,
-        cell_peak=peak_calls(cell.load),
+        cell_peak=calculate_peak_calls(cell.load),
         regions=regions,
         accounts=math.ceil(count / deployment.cells.per_account),
         account_cells=account_cells,
         usd_per_month=(low, high),
         not_priced=tuple(plan.name for plan in plans if plan.usd_per_hour is None),
-        quotas=tuple(_quota_usage(cell, account_cells)),
+        quotas=tuple(_calculate_quota_usage(cell, account_cells)),
     )
 
 
-def _quota_usage(cell: Deployment, cells: int) -> Iterator[QuotaUsage]:
+def _calculate_quota_usage(cell: Deployment, cells: int) -> Iterator[QuotaUsage]:
     if cell.aws_section:
         codes = {quota.family: quota for quota in catalog.quotas().values()}
-        for (family, spot), (_, high) in vcpu_needs(cell).items():
+        for (family, spot), (_, high) in calculate_required_vcpus(cell).items():
             quota = codes[family]
             yield QuotaUsage(f"{quota.name}{', as spot' * spot}", quota.code, high * cells, None)
-        yield QuotaUsage("vCPU of Fargate", "L-3032A538", fargate_needs(cell)[1] * cells, None)
-    largest_needs = {need.limit.id: need for need in sorted(limit_needs(cell), key=lambda need: need.units.max)}
+        yield QuotaUsage("vCPU of Fargate", "L-3032A538", calculate_required_fargate_vcpus(cell)[1] * cells, None)
+    largest_needs = {
+        need.limit.id: need for need in sorted(calculate_limit_usages(cell), key=lambda need: need.units.max)
+    }
     for need in largest_needs.values():
         limit = need.limit
         times = cells if limit.of_account else 1
         yield QuotaUsage(limit.name, limit.quota or "fixed", need.units.max * times, limit.default)
 
 
-def cell_tables(plan: CellPlan) -> Iterator[Table]:
+def create_cell_tables(plan: CellPlan) -> Iterator[Table]:
     """Yield the tables of the cells, and of the quotas of an account."""
-    table = empty_table(f"{plan.peak:,} concurrent calls in cells", [""], ["all"], "how")
+    table = create_table(f"{plan.peak:,} concurrent calls in cells", [""], ["all"], "how")
     low, high = plan.usd_per_month
     priced = f", without {', '.join(plan.not_priced)}" if plan.not_priced else ""
     rows = (
@@ -120,7 +122,7 @@ def cell_tables(plan: CellPlan) -> Iterator[Table]:
     for row in rows:
         table.add_row(*row)
     yield table
-    quotas = empty_table(
+    quotas = create_table(
         f"quotas per account and region, for {plan.account_cells} cells",
         ["quota", "code"],
         ["at the maximum", "default"],
@@ -133,6 +135,6 @@ def cell_tables(plan: CellPlan) -> Iterator[Table]:
     yield quotas
 
 
-def cells_as_dict(plan: CellPlan | None) -> dict[str, object] | None:
+def serialize_cells(plan: CellPlan | None) -> dict[str, object] | None:
     """Return the cells for ``--json``."""
     return asdict(plan) if plan else None

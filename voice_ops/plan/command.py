@@ -7,21 +7,26 @@ from typing import Annotated
 import typer
 
 from voice_blueprint import checks
-from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.capacity.load import exceeds_one_deployment, peak_calls
-from voice_blueprint.day import design_load
+from voice_blueprint.aws.fleets import iter_fleets
+from voice_blueprint.capacity.load import calculate_peak_calls, exceeds_one_deployment
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_ops.exits import REFUSED
-from voice_ops.findings import finding_as_dict, load, print_findings, refuse_outages
-from voice_ops.options import AcceptReplace, DeploymentFile, Json
-from voice_ops.output import err, out, print_json, stack_table, stop
-from voice_ops.plan.capacity import capacity_as_dict, capacity_table, conversation_tables, conversations_as_dict
-from voice_ops.plan.cells import CellPlan, cell_tables, cells_as_dict, plan_cells
-from voice_ops.plan.hosts import fleet_table, pool_table
-from voice_ops.plan.sizing import sizing_as_dict, sizing_tables
-from voice_ops.plan.turns import turn_tables, turns_as_dict
-from voice_ops.synthesis import templates
+from voice_ops.findings import exit_on_outages, load_deployment, print_findings, serialize_finding
+from voice_ops.options import AcceptReplaceOption, DeploymentFileArgument, JsonOption
+from voice_ops.output import create_exit, create_stack_table, err, out, print_json
+from voice_ops.plan.capacity import (
+    create_capacity_table,
+    create_conversation_tables,
+    serialize_capacity,
+    serialize_conversations,
+)
+from voice_ops.plan.cells import CellPlan, create_cell_tables, plan_cells, serialize_cells
+from voice_ops.plan.hosts import create_fleet_table, create_pool_table
+from voice_ops.plan.sizing import create_sizing_tables, serialize_sizing
+from voice_ops.plan.turns import create_turn_tables, serialize_turns
+from voice_ops.synthesis import synthesize_templates
 
 CALLS_HELP = "Concurrent calls to size for, instead of `load.calls`."
 CONVERSATIONS_HELP = "Concurrent conversations with agents to size for."
@@ -31,17 +36,17 @@ RESOURCES_HELP = "Synthesize the AWS section too, and count its resources by sta
 
 
 def plan(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     *,
     calls: Annotated[int | None, typer.Option("--calls", metavar="N", min=1, help=CALLS_HELP)] = None,
     conversations: Annotated[
         int | None, typer.Option("--conversations", metavar="N", min=1, help=CONVERSATIONS_HELP)
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
     resources: Annotated[bool, typer.Option("--resources", help=RESOURCES_HELP)] = False,
     against: Annotated[Path | None, typer.Option("--against", metavar="FOLDER", help=AGAINST_HELP)] = None,
     record: Annotated[Path | None, typer.Option("--record", metavar="FOLDER", help=RECORD_HELP)] = None,
-    accept_replace: AcceptReplace = None,
+    accept_replace: AcceptReplaceOption = None,
 ) -> None:
     """Check a deployment file, and show its fleets, pools, sizes and problems.
 
@@ -52,35 +57,37 @@ def plan(
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
-    deployment_with_load = _with_load(load(file), calls, conversations)
+    deployment_with_load = _with_load(load_deployment(file), calls, conversations)
     cells, deployment = plan_cells(deployment_with_load), deployment_with_load.cell
     findings = checks.run_checks(deployment)
     refused = any(finding.is_blocking for finding in findings)
     if resources and not deployment.aws_section:
-        raise stop(
+        raise create_exit(
             f"{file} has no section `aws`; `voice preview azure` shows the resources of the section `azure`", REFUSED
         )
-    counts = resource_counts(deployment) if resources and not refused else {}
+    counts = count_resources(deployment) if resources and not refused else {}
     comparison = None
     if (against or record) and not refused:
         from voice_ops.plan import release  # noqa: PLC0415  only needed for --against and --record
 
-        comparison = release.Comparison.from_record(deployment, against, accept_replace or ()) if against else None
+        comparison = (
+            release.ReleaseComparison.from_record(deployment, against, accept_replace or ()) if against else None
+        )
         if record and not (comparison and comparison.outages):
             release.record_release(deployment, record)
     if as_json:
         print_json(
             {
                 "refused": refused,
-                "findings": [finding_as_dict(deployment, finding) for finding in findings],
-                "fleets": list(fleets(deployment)),
-                "capacity": capacity_as_dict(deployment),
-                "conversations": conversations_as_dict(deployment),
-                "turns": turns_as_dict(deployment),
+                "findings": [serialize_finding(deployment, finding) for finding in findings],
+                "fleets": list(iter_fleets(deployment)),
+                "capacity": serialize_capacity(deployment),
+                "conversations": serialize_conversations(deployment),
+                "turns": serialize_turns(deployment),
                 "pools": deployment.azure_section.pools if deployment.azure_section else (),
-                "sizing": sizing_as_dict(deployment),
+                "sizing": serialize_sizing(deployment),
             }
-            | ({"cells": cells_as_dict(cells)} if cells else {})
+            | ({"cells": serialize_cells(cells)} if cells else {})
             | ({"resources": counts} if resources else {})
             | (comparison.as_dict() if comparison else {}),
             deployment.name,
@@ -93,20 +100,20 @@ def plan(
             out.print(f"against {against!s}: {comparison.text}", soft_wrap=True)
     if refused:
         blocking = sum(finding.is_blocking for finding in findings)
-        raise stop(f"refused: {blocking} error(s)", REFUSED)
+        raise create_exit(f"refused: {blocking} error(s)", REFUSED)
     if comparison:
-        refuse_outages(comparison.outages)
+        exit_on_outages(comparison.outages)
 
 
 def _with_load(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
     if not (calls or conversations):
         return deployment
     if calls and conversations:
-        raise stop("--calls and --conversations both set the number of callers; specify one of them", REFUSED)
+        raise create_exit("--calls and --conversations both set the number of callers; specify one of them", REFUSED)
     if conversations and not any(
         section and section.agents for section in (deployment.aws_section, deployment.azure_section)
     ):
-        raise stop(
+        raise create_exit(
             "the file has no section `agents`, so it supports no conversations; use --calls for the other tiers",
             REFUSED,
         )
@@ -116,29 +123,31 @@ def _with_load(deployment: Deployment, calls: int | None, conversations: int | N
     if deployment.cells or not exceeds_one_deployment(loaded_deployment):
         return loaded_deployment
     # The load exceeds every state store, so it requires several copies of the deployment.
-    return loaded_deployment.model_copy(update={"cells": Cells(calls=peak_calls(design_load(deployment)))})
+    return loaded_deployment.model_copy(
+        update={"cells": Cells(calls=calculate_peak_calls(resolve_design_load(deployment)))}
+    )
 
 
-def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:
+def count_resources(deployment: Deployment) -> dict[str, Counter[str]]:
     """Synthesize a deployment and count its resources by stack and type."""
     return {
         stack: Counter(resource["Type"] for resource in template["Resources"].values())
-        for stack, template in templates(deployment).items()
+        for stack, template in synthesize_templates(deployment).items()
     }
 
 
 def _print_tables(deployment: Deployment, counts: dict[str, Counter[str]], cells: CellPlan | None) -> None:
-    for table in cell_tables(cells) if cells else ():
+    for table in create_cell_tables(cells) if cells else ():
         out.print(table)
     if deployment.aws_section:
-        out.print(fleet_table(deployment))
+        out.print(create_fleet_table(deployment))
     if deployment.azure_section:
-        out.print(pool_table(deployment))
-    if capacity := capacity_table(deployment):
+        out.print(create_pool_table(deployment))
+    if capacity := create_capacity_table(deployment):
         out.print(capacity)
-    for table in (*conversation_tables(deployment), *turn_tables(deployment)):
+    for table in (*create_conversation_tables(deployment), *create_turn_tables(deployment)):
         out.print(table)
-    for table in sizing_tables(deployment):
+    for table in create_sizing_tables(deployment):
         out.print(table)
     if counts:
-        out.print(stack_table("resources by stack", counts))
+        out.print(create_stack_table("resources by stack", counts))

@@ -3,23 +3,23 @@
 from rich.table import Table
 
 from voice_blueprint import catalog
-from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.file.model.azure import CPU_POOL, JumpHost
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import empty_table, format_range
+from voice_ops.output import create_table, format_range
 
 
-def fleet_table(deployment: Deployment) -> Table:
+def create_fleet_table(deployment: Deployment) -> Table:
     """Return a table of the AWS fleets with their hosts, CPUs and list prices."""
     aws = deployment.aws
-    table = empty_table(
+    table = create_table(
         f"{deployment.name} ({deployment.environment}): fleets in {aws.region}",
         ["fleet", "instance type", "accelerators"],
         ["hosts", "vCPU", "USD/h"],
         caption="USD/h: On-Demand list price of the hosts in service alone, minimum to maximum",
     )
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         row = fleet.instance_type
         price = row.usd_per_hour.get(aws.region)
         table.add_row(
@@ -34,10 +34,10 @@ def fleet_table(deployment: Deployment) -> Table:
     return table
 
 
-def pool_table(deployment: Deployment) -> Table:
+def create_pool_table(deployment: Deployment) -> Table:
     """Return a table of the Azure node pools with their nodes, CPUs and list prices."""
     azure = deployment.azure
-    table = empty_table(
+    table = create_table(
         f"{deployment.name} ({deployment.environment}): node pools in {azure.location}",
         ["pool", "VM size", "GPUs"],
         ["nodes", "vCPU", "USD/h"],

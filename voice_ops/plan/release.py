@@ -10,20 +10,20 @@ from typing import Self
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
-from voice_ops.output import stop
-from voice_ops.plan.removals import removal_steps, replaced_hosts
-from voice_ops.synthesis import synthesize, templates
+from voice_ops.output import create_exit
+from voice_ops.plan.removals import describe_replaced_hosts, find_removal_steps
+from voice_ops.synthesis import synthesize, synthesize_templates
 from voice_sandbox.aws import diff
 from voice_sandbox.changes import Op, Outage, summarize_operations
-from voice_sandbox.rehearsals.aws_outages import outages
+from voice_sandbox.rehearsals.aws_outages import find_outages
 
 MANIFEST_FILE, TEMPLATE_SUFFIX = "manifest.json", ".template.json"
-UNUSED_SUFFIXES = (".metadata.json", "tree.json")
+UNUSED_FILE_SUFFIXES = (".metadata.json", "tree.json")
 """Suffixes of metadata files. They contain source locations on this machine, and a deploy does not need them."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReleaseComparison:
     """The changes that a deploy of a file would make to a recorded release.
 
     Attributes:
@@ -51,34 +51,34 @@ class Comparison:
         outage_list: list[Outage] = []
         hosts: tuple[str, ...] = ()
         if deployment.aws_section:
-            old, new = _recorded_templates(deployment, record_folder), templates(deployment)
+            old, new = _load_recorded_templates(deployment, record_folder), synthesize_templates(deployment)
             # A deploy ignores stacks that were removed from the file, so it does not delete their resources.
-            steps = diff.compare({stack: old[stack] for stack in old if stack in new}, new)
-            ops, outage_list = [step.op for step in steps], outages(steps, accepted)
-            outage_list += [step.outage() for step in removal_steps(deployment, old, new, accepted)]
-            hosts = tuple(replaced_hosts(old, new))
+            steps = diff.diff_stacks({stack: old[stack] for stack in old if stack in new}, new)
+            ops, outage_list = [step.op for step in steps], find_outages(steps, accepted)
+            outage_list += [step.to_outage() for step in find_removal_steps(deployment, old, new, accepted)]
+            hosts = tuple(describe_replaced_hosts(old, new))
         if deployment.azure_section:
             from voice_ops.preview.changes import (  # noqa: PLC0415  extra `azure`
-                changes_since,
-                recorded_files,
-                rehearse,
-                unaccepted_outages,
+                compare_with_record,
+                find_unaccepted_outages,
+                list_recorded_preview_paths,
+                rehearse_deployment,
             )
 
-            rehearsed, _ = rehearse(deployment)
-            files = recorded_files(record_folder, deployment, rehearsed)
+            rehearsed, _ = rehearse_deployment(deployment)
+            files = list_recorded_preview_paths(record_folder, deployment, rehearsed)
             if not all(file.is_file() for file in files):
-                raise _no_record_error(deployment, record_folder)
-            changes = changes_since(files, rehearsed)
+                raise _create_no_record_error(deployment, record_folder)
+            changes = compare_with_record(files, rehearsed)
             ops += [step.op for steps in changes for step in steps]
-            outage_list += unaccepted_outages(changes, accepted)
+            outage_list += find_unaccepted_outages(changes, accepted)
         return cls(summarize_operations(ops), outage_list, hosts)
 
 
 def record_release(deployment: Deployment, folder: Path) -> None:
     """Save the cloud assembly and Pulumi's graphs of a deployment in a folder, for later comparisons."""
     if deployment.aws_section:
-        assembly_folder = _assembly_folder(deployment, folder)
+        assembly_folder = _select_assembly_folder(deployment, folder)
         with TemporaryDirectory(prefix="voice-record-") as work_folder:
             synthesize(deployment, Path(work_folder))
             if assembly_folder.exists():
@@ -92,28 +92,28 @@ def record_release(deployment: Deployment, folder: Path) -> None:
                     (assembly_folder / MANIFEST_FILE).write_text(
                         json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
                     )
-                elif not file.name.endswith(UNUSED_SUFFIXES):
+                elif not file.name.endswith(UNUSED_FILE_SUFFIXES):
                     copyfile(file, assembly_folder / file.name)
     if deployment.azure_section:
-        from voice_ops.preview.changes import recorded_files, rehearse  # noqa: PLC0415  extra `azure`
+        from voice_ops.preview.changes import list_recorded_preview_paths, rehearse_deployment  # noqa: PLC0415  extra `azure`
         from voice_sandbox.azure import state  # noqa: PLC0415
 
-        rehearsed, _ = rehearse(deployment)
-        for file, each in zip(recorded_files(folder, deployment, rehearsed), rehearsed, strict=True):
+        rehearsed, _ = rehearse_deployment(deployment)
+        for file, each in zip(list_recorded_preview_paths(folder, deployment, rehearsed), rehearsed, strict=True):
             state.save_graph(file, each.preview.graph)
 
 
-def _assembly_folder(deployment: Deployment, folder: Path) -> Path:
+def _select_assembly_folder(deployment: Deployment, folder: Path) -> Path:
     return folder / ".voice" / "aws" / deployment.name
 
 
-def _recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
-    files = sorted(_assembly_folder(deployment, folder).glob(f"*{TEMPLATE_SUFFIX}"))
+def _load_recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
+    files = sorted(_select_assembly_folder(deployment, folder).glob(f"*{TEMPLATE_SUFFIX}"))
     if not files:
-        raise _no_record_error(deployment, folder)
+        raise _create_no_record_error(deployment, folder)
     return {file.name.removesuffix(TEMPLATE_SUFFIX): json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
-def _no_record_error(deployment: Deployment, folder: Path) -> Exception:
+def _create_no_record_error(deployment: Deployment, folder: Path) -> Exception:
     record_command = f"`voice plan {deployment.source.file} --record {folder}` records one"
-    return stop(f"{folder} contains no recorded release of {deployment.name}; {record_command}", REFUSED)
+    return create_exit(f"{folder} contains no recorded release of {deployment.name}; {record_command}", REFUSED)

@@ -13,7 +13,7 @@ from typing import Any
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.launches import changed_launches, launch_settings
+from voice_ops.aws.launches import collect_launch_template_properties, find_changed_launch_templates
 from voice_sandbox.changes import Outage
 
 Templates = Mapping[str, Mapping[str, Any]]
@@ -32,41 +32,44 @@ class RemovalStep:
     kind: str
     instructions: str
 
-    def outage(self) -> Outage:
+    def to_outage(self) -> Outage:
         """Return the removal as an outage, with the instructions as remedy."""
         return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, is_removed=True)
 
 
-def removal_steps(
+def find_removal_steps(
     deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]
 ) -> Iterator[RemovalStep]:
     """Yield a step for each stack and region of a recorded release that the file no longer defines."""
     regions: dict[str, list[str]] = {}
     for stack in old:
-        prefix, region = _prefix_and_region(deployment, stack)
+        prefix, region = _split_stack_name(deployment, stack)
         if stack in new:
             continue
         if region and region not in deployment.file_regions:
             regions.setdefault(region, []).append(stack)
         elif stack not in accepted:
             added = [each for each in new if each not in old and each.startswith(f"{prefix}asr-")]
-            yield _stack_step(deployment, stack, stack.removeprefix(prefix), added)
+            yield _create_stack_step(deployment, stack, stack.removeprefix(prefix), added)
     for region, stacks in regions.items():
         if region not in accepted:
-            yield _region_step(deployment, region, len(stacks))
+            yield _create_region_step(deployment, region, len(stacks))
 
 
-def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
+def describe_replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
     """Yield a line for each group whose hosts a deploy replaces, with the changed launch template properties."""
     for stack in new:
-        before, after = launch_settings(old.get(stack, {})), launch_settings(new[stack])
-        for group, properties in changed_launches(old.get(stack, {}), new[stack]):
+        before, after = (
+            collect_launch_template_properties(old.get(stack, {})),
+            collect_launch_template_properties(new[stack]),
+        )
+        for group, properties in find_changed_launch_templates(old.get(stack, {}), new[stack]):
             types = [json.loads(each[group].get("InstanceType", '""')) for each in (before, after)]
             change_text = f"{types[0]} to {types[1]}" if types[0] != types[1] else ", ".join(properties)
             yield f"hosts of {group} are replaced, {change_text}: `voice rollout` shows the order and deploys"
 
 
-def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> RemovalStep:
+def _create_stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> RemovalStep:
     file = deployment.source.file
     prune = f"`voice prune {file}`"
     if tier == "agents":
@@ -86,7 +89,7 @@ def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[s
     return RemovalStep(stack, "stack", instructions)
 
 
-def _region_step(deployment: Deployment, region: str, stacks: int) -> RemovalStep:
+def _create_region_step(deployment: Deployment, region: str, stacks: int) -> RemovalStep:
     section, file = deployment.aws, deployment.source.file
     shared_name = ""
     if section.edge.domain and len(deployment.file_regions) == 1:
@@ -100,7 +103,7 @@ def _region_step(deployment: Deployment, region: str, stacks: int) -> RemovalSte
     return RemovalStep(region, "region", instructions)
 
 
-def _prefix_and_region(deployment: Deployment, stack: str) -> tuple[str, str]:
+def _split_stack_name(deployment: Deployment, stack: str) -> tuple[str, str]:
     """Return the prefix of a stack's name, and the stack's region if that is not the first region."""
     match = re.match(rf"{re.escape(deployment.name_in_file)}-([a-z]{{2}}(?:-[a-z]+)+-\d)-", stack)
-    return (match[0], match[1]) if match else (names.stack_name(deployment, ""), "")
+    return (match[0], match[1]) if match else (names.build_stack_name(deployment, ""), "")

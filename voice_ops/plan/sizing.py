@@ -4,45 +4,49 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from voice_blueprint.engines.sizing.kv_store import KvLevel, kv_levels
-from voice_blueprint.engines.sizing.layouts import Layout, RefusedLayout
+from voice_blueprint.engines.sizing.kv_store import KvLevel, iter_kv_levels
+from voice_blueprint.engines.sizing.layouts import Layout, RejectedLayout
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.engines.sizing.service import PoolSizing, ServiceSizing, size_fleet, size_services
 from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import empty_table
+from voice_ops.output import create_table
 
 SizingResult = ServiceSizing | DoesNotFitError
 
 
-def sizing_tables(deployment: Deployment) -> list[Table]:
+def create_sizing_tables(deployment: Deployment) -> list[Table]:
     """Return the tables of engines, layouts, KV cache, vLLM fleets and refusals. Empty tables are omitted."""
-    services = _service_sizes(deployment)
+    services = _calculate_service_sizes(deployment)
     tables = [
-        _service_table(services),
-        _layout_table(services),
-        _kv_table(deployment),
-        _fleet_table(deployment),
-        _refusal_table(deployment, services),
+        _create_service_table(services),
+        _create_layout_table(services),
+        _create_kv_table(deployment),
+        _create_vllm_fleet_table(deployment),
+        _create_refusal_table(deployment, services),
     ]
     return [table for table in tables if table.row_count]
 
 
-def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
+def serialize_sizing(deployment: Deployment) -> dict[str, object]:
     """Return the sizing of all services and fleets for ``--json``."""
     services = {
         name: vars(sizing)
         | ({"enough": sizing.is_sufficient, "verdict": sizing.summary} if isinstance(sizing, ServiceSizing) else {})
-        for name, sizing in _service_sizes(deployment).items()
+        for name, sizing in _calculate_service_sizes(deployment).items()
     }
-    return {"services": services, "fleets": _fleet_sizes(deployment), "kv_levels": dict(_kv_levels(deployment))}
+    return {
+        "services": services,
+        "fleets": _calculate_fleet_sizes(deployment),
+        "kv_levels": dict(_calculate_kv_levels(deployment)),
+    }
 
 
-def _service_sizes(deployment: Deployment) -> dict[str, SizingResult]:
+def _calculate_service_sizes(deployment: Deployment) -> dict[str, SizingResult]:
     return size_services(deployment.azure_section) if deployment.azure_section else {}
 
 
-def _fleet_sizes(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]:
+def _calculate_fleet_sizes(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]:
     sizings: dict[str, EngineSizing | DoesNotFitError] = {}
     for fleet in deployment.aws_section.asr if deployment.aws_section else ():
         try:
@@ -55,8 +59,8 @@ def _fleet_sizes(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitE
     return sizings
 
 
-def _service_table(services: dict[str, SizingResult]) -> Table:
-    table = empty_table(
+def _create_service_table(services: dict[str, SizingResult]) -> Table:
+    table = create_table(
         "engines by service and pool",
         ("service", "pool", "GPUs"),
         ("sessions", "full", "kept", "replicas", "nodes", "most"),
@@ -67,7 +71,7 @@ def _service_table(services: dict[str, SizingResult]) -> Table:
     )
     for name, sizing in services.items():
         for pool in sizing.pools if isinstance(sizing, ServiceSizing) else ():
-            table.add_row(name, pool.pool, _format_gpus(pool), *_sizing_cells(pool), pool.engine.limit.value)
+            table.add_row(name, pool.pool, _format_gpus(pool), *_format_sizing_cells(pool), pool.engine.limit.value)
     return table
 
 
@@ -78,14 +82,14 @@ def _format_gpus(pool: PoolSizing) -> str:
     return f"{count} x {gpu}"
 
 
-def _sizing_cells(pool: PoolSizing) -> tuple[str, ...]:
+def _format_sizing_cells(pool: PoolSizing) -> tuple[str, ...]:
     full = f"{pool.engine.sessions_at_full_context:.1f}" if isinstance(pool.engine, EngineSizing) else "-"
     counts = pool.bounds.min, pool.replicas, pool.nodes, pool.sessions
     return str(pool.engine.sessions), full, *map(str, counts)
 
 
-def _layout_table(services: dict[str, SizingResult]) -> Table:
-    table = empty_table(
+def _create_layout_table(services: dict[str, SizingResult]) -> Table:
+    table = create_table(
         "layouts side by side",
         ("service", "layout"),
         ("sessions", "full", "nodes", "USD/h"),
@@ -94,12 +98,12 @@ def _layout_table(services: dict[str, SizingResult]) -> Table:
     )
     for name, sizing in services.items():
         for layout in sizing.alternatives if isinstance(sizing, ServiceSizing) else ():
-            table.add_row(name, layout.name, *_layout_cells(layout))
+            table.add_row(name, layout.name, *_format_layout_cells(layout))
     return table
 
 
-def _layout_cells(layout: Layout | RefusedLayout) -> tuple[str, ...]:
-    if isinstance(layout, RefusedLayout):
+def _format_layout_cells(layout: Layout | RejectedLayout) -> tuple[str, ...]:
+    if isinstance(layout, RejectedLayout):
         return "-", "-", "-", "-", f"refused: {layout.refusal.arithmetic}"
     return (
         str(layout.sessions_per_node),
@@ -110,32 +114,32 @@ def _layout_cells(layout: Layout | RefusedLayout) -> tuple[str, ...]:
     )
 
 
-def _kv_table(deployment: Deployment) -> Table:
-    table = empty_table(
+def _create_kv_table(deployment: Deployment) -> Table:
+    table = create_table(
         "KV cache outside the GPUs",
         ("service", "level"),
         ("GiB", "sessions", "GB each", "GB/s", "ms"),
         caption="of one replica. GB/s: peak bandwidth of PCIe, or of the disks, to the GPUs. ms: minimum time to load "
         "a session at that bandwidth; the time of an engine is not measured",
     )
-    for name, levels in _kv_levels(deployment):
+    for name, levels in _calculate_kv_levels(deployment):
         for level in levels:
             numbers = f"{level.gib:,}", f"{level.sessions:,}", f"{level.session_gb:.2f}"
             table.add_row(name, level.name, *numbers, f"{level.gb_per_s:.0f}", f"{level.read_ms:.0f}")
     return table
 
 
-def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...]]]:
-    sizings = _service_sizes(deployment)
+def _calculate_kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...]]]:
+    sizings = _calculate_service_sizes(deployment)
     for service in deployment.azure_section.services if deployment.azure_section else ():
         sizing = sizings[service.name]
         if isinstance(service, PrefillDecodeCell | AggregatedService) and isinstance(sizing, ServiceSizing):
-            yield service.name, tuple(kv_levels(service, sizing.pools[0]))
+            yield service.name, tuple(iter_kv_levels(service, sizing.pools[0]))
 
 
-def _fleet_table(deployment: Deployment) -> Table:
-    table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "limited by")
-    for name, sizing in _fleet_sizes(deployment).items():
+def _create_vllm_fleet_table(deployment: Deployment) -> Table:
+    table = create_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "limited by")
+    for name, sizing in _calculate_fleet_sizes(deployment).items():
         if isinstance(sizing, EngineSizing):
             gpus = f"{sizing.tensor_parallel} x {sizing.gpu}"
             full = f"{sizing.sessions_at_full_context:.1f}"
@@ -143,9 +147,9 @@ def _fleet_table(deployment: Deployment) -> Table:
     return table
 
 
-def _refusal_table(deployment: Deployment, services: dict[str, SizingResult]) -> Table:
-    table = empty_table("does not fit", ("service or fleet",), (), "reason and remedy")
-    for name, sizing in {**services, **_fleet_sizes(deployment)}.items():
+def _create_refusal_table(deployment: Deployment, services: dict[str, SizingResult]) -> Table:
+    table = create_table("does not fit", ("service or fleet",), (), "reason and remedy")
+    for name, sizing in {**services, **_calculate_fleet_sizes(deployment)}.items():
         if isinstance(sizing, DoesNotFitError):
             table.add_row(name, f"{sizing.arithmetic}\n→ {sizing.remedy}")
         elif isinstance(sizing, ServiceSizing) and not sizing.is_sufficient:

@@ -9,14 +9,28 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import FAILED, REFUSED
-from voice_ops.findings import load_region
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import err, format_markup, out, print_error, print_json, stop
-from voice_ops.preflight.models import FILE, MODELS, access_rows, calls_rows, file_rows, licence_rows
+from voice_ops.findings import load_region_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import create_exit, err, format_markup, out, print_error, print_json
+from voice_ops.preflight.models import (
+    FILE_AREA,
+    MODELS_AREA,
+    check_call_capacity,
+    check_deployment_file,
+    check_licences,
+    check_model_access,
+)
 from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
-from voice_ops.preflight.report import Increase, IncreaseError, Row, Status, format_summary, print_report
+from voice_ops.preflight.report import (
+    CheckResult,
+    CheckStatus,
+    QuotaIncrease,
+    QuotaIncreaseError,
+    format_summary,
+    print_report,
+)
 from voice_ops.progress import Progress
-from voice_ops.synthesis import templates
+from voice_ops.synthesis import synthesize_templates
 from voice_sandbox.azure.errors import EngineError
 
 PERMISSIONS_HELP = "Print least-privilege policies for a deploy and for each command of `voice`; sends no requests."
@@ -26,9 +40,9 @@ OFFLINE_HELP = "Check the file alone, without requests."
 
 
 def preflight(  # noqa: PLR0917  Typer passes parameters by name
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     region: Region = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
     permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
     request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
@@ -42,88 +56,88 @@ def preflight(  # noqa: PLR0917  Typer passes parameters by name
 
     Example: voice preflight deployments/production-us-east-1.yaml --request-increases
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     if request_increases and as_json and not yes:
-        raise stop("--json cannot prompt; add --yes to request the increases", REFUSED)
+        raise create_exit("--json cannot prompt; add --yes to request the increases", REFUSED)
     if request_increases and offline:
-        raise stop("--offline sends no requests; omit --offline or --request-increases", REFUSED)
+        raise create_exit("--offline sends no requests; omit --offline or --request-increases", REFUSED)
     try:
-        rendered, kinds = ({}, Counter[str]()) if offline and not permissions else _render(deployment)
+        rendered, kinds = ({}, Counter[str]()) if offline and not permissions else _synthesize_sections(deployment)
     except EngineError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     if permissions:
-        print_json(_required_permissions(deployment, rendered, kinds), deployment.name)
+        print_json(_build_required_permissions(deployment, rendered, kinds), deployment.name)
         return
-    rows = list(_offline_rows(deployment)) if offline else _run_checks(deployment, rendered, kinds)
+    rows = list(_run_offline_checks(deployment)) if offline else _run_checks(deployment, rendered, kinds)
     if not as_json:
         print_report(out, rows)
         out.print(f"\n{format_summary(rows)}")
-    unknown = _unknown_quotas(rows) if request_increases else []
-    filed = _file_increases(rows, unknown, confirm=not yes) if request_increases else []
+    unknown = _list_unknown_quotas(rows) if request_increases else []
+    filed = _submit_increases(rows, unknown, confirm=not yes) if request_increases else []
     if as_json:
         print_json({"answers": [row.as_dict() for row in rows], "filed": filed}, deployment.name)
     if not offline and not _is_authenticated(rows):
-        raise stop("no account was checked; sign in, or specify --offline to check only the file", FAILED)
-    if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
+        raise create_exit("no account was checked; sign in, or specify --offline to check only the file", FAILED)
+    if unknown or any(row.status.is_failure for row in rows) or any("refused" in answer for answer in filed):
         raise typer.Exit(FAILED)
 
 
-def _offline_rows(deployment: Deployment) -> Iterator[Row]:
-    yield from file_rows(deployment)
-    yield from calls_rows(deployment)
-    yield from licence_rows(deployment)
+def _run_offline_checks(deployment: Deployment) -> Iterator[CheckResult]:
+    yield from check_deployment_file(deployment)
+    yield from check_call_capacity(deployment)
+    yield from check_licences(deployment)
 
 
-def _is_authenticated(rows: list[Row]) -> bool:
+def _is_authenticated(rows: list[CheckResult]) -> bool:
     """Return True if at least one request to each account succeeded."""
     responses: dict[str, bool] = {}
     for row in rows:
-        if row.area not in {FILE, MODELS}:
-            responses[row.area] = responses.get(row.area, False) or row.status is not Status.SKIPPED
+        if row.area not in {FILE_AREA, MODELS_AREA}:
+            responses[row.area] = responses.get(row.area, False) or row.status is not CheckStatus.SKIPPED
     return all(responses.values())
 
 
-def _render(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
+def _synthesize_sections(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
     """Return the templates of the AWS section and the resource types of the Azure section."""
     progress = Progress(err)
     rendered: dict[str, dict[str, Any]] = {}
     kinds: Counter[str] = Counter()
     if deployment.aws_section:
         with progress.phase("synthesize the CloudFormation templates"):
-            rendered = templates(deployment)
+            rendered = synthesize_templates(deployment)
     if deployment.azure_section:
         from voice_sandbox.azure.project import Project  # noqa: PLC0415
         from voice_sandbox.azure.recorder import Mode, PreexistingResources  # noqa: PLC0415
-        from voice_sandbox.azure.run import run  # noqa: PLC0415
-        from voice_sandbox.rehearsals.azure import PROJECTS  # noqa: PLC0415
+        from voice_sandbox.azure.run import run_project  # noqa: PLC0415
+        from voice_sandbox.rehearsals.azure import PROJECT_FOLDERS  # noqa: PLC0415
 
         with progress.phase("run the cluster's Pulumi program"):
             config = {"deployment": str(Path(deployment.source.file).resolve())}
-            project = Project.load(PROJECTS[0], deployment.name, config)
-            kinds = run(project, Mode.PREVIEW, PreexistingResources()).graph.counts()
+            project = Project.load(PROJECT_FOLDERS[0], deployment.name, config)
+            kinds = run_project(project, Mode.PREVIEW, PreexistingResources()).graph.count_by_type()
     return rendered, kinds
 
 
-def _run_checks(deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
+def _run_checks(deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[CheckResult]:
     # Imported here, since the clouds' SDKs are large, and a deployment often needs only one of them.
     progress = Progress(err)
-    rows = list(_offline_rows(deployment))
+    rows = list(_run_offline_checks(deployment))
     with progress.phase("check access to the models"):
-        rows += access_rows(deployment)
+        rows += check_model_access(deployment)
     if deployment.aws_section:
         from voice_ops.preflight import aws  # noqa: PLC0415
 
         with progress.phase("query AWS"):
-            rows += aws.examine(deployment, rendered)
+            rows += aws.run_preflight(deployment, rendered)
     if deployment.azure_section:
         from voice_ops.preflight import azure  # noqa: PLC0415
 
         with progress.phase("query Azure"):
-            rows += azure.examine(deployment, kinds)
+            rows += azure.run_preflight(deployment, kinds)
     return rows
 
 
-def _required_permissions(
+def _build_required_permissions(
     deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]
 ) -> dict[str, dict[str, object]]:
     printed: dict[str, dict[str, object]] = {}
@@ -134,8 +148,8 @@ def _required_permissions(
         account = deployment.aws.account or "ACCOUNT"
         types = {resource["Type"] for template in rendered.values() for resource in template["Resources"].values()}
         printed["aws"] = {
-            "deployer": aws.deployer_policy(account, deployment.aws.region),
-            "cloudformation_execution": list(aws.split_policies(aws.actions_for(types))),
+            "deployer": aws.build_deployer_policy(account, deployment.aws.region),
+            "cloudformation_execution": list(aws.split_policies(aws.list_required_actions(types))),
             "commands": {
                 command: list(aws.split_policies(sorted(actions))) for command, actions in ACTIONS_BY_COMMAND.items()
             },
@@ -143,13 +157,13 @@ def _required_permissions(
     if deployment.azure_section:
         from voice_ops.preflight.azure import permissions as azure  # noqa: PLC0415
 
-        printed["azure"] = {"actions": azure.actions_for(kinds)}
+        printed["azure"] = {"actions": azure.list_required_actions(kinds)}
     return printed
 
 
-def _unknown_quotas(rows: list[Row]) -> list[str]:
+def _list_unknown_quotas(rows: list[CheckResult]) -> list[str]:
     """Return the names of the quota checks without a result."""
-    silent = {Status.SKIPPED, Status.UNANSWERED}
+    silent = {CheckStatus.SKIPPED, CheckStatus.UNANSWERED}
     return [
         f"{row.question} of {row.area}"
         for row in rows
@@ -157,7 +171,7 @@ def _unknown_quotas(rows: list[Row]) -> list[str]:
     ]
 
 
-def _file_increases(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[str, object]]:
+def _submit_increases(rows: list[CheckResult], unknown: list[str], *, confirm: bool) -> list[dict[str, object]]:
     """Request the missing increases, and return the requests for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
     if unknown:
@@ -173,11 +187,11 @@ def _file_increases(rows: list[Row], unknown: list[str], *, confirm: bool) -> li
     return [_request_increase(increase) for increase in increases]
 
 
-def _request_increase(increase: Increase) -> dict[str, object]:
+def _request_increase(increase: QuotaIncrease) -> dict[str, object]:
     request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
     try:
         command = increase.submit()
-    except IncreaseError as error:
+    except QuotaIncreaseError as error:
         print_error(f"{increase.quota}: {error}")
         return request | {"refused": str(error)}
     err.print(format_markup("[green]✓[/] {}: {}", increase.quota, command), soft_wrap=True)

@@ -6,18 +6,18 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from voice_blueprint import catalog
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import caller_tier_capacities, calls_by_tier
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.capacity.tiers import build_caller_tier_capacities, sum_calls_by_tier
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import required_images
-from voice_ops.preflight.report import Row, Status, make_row
+from voice_blueprint.hosts import list_required_images
+from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_result
 
-FILE = "deployment file"
-MODELS = "models"
+FILE_AREA = "deployment file"
+MODELS_AREA = "models"
 TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105  name of the variable
-_TIMEOUT_S = 10
-_REFUSALS = {
+_REQUEST_TIMEOUT_S = 10
+_REFUSAL_BY_STATUS = {
     401: ("the token is invalid", "check {token} and {page}"),
     403: (
         "the repository is gated, and its terms have not been accepted",
@@ -28,11 +28,11 @@ _REFUSALS = {
 """Meaning and remedy of each HTTP status of Hugging Face."""
 
 
-def file_rows(deployment: Deployment) -> Iterator[Row]:
+def check_deployment_file(deployment: Deployment) -> Iterator[CheckResult]:
     """Yield the results of checks that require only the file."""
-    missing = [image for image in required_images(deployment) if image not in deployment.images]
-    yield make_row(
-        FILE,
+    missing = [image for image in list_required_images(deployment) if image not in deployment.images]
+    yield create_check_result(
+        FILE_AREA,
         "digests of the images in the file",
         f"none for {', '.join(missing)}" if missing else "every image has a digest",
         "one for each image",
@@ -40,46 +40,46 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
     )
 
 
-def calls_rows(deployment: Deployment) -> Iterator[Row]:
+def check_call_capacity(deployment: Deployment) -> Iterator[CheckResult]:
     """Report the number of calls that a file's tiers support.
 
     The checks of the file have already rejected an excessive load.
     """
-    tier_ranges, load = calls_by_tier(caller_tier_capacities(deployment)), deployment.load
+    tier_ranges, load = sum_calls_by_tier(build_caller_tier_capacities(deployment)), deployment.load
     if not tier_ranges:
         return
     tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
     low = min(min_count for min_count, _ in tier_ranges.values())
-    needed = f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else ""
-    yield make_row(FILE, "concurrent calls", f"{low:,} to {max_calls:,}; limited by {tier}", needed)
+    needed = f"{load.calls:,}, at the peak {calculate_peak_calls(load):,}" if load else ""
+    yield create_check_result(FILE_AREA, "concurrent calls", f"{low:,} to {max_calls:,}; limited by {tier}", needed)
 
 
-def licence_rows(deployment: Deployment) -> Iterator[Row]:
+def check_licences(deployment: Deployment) -> Iterator[CheckResult]:
     """Report whether the licence of each model permits the use."""
-    for card in model_cards(deployment):
-        yield _licence_row(deployment, card)
+    for card in list_model_cards(deployment):
+        yield _check_licence(deployment, card)
 
 
-def access_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
+def check_model_access(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[CheckResult]:
     """Check with ``HF_TOKEN`` whether Hugging Face permits the download of the weights."""
-    for card in model_cards(deployment):
-        yield _access_row(card, environment)
+    for card in list_model_cards(deployment):
+        yield _check_card_access(card, environment)
 
 
-def model_cards(deployment: Deployment) -> list[ModelCard]:
+def list_model_cards(deployment: Deployment) -> list[ModelCard]:
     """Return the models that the deployment serves from Hugging Face, without duplicates."""
     names = [fleet.vllm.model for fleet in deployment.aws_section.asr if fleet.vllm] if deployment.aws_section else []
     names += [service.model for service in deployment.azure_section.services] if deployment.azure_section else []
     return [catalog.models()[name] for name in dict.fromkeys(names)]
 
 
-def _licence_row(deployment: Deployment, card: ModelCard) -> Row:
+def _check_licence(deployment: Deployment, card: ModelCard) -> CheckResult:
     azure = deployment.azure_section
     agreed = {each.model: each.reference for each in azure.model_agreements} if azure else {}
     result = card.licence + (f"; agreement: {agreed[card.name]}" if card.name in agreed else "")
     is_allowed = card.commercial_use or card.name in agreed or (azure is not None and not azure.commercial)
-    return make_row(
-        MODELS,
+    return create_check_result(
+        MODELS_AREA,
         f"licence of {card.name}",
         result,
         "non-commercial use" if azure and not azure.commercial else "commercial use",
@@ -87,14 +87,14 @@ def _licence_row(deployment: Deployment, card: ModelCard) -> Row:
     )
 
 
-def _access_row(card: ModelCard, environment: Mapping[str, str]) -> Row:
+def _check_card_access(card: ModelCard, environment: Mapping[str, str]) -> CheckResult:
     question = f"weights of {card.repository}"
     token = environment.get(TOKEN_VARIABLE)
     if not token:
-        return Row(
-            MODELS,
+        return CheckResult(
+            MODELS_AREA,
             question,
-            Status.SKIPPED,
+            CheckStatus.SKIPPED,
             f"{TOKEN_VARIABLE} is not set",
             remedy=f"set {TOKEN_VARIABLE} to query Hugging Face",
         )
@@ -103,16 +103,20 @@ def _access_row(card: ModelCard, environment: Mapping[str, str]) -> Row:
         f"{hub}/api/models/{card.repository}/auth-check", headers={"Authorization": f"Bearer {token}"}
     )
     try:
-        with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-            return make_row(MODELS, question, "the token can download them", "read access")
+        with urlopen(request, timeout=_REQUEST_TIMEOUT_S):  # noqa: S310
+            return create_check_result(MODELS_AREA, question, "the token can download them", "read access")
     except HTTPError as error:
-        if error.code not in _REFUSALS:
+        if error.code not in _REFUSAL_BY_STATUS:
             result, remedy = f"Hugging Face returned {error.code}", "run it again in a minute"
-            return Row(MODELS, question, Status.UNANSWERED, result, "read access", remedy)
-        result, remedy = _REFUSALS[error.code]
+            return CheckResult(MODELS_AREA, question, CheckStatus.UNANSWERED, result, "read access", remedy)
+        result, remedy = _REFUSAL_BY_STATUS[error.code]
         page = f"{hub}/{card.repository}"
-        return make_row(MODELS, question, result, "read access", blocks=remedy.format(token=TOKEN_VARIABLE, page=page))
+        return create_check_result(
+            MODELS_AREA, question, result, "read access", blocks=remedy.format(token=TOKEN_VARIABLE, page=page)
+        )
     except (URLError, TimeoutError, ValueError) as error:
         reason = getattr(error, "reason", error)
         remedy = "run the command again where Hugging Face is reachable"
-        return Row(MODELS, question, Status.UNANSWERED, f"cannot reach {hub}: {reason}", remedy=remedy)
+        return CheckResult(
+            MODELS_AREA, question, CheckStatus.UNANSWERED, f"cannot reach {hub}: {reason}", remedy=remedy
+        )

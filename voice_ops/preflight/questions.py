@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from voice_ops.preflight.report import Row, Status
+from voice_ops.preflight.report import CheckResult, CheckStatus
 
 
 @dataclass(frozen=True)
@@ -11,20 +11,20 @@ class Refusal:
     """The reason why a request failed, with a remedy.
 
     Attributes:
-        no_credentials: Whether all further requests will fail as well.
+        lacks_credentials: Whether all further requests will fail as well.
     """
 
     result: str
     remedy: str
-    no_credentials: bool = False
+    lacks_credentials: bool = False
 
 
 def run_checks(
     area: str,
-    questions: Mapping[str, Callable[[], Iterable[Row]]],
+    questions: Mapping[str, Callable[[], Iterable[CheckResult]]],
     errors: tuple[type[Exception], ...],
-    explain: Callable[[Exception], Refusal],
-) -> Iterator[Row]:
+    explain_error: Callable[[Exception], Refusal],
+) -> Iterator[CheckResult]:
     """Run the checks in turn, and stop if the credentials are rejected.
 
     Args:
@@ -37,20 +37,20 @@ def run_checks(
         try:
             yield from list(rows_for())
         except errors as error:
-            refusal = explain(error)
-            yield Row(area, topic, Status.UNANSWERED, refusal.result, remedy=refusal.remedy)
-            if refusal.no_credentials:
-                yield from skipped_rows(area, list(questions)[index + 1 :], "the credentials were rejected")
+            refusal = explain_error(error)
+            yield CheckResult(area, topic, CheckStatus.UNANSWERED, refusal.result, remedy=refusal.remedy)
+            if refusal.lacks_credentials:
+                yield from report_skipped_checks(area, list(questions)[index + 1 :], "the credentials were rejected")
                 return
 
 
-def skipped_rows(area: str, topics: Iterable[str], reason: str, remedy: str = "") -> Iterator[Row]:
+def report_skipped_checks(area: str, topics: Iterable[str], reason: str, remedy: str = "") -> Iterator[CheckResult]:
     """Report the skipped checks. Only the first result contains the remedy."""
     for index, topic in enumerate(topics):
-        yield Row(area, topic, Status.SKIPPED, reason, remedy=remedy if index == 0 else "")
+        yield CheckResult(area, topic, CheckStatus.SKIPPED, reason, remedy=remedy if index == 0 else "")
 
 
-def first_line(text: str, limit: int = 200) -> str:
+def extract_first_line(text: str, limit: int = 200) -> str:
     """Return the first line of a message, truncated to ``limit`` characters."""
     line = text.strip().splitlines()[0] if text.strip() else "no reason given"
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from voice_ops.preflight.report import Increase, Row, Status
+from voice_ops.preflight.report import CheckResult, CheckStatus, QuotaIncrease
 
 QUOTA_TOPIC_SUFFIX = "quotas and open requests"
 """Suffix of the topics of quota checks."""
@@ -43,7 +43,9 @@ class QuotaState:
     max_need: int
 
 
-def quota_row(area: str, state: QuotaState, pending: PendingRequest | None, submit: Callable[[int], str]) -> Row:
+def compare_quota(
+    area: str, state: QuotaState, pending: PendingRequest | None, submit: Callable[[int], str]
+) -> CheckResult:
     """Compare a quota with the deployment's need.
 
     A limit below the minimum need blocks the deploy; a limit below the maximum need restricts scaling. A quota with a
@@ -57,9 +59,9 @@ def quota_row(area: str, state: QuotaState, pending: PendingRequest | None, subm
     """
     desired = state.used_by_others + state.max_need
     fits = desired <= state.limit
-    status = Status.SUFFICIENT if fits else Status.WARNING
+    status = CheckStatus.SUFFICIENT if fits else CheckStatus.WARNING
     if state.used_by_others + state.min_need > state.limit:
-        status = Status.BLOCKS
+        status = CheckStatus.BLOCKING
     result = f"{state.limit} {state.unit}, {state.used_by_others} in use elsewhere"
     remedy, increase = "", None
     if not fits and pending:
@@ -70,8 +72,8 @@ def quota_row(area: str, state: QuotaState, pending: PendingRequest | None, subm
             remedy = f"the open request is too small: request {desired} in its support case"
     elif not fits:
         remedy = f"request {desired} {state.unit} with `voice preflight FILE --request-increases`"
-        increase = Increase(state.name, state.limit, desired, lambda: submit(desired))
-    return Row(
+        increase = QuotaIncrease(state.name, state.limit, desired, lambda: submit(desired))
+    return CheckResult(
         area,
         f"quota: {state.name}",
         status,

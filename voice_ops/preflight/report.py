@@ -11,46 +11,46 @@ from rich.console import Console
 from voice_ops.output import FullTable, format_markup
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """Effect of a result on the deploy."""
 
     SUFFICIENT = "fine"
     WARNING = "warning"
     """The deploy works, but a later problem is expected, or the catalogue is out of date."""
-    BLOCKS = "blocks"
+    BLOCKING = "blocks"
     UNANSWERED = "unanswered"
     """The request failed: denied, throttled, or unreachable."""
     SKIPPED = "not asked"
     """There are no credentials, or an earlier result makes the check meaningless."""
 
     @property
-    def fails(self) -> bool:
+    def is_failure(self) -> bool:
         """Whether the preflight exits with 1 because of this status."""
-        return self in {Status.BLOCKS, Status.UNANSWERED}
+        return self in {CheckStatus.BLOCKING, CheckStatus.UNANSWERED}
 
 
 STATUS_MARKS = {
-    Status.SUFFICIENT: "[green]✓[/]",
-    Status.WARNING: "[yellow]![/]",
-    Status.BLOCKS: "[red]✗[/]",
-    Status.UNANSWERED: "[red]?[/]",
-    Status.SKIPPED: "[dim]-[/]",
+    CheckStatus.SUFFICIENT: "[green]✓[/]",
+    CheckStatus.WARNING: "[yellow]![/]",
+    CheckStatus.BLOCKING: "[red]✗[/]",
+    CheckStatus.UNANSWERED: "[red]?[/]",
+    CheckStatus.SKIPPED: "[dim]-[/]",
 }
 
 
-class IncreaseError(Exception):
+class QuotaIncreaseError(Exception):
     """A cloud rejected a request for an increase. The message contains the reason and a remedy."""
 
 
 @dataclass(frozen=True)
-class Increase:
+class QuotaIncrease:
     """A quota increase that is needed but not yet requested.
 
     Attributes:
         quota: The cloud's name of the quota.
         limit: The current limit.
         desired: The limit to request.
-        submit: Function that submits the request and returns the cloud's response; raises `IncreaseError`.
+        submit: Function that submits the request and returns the cloud's response; raises `QuotaIncreaseError`.
     """
 
     quota: str
@@ -60,16 +60,16 @@ class Increase:
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckResult:
     """The result of a check."""
 
     area: str
     question: str
-    status: Status
+    status: CheckStatus
     result: str
     needed: str = ""
     remedy: str = ""
-    increase: Increase | None = None
+    increase: QuotaIncrease | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the result for ``--json``."""
@@ -83,18 +83,20 @@ class Row:
         }
 
 
-def make_row(area: str, question: str, result: str, requirement: str = "", *, blocks: str = "", warns: str = "") -> Row:
+def create_check_result(
+    area: str, question: str, result: str, requirement: str = "", *, blocks: str = "", warns: str = ""
+) -> CheckResult:
     """Create the result of a check.
 
     Args:
         blocks: Remedy, if the result blocks the deploy.
         warns: Remedy, if the result is a warning.
     """
-    status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.SUFFICIENT
-    return Row(area, question, status, result, requirement, blocks or warns)
+    status = CheckStatus.BLOCKING if blocks else CheckStatus.WARNING if warns else CheckStatus.SUFFICIENT
+    return CheckResult(area, question, status, result, requirement, blocks or warns)
 
 
-def print_report(console: Console, rows: Iterable[Row]) -> None:
+def print_report(console: Console, rows: Iterable[CheckResult]) -> None:
     """Print a table of results for each area, followed by the remedies."""
     for area, members in groupby(rows, key=lambda row: row.area):
         answers = list(members)
@@ -110,7 +112,7 @@ def print_report(console: Console, rows: Iterable[Row]) -> None:
                 console.print(f"    → {row.remedy}", soft_wrap=True)
 
 
-def format_summary(rows: Iterable[Row]) -> str:
+def format_summary(rows: Iterable[CheckResult]) -> str:
     """Return a line with the number of results by status."""
     statuses = [row.status for row in rows]
-    return ", ".join(f"{statuses.count(status)} {status.value}" for status in Status if status in statuses)
+    return ", ".join(f"{statuses.count(status)} {status.value}" for status in CheckStatus if status in statuses)

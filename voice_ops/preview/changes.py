@@ -5,39 +5,43 @@ from pathlib import Path
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.output import stop
+from voice_ops.output import create_exit
 from voice_sandbox.azure import state
-from voice_sandbox.azure.diff import Step, compare
+from voice_sandbox.azure.diff import Step, diff_graphs
 from voice_sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.changes import Outage
 from voice_sandbox.rehearsals.azure import CreatedProject, Rehearsal
-from voice_sandbox.rehearsals.azure_outages import outages
+from voice_sandbox.rehearsals.azure_outages import find_outages
 
 
-def rehearse(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
+def rehearse_deployment(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
     """Run the Pulumi programs of a deployment and the policy pack. Exit if one of them fails."""
     try:
         with Rehearsal.for_deployment(deployment) as rehearsal:
-            return rehearsal.run(), rehearsal.violations()
+            return rehearsal.run(), rehearsal.find_violations()
     except (ProgramError, ProjectError, PolicyPackError) as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except EngineError as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
+        raise create_exit("interrupted: the programs have been stopped", INTERRUPTED) from None
 
 
-def recorded_files(folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]) -> list[Path]:
+def list_recorded_preview_paths(
+    folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]
+) -> list[Path]:
     """Return the path of each project's recorded preview."""
-    return [state.state_file(folder, deployment.name, each.project.name) for each in rehearsed]
+    return [state.get_state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 
-def changes_since(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
+def compare_with_record(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
     """Return the changes of each project since its recorded preview. Without a record, all resources are new."""
-    return [compare(state.load_graph(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)]
+    return [
+        diff_graphs(state.load_graph(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)
+    ]
 
 
-def unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
+def find_unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
     """Return the outages that the changes cause, except for outages that the operator has accepted by name."""
-    return [outage for changes in steps for outage in outages(changes, accepted)]
+    return [outage for changes in steps for outage in find_outages(changes, accepted)]

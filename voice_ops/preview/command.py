@@ -8,14 +8,19 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.exits import HELP, REFUSED
-from voice_ops.findings import load_checked, refuse_outages
-from voice_ops.options import AcceptReplace, DeploymentFile, Json
-from voice_ops.output import format_markup, out, print_json, stop
-from voice_ops.preview.changes import changes_since, recorded_files, rehearse, unaccepted_outages
-from voice_ops.preview.tree import describe_counts, print_refusals, print_violations, resource_tree
+from voice_ops.exits import EXIT_CODES_HELP, REFUSED
+from voice_ops.findings import exit_on_outages, load_checked_deployment
+from voice_ops.options import AcceptReplaceOption, DeploymentFileArgument, JsonOption
+from voice_ops.output import create_exit, format_markup, out, print_json
+from voice_ops.preview.changes import (
+    compare_with_record,
+    find_unaccepted_outages,
+    list_recorded_preview_paths,
+    rehearse_deployment,
+)
+from voice_ops.preview.tree import create_resource_tree, describe_counts, print_rejections, print_violations
 from voice_sandbox.azure import state
-from voice_sandbox.azure.cli_json import preview_json
+from voice_sandbox.azure.cli_json import build_preview_json
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.azure.refusals import Rejection, find_rejections
@@ -31,17 +36,17 @@ STATE_HELP = (
 )
 
 
-@app.callback(epilog=HELP)
-def _clouds() -> None:
+@app.callback(epilog=EXIT_CODES_HELP)
+def _preview_callback() -> None:
     """Show the resources that a deployment would create, without access to the cloud."""
 
 
-@app.command("azure", epilog=HELP)
+@app.command("azure", epilog=EXIT_CODES_HELP)
 def azure(
-    file: DeploymentFile,
-    as_json: Json = False,
+    file: DeploymentFileArgument,
+    as_json: JsonOption = False,
     dependencies: Annotated[bool, typer.Option("--dependencies", help=DEPENDENCIES_HELP)] = False,
-    accept_replace: AcceptReplace = None,
+    accept_replace: AcceptReplaceOption = None,
     preview_folder: Annotated[
         Path,
         typer.Option(
@@ -61,10 +66,10 @@ def azure(
 
     Example: voice preview azure deployments/production-azure.yaml --dependencies
     """
-    deployment = load_checked(file)
+    deployment = load_checked_deployment(file)
     if deployment.azure_section is None:
-        raise stop(f"{file} has no section `azure`, so there is nothing to preview", REFUSED)
-    rehearsed, violations = rehearse(deployment)
+        raise create_exit(f"{file} has no section `azure`, so there is nothing to preview", REFUSED)
+    rehearsed, violations = rehearse_deployment(deployment)
     print_preview(
         deployment,
         rehearsed,
@@ -90,12 +95,12 @@ def print_preview(
 
     The previews are stored for the next comparison unless a policy, a service or an outage rejects the change.
     """
-    files = recorded_files(preview_folder, deployment, rehearsed)
-    steps = changes_since(files, rehearsed)
-    outages_found = unaccepted_outages(steps, accepted)
+    files = list_recorded_preview_paths(preview_folder, deployment, rehearsed)
+    steps = compare_with_record(files, rehearsed)
+    outages_found = find_unaccepted_outages(steps, accepted)
     refusals = find_rejections([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
     if as_json:
-        report = _report_json(rehearsed, steps, violations, refusals) | {
+        report = _serialize_report(rehearsed, steps, violations, refusals) | {
             "outages": [vars(each) for each in outages_found]
         }
         print_json(report, deployment.name)
@@ -103,18 +108,18 @@ def print_preview(
         for each, changes in zip(rehearsed, steps, strict=True):
             _print_project(each, changes, deployment.source.file, dependencies=dependencies)
         print_violations(out, violations)
-        print_refusals(out, refusals)
+        print_rejections(out, refusals)
     mandatory_count = sum(violation.mandatory for violation in violations)
     counts = ((mandatory_count, "mandatory policy violation(s)"), (len(refusals), "request(s) that Azure would refuse"))
     if reasons := [f"{count} {description}" for count, description in counts if count]:
-        raise stop(f"refused: {' and '.join(reasons)}", REFUSED)
-    refuse_outages(outages_found)
+        raise create_exit(f"refused: {' and '.join(reasons)}", REFUSED)
+    exit_on_outages(outages_found)
     for file, each in zip(files, rehearsed, strict=True):
         state.save_graph(file, each.preview.graph)
 
 
 def _print_project(each: CreatedProject, steps: list[Step], file: Path, *, dependencies: bool) -> None:
-    out.print(resource_tree(each.preview.graph, steps, dependencies=dependencies))
+    out.print(create_resource_tree(each.preview.graph, steps, dependencies=dependencies))
     out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
     change_text = summarize_operations(step.op for step in steps)
     duration = f"{each.up.duration_s:.1f} s"
@@ -125,7 +130,7 @@ def _print_project(each: CreatedProject, steps: list[Step], file: Path, *, depen
         out.print(format_markup("  [yellow]![/] {}", message_text), soft_wrap=True)
 
 
-def _report_json(
+def _serialize_report(
     rehearsed: list[CreatedProject],
     steps: list[list[Step]],
     violations: list[PolicyViolation],
@@ -133,7 +138,7 @@ def _report_json(
 ) -> dict[str, Any]:
     return {
         "projects": {
-            each.project.name: preview_json(each.project, each.preview, changes)
+            each.project.name: build_preview_json(each.project, each.preview, changes)
             for each, changes in zip(rehearsed, steps, strict=True)
         },
         "policies": [vars(violation) for violation in violations],

@@ -9,23 +9,23 @@ from rich.tree import Tree
 
 from voice_ops.output import describe_types, format_markup
 from voice_sandbox.azure.diff import Step
-from voice_sandbox.azure.graph import Graph, Resource, label_for, short_type
+from voice_sandbox.azure.graph import Graph, Resource, format_resource_label, shorten_type
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.azure.refusals import Rejection
 from voice_sandbox.azure.values import to_display_value
 from voice_sandbox.changes import Op
 
-_MARKS = {
+_MARK_BY_OPERATION = {
     Op.CREATE: "[green]+[/]",
     Op.UPDATE: "[yellow]~[/]",
     Op.REPLACE: "[magenta]±[/]",
     Op.DELETE: "[red]-[/]",
     Op.SAME: "[dim]=[/]",
 }
-_VALUE_WIDTH = 60
+_MAX_VALUE_WIDTH = 60
 
 
-def resource_tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
+def create_resource_tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
     """Return the resources of a stack as a tree of parents and children, with the change of each resource.
 
     Args:
@@ -36,29 +36,32 @@ def resource_tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = F
     by_urn = {step.urn: step for step in steps}
     root = Tree(format_markup("[bold]{}[/] ({})", graph.project, graph.stack))
     branches: dict[str | None, Tree] = {resource.urn: root for resource in graph.resources if resource.parent is None}
-    for resource in _ordered_resources(graph):
+    for resource in _sort_resources(graph):
         step = by_urn[resource.urn]
-        branch = branches[resource.parent].add(_step_line(step))
+        branch = branches[resource.parent].add(_format_step(step))
         branches[resource.urn] = branch
         for change in step.changes:
-            suffix = " [magenta]replaces[/]" if change.replaces else ""
+            suffix = " [magenta]replaces[/]" if change.requires_replacement else ""
             branch.add(
                 format_markup(
-                    f"[dim]{{}}: {{}} → {{}}[/]{suffix}", change.path, _shorten(change.old), _shorten(change.new)
+                    f"[dim]{{}}: {{}} → {{}}[/]{suffix}",
+                    change.path,
+                    _shorten_value(change.old),
+                    _shorten_value(change.new),
                 )
             )
         if step.replace_reason:
             branch.add(format_markup("[dim]{}[/]", step.replace_reason))
         if dependencies:
             for urn in resource.dependencies:
-                branch.add(format_markup("[dim]after {}[/]", label_for(graph, urn)))
+                branch.add(format_markup("[dim]after {}[/]", format_resource_label(graph, urn)))
     for step in steps:
         if step.op is Op.DELETE:
-            root.add(_step_line(step))
+            root.add(_format_step(step))
     return root
 
 
-def _ordered_resources(graph: Graph) -> list[Resource]:
+def _sort_resources(graph: Graph) -> list[Resource]:
     """Return the resources below the stack, ordered by depth, with components first, and by type and name.
 
     Pulumi's own order differs between runs, since a resource is registered as soon as its inputs are known.
@@ -68,26 +71,26 @@ def _ordered_resources(graph: Graph) -> list[Resource]:
         depths[resource.urn] = depths[resource.parent] + 1 if resource.parent else 0
 
     def key(resource: Resource) -> tuple[int, bool, str, str]:
-        return depths[resource.urn], resource.custom, short_type(resource.type), resource.name
+        return depths[resource.urn], resource.custom, shorten_type(resource.type), resource.name
 
     return sorted((resource for resource in graph.resources if resource.parent), key=key)
 
 
-def _step_line(step: Step) -> Text:
+def _format_step(step: Step) -> Text:
     resource = step.resource
     notes = [note for note, applies in (("protected", resource.protect), ("read", resource.external)) if applies]
-    template = f"{_MARKS[step.op]} {{}} [bold]{{}}[/]" + (f" [dim]({', '.join(notes)})[/]" if notes else "")
-    return format_markup(template, short_type(resource.type), resource.name)
+    template = f"{_MARK_BY_OPERATION[step.op]} {{}} [bold]{{}}[/]" + (f" [dim]({', '.join(notes)})[/]" if notes else "")
+    return format_markup(template, shorten_type(resource.type), resource.name)
 
 
-def _shorten(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = "nothing" if value is None else str(to_display_value(value))
-    return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}…"
+    return text if len(text) <= _MAX_VALUE_WIDTH else f"{text[:_MAX_VALUE_WIDTH]}…"
 
 
 def describe_counts(graph: Graph) -> str:
     """Return a text with the number of resources, in total and by type."""
-    counts: Counter[str] = Counter(dict(sorted(graph.counts().items())))
+    counts: Counter[str] = Counter(dict(sorted(graph.count_by_type().items())))
     return f"{counts.total()} resources: {describe_types(counts)}"
 
 
@@ -101,7 +104,7 @@ def print_violations(console: Console, violations: Sequence[PolicyViolation]) ->
             console.print(f"  {line}", soft_wrap=True)
 
 
-def print_refusals(console: Console, refusals: Sequence[Rejection]) -> None:
+def print_rejections(console: Console, refusals: Sequence[Rejection]) -> None:
     """Print the requests that Azure's services would reject, with the response and a remedy."""
     for answer in refusals:
         mark = format_markup("[red]✗ refused by Azure[/] [bold]{}[/] {}", answer.code, answer.resource)

@@ -10,15 +10,15 @@ import typer
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.deletion import DeletionError, delete_stacks
-from voice_ops.aws.refusals import ERRORS, command_error
+from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.findings import load_checked
-from voice_ops.options import DeploymentFile, Json
-from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.findings import load_checked_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption
+from voice_ops.output import create_exit, create_table, err, out, print_json
 from voice_ops.progress import heartbeat
-from voice_ops.prune.drain import DrainError, drain_removal
-from voice_ops.prune.removals import Removal, find_removals, missing_capacity
-from voice_ops.synthesis import synthesize, templates
+from voice_ops.prune.drain import DrainError, drain_removed_stacks
+from voice_ops.prune.removals import Removal, find_capacity_warnings, find_removals
+from voice_ops.synthesis import synthesize, synthesize_templates
 from voice_ops.teardown.command import (
     DRY_RUN_HELP,
     NAME_HELP,
@@ -27,17 +27,23 @@ from voice_ops.teardown.command import (
     needs_name_confirmation,
 )
 from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout
-from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing_resources
+from voice_ops.teardown.removal import (
+    OperatorAccount,
+    Resource,
+    disable_protection,
+    empty_log_buckets,
+    list_existing_resources,
+)
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
 def prune(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     *,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help=NAME_HELP)] = None,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Drain and delete the stacks of fleets, agents and regions that were removed from a file.
 
@@ -48,31 +54,31 @@ def prune(
 
     Example: voice prune deployments/production-us-east-1.yaml --dry-run
     """
-    first, *_ = regions = load_checked(file).region_deployments()
+    first, *_ = regions = load_checked_deployment(file).split_by_region()
     if first.aws_section is None:
-        raise stop(
+        raise create_exit(
             f"{file}: has no section `aws`; on Azure `pulumi up` deletes the resources that the file no longer defines",
             REFUSED,
         )
     if not dry_run:
         check_name_confirmation(first, name)
     try:
-        result = find_removals([Account(each, templates(each), sign_in(each)) for each in regions])
+        result = find_removals([Account(each, synthesize_templates(each), sign_in(each)) for each in regions])
         _print_removal(result, first.name, as_json=as_json)
-        if missing := [text for each in result if not each.is_whole_region for text in missing_capacity(each)]:
-            raise stop("\n".join(missing), FAILED)
+        if missing := [text for each in result if not each.is_whole_region for text in find_capacity_warnings(each)]:
+            raise create_exit("\n".join(missing), FAILED)
         if dry_run or not result:
             return
         if not yes and not needs_name_confirmation(first) and (stacks := sum(len(each.stacks) for each in result)):
             typer.confirm(f"Drain and delete {stacks} stacks of {first.name}?", abort=True, err=True)
         for each in result:
             prune_region(each, lambda line: err.print(line, soft_wrap=True))
-    except ERRORS as error:
-        raise command_error(error) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     except (CdkError, DeletionError, DrainError) as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: draining continues; run the command again", INTERRUPTED) from None
+        raise create_exit("interrupted: draining continues; run the command again", INTERRUPTED) from None
 
 
 def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
@@ -84,41 +90,43 @@ def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
         DrainError: Hosts or tasks did not drain in time.
     """
     account = removal.account
-    templates = {stack: removal.live[stack] for stack in removal.stacks}
+    templates = {stack: removal.deployed_templates[stack] for stack in removal.stacks}
     with heartbeat(err, f"prune {account.region}"):
         if removal.is_whole_region:
             end_rollout(account, report)
-        drain_removal(removal, report)
+        drain_removed_stacks(removal, report)
         if removal.is_whole_region:
             end_jobs(account, report)
-        resources = existing_resources(account, templates)
+        resources = list_existing_resources(account, templates)
         disable_protection(account, removal.stacks, resources)
         empty_log_buckets(account, resources)
-        importers = removal.importers()
-        if importers:
-            _deploy_stacks(account, importers, report)
+        importing_stacks = removal.find_importing_stacks()
+        if importing_stacks:
+            _deploy_stacks(account, importing_stacks, report)
         delete_stacks(account.session.client("cloudformation"), removal.stacks, report)
         delete_log_groups(account, templates)
-        observability_stack = names.stack_name(account.deployment, "observability")
+        observability_stack = names.build_stack_name(account.deployment, "observability")
         if (
-            observability_stack in removal.live
+            observability_stack in removal.deployed_templates
             and observability_stack in account.templates
-            and observability_stack not in importers
+            and observability_stack not in importing_stacks
         ):
             _deploy_stacks(account, [observability_stack], report)
-    _print_kept(resources, report)
+    _print_retained_resources(resources, report)
 
 
 def _deploy_stacks(account: Account, stacks: Sequence[str], report: Callable[[str], None]) -> None:
     with TemporaryDirectory(prefix="voice-prune-") as work_folder:
-        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(work_folder))
+        cdk = Cdk(
+            OperatorAccount(account.caller_identity["Account"], account.region), account.deployment, Path(work_folder)
+        )
         cdk.use_assembly(Path(synthesize(account.deployment, Path(work_folder) / "cdk.out").directory))
         for stack in stacks:
             report(f"deploy {stack}, without what left")
             cdk.deploy_only(stack)
 
 
-def _print_kept(resources: Sequence[Resource], report: Callable[[str], None]) -> None:
+def _print_retained_resources(resources: Sequence[Resource], report: Callable[[str], None]) -> None:
     for each in resources:
         if each.is_retained:
             report(f"kept by its deletion policy: {each.kind} {each.physical_id}")
@@ -138,7 +146,7 @@ def _print_removal(removal: list[Removal], name: str, *, as_json: bool) -> None:
             + (", but alarms still monitor stacks that were removed before" if removal else "")
         )
     else:
-        table = empty_table("stacks that the file no longer defines", ["region", "stack"], ["hosts or tasks"])
+        table = create_table("stacks that the file no longer defines", ["region", "stack"], ["hosts or tasks"])
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         out.print(table)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from voice_blueprint.aws import names
 from voice_ops.prune.removals import GROUP_TYPE, SERVICE_TYPE, Removal
 
-POLL_S = 5.0
+POLL_INTERVAL_S = 5.0
 DNS_CACHE_S = 60.0
 """Time after which clients resolve a name again. It is Route 53's TTL of alias records to an API. Source:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
@@ -23,7 +24,7 @@ class DrainError(Exception):
     """Hosts or tasks did not drain in time."""
 
 
-def drain_removal(removal: Removal, report: Callable[[str], None]) -> None:
+def drain_removed_stacks(removal: Removal, report: Callable[[str], None]) -> None:
     """Drain the hosts and tasks of removed stacks.
 
     VAD hosts are drained first, since their calls depend on the other tiers.
@@ -33,24 +34,28 @@ def drain_removal(removal: Removal, report: Callable[[str], None]) -> None:
     """
     if removal.is_whole_region:
         _redirect_callers(removal, report)
-    packets = names.stack_name(removal.account.deployment, "vad")
-    groups = list(removal.resource_ids(GROUP_TYPE))
+    packets = names.build_stack_name(removal.account.deployment, "vad")
+    groups = list(removal.iter_resource_ids(GROUP_TYPE))
     for first in (True, False):
         wave = [group for stack, group in groups if (stack == packets) is first]
         if wave:
             _scale_to_zero(removal, wave)
-            _wait_until_drained(lambda wave=wave: _hosts_by_group(removal, wave), _max_drain_s(removal, wave), report)  # type: ignore[misc]
-    services = [arn for _, arn in removal.resource_ids(SERVICE_TYPE)]
+            _wait_until_drained(
+                partial(_count_hosts_by_group, removal, wave), _calculate_max_drain_s(removal, wave), report
+            )
+    services = [arn for _, arn in removal.iter_resource_ids(SERVICE_TYPE)]
     if services:
-        _scale_in(removal, services)
+        _scale_in_services(removal, services)
         calls_s = removal.account.deployment.aws.edge.session_max_s
         try:
-            _wait_until_drained(lambda: dict(_running_tasks(removal, services)), calls_s + TASK_STOP_TIMEOUT_S, report)
+            _wait_until_drained(
+                lambda: dict(_count_running_tasks(removal, services)), calls_s + TASK_STOP_TIMEOUT_S, report
+            )
         except DrainError:
             # Tasks protect themselves while they have calls, and load balancers continue to send new calls to them.
             report(f"tasks have calls after {calls_s + TASK_STOP_TIMEOUT_S} s: they are stopped now, and end them")
             _stop_tasks(removal, services)
-            _wait_until_drained(lambda: dict(_running_tasks(removal, services)), TASK_STOP_TIMEOUT_S, report)
+            _wait_until_drained(lambda: dict(_count_running_tasks(removal, services)), TASK_STOP_TIMEOUT_S, report)
 
 
 def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
@@ -60,7 +65,7 @@ def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
     healthy once the gateway stops, and send callers to a region without hosts.
     """
     route53: Any = removal.account.session.client("route53")
-    checks = [check for _, check in removal.resource_ids(HEALTH_CHECK_TYPE)]
+    checks = [check for _, check in removal.iter_resource_ids(HEALTH_CHECK_TYPE)]
     for check in checks:
         route53.update_health_check(HealthCheckId=check, Disabled=True, Inverted=True)
     if checks:
@@ -77,13 +82,13 @@ def _scale_to_zero(removal: Removal, groups: list[str]) -> None:
         client.update_auto_scaling_group(AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
 
 
-def _hosts_by_group(removal: Removal, groups: list[str]) -> dict[str, int]:
+def _count_hosts_by_group(removal: Removal, groups: list[str]) -> dict[str, int]:
     client: Any = removal.account.session.client("autoscaling")
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=groups)["AutoScalingGroups"]
     return {each["AutoScalingGroupName"]: len(each["Instances"]) for each in live if each["Instances"]}
 
 
-def _max_drain_s(removal: Removal, groups: list[str]) -> int:
+def _calculate_max_drain_s(removal: Removal, groups: list[str]) -> int:
     """Return the maximum time by which the hooks of groups can delay a termination, in seconds."""
     client: Any = removal.account.session.client("autoscaling")
     hooks = [
@@ -95,7 +100,7 @@ def _max_drain_s(removal: Removal, groups: list[str]) -> int:
     return max((hook.get("GlobalTimeout", hook["HeartbeatTimeout"]) for hook in hooks), default=0) + TASK_STOP_TIMEOUT_S
 
 
-def _scale_in(removal: Removal, services: list[str]) -> None:
+def _scale_in_services(removal: Removal, services: list[str]) -> None:
     scaling: Any = removal.account.session.client("application-autoscaling")
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
@@ -118,7 +123,7 @@ def _stop_tasks(removal: Removal, services: list[str]) -> None:
             ecs.stop_task(cluster=cluster, task=task, reason="voice prune")
 
 
-def _running_tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
+def _count_running_tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         for service in ecs.describe_services(cluster=arn.split("/")[-2], services=[arn])["services"]:
@@ -139,4 +144,4 @@ def _wait_until_drained(remaining: Callable[[], dict[str, int]], longest_s: int,
         if text != last_report:
             last_report = text
             report(f"draining: {text}, for {longest_s} s at most")
-        time.sleep(POLL_S)
+        time.sleep(POLL_INTERVAL_S)

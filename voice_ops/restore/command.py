@@ -9,26 +9,26 @@ import typer
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, command_error
+from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.findings import load_region
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.findings import load_region_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import create_exit, create_table, err, out, print_json
 from voice_ops.restore.snapshots import (
     Snapshot,
     SnapshotError,
     create_snapshot,
+    find_live_group_id,
+    find_requested_snapshot,
     list_snapshots,
-    live_group_id,
-    requested_snapshot,
 )
-from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.removal import OperatorAws
+from voice_ops.synthesis import synthesize, synthesize_templates
+from voice_ops.teardown.removal import OperatorAccount
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
 def restore(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     *,
     deploy: Annotated[bool, typer.Option("--deploy", help="Restore the store from state.restore_from.")] = False,
     take: Annotated[
@@ -38,7 +38,7 @@ def restore(
         str | None, typer.Option(metavar="SNAPSHOT", help="With --take: copy this snapshot, such as an automatic one.")
     ] = None,
     region: Region = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the state store's snapshots, take one, or restore the store from one.
 
@@ -48,18 +48,18 @@ def restore(
 
     Example: voice restore deployments/production-us-east-1.yaml --deploy
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     if deployment.aws_section is None:
-        raise stop(
+        raise create_exit(
             f"{file}: Azure Managed Redis keeps no snapshots here, so there is nothing to restore: its data expires "
             "with the sessions. `pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy` creates "
             "a lost store, empty, again; callers then open new sessions",
             REFUSED,
         )
     if source_snapshot and not take:
-        raise stop("--source-snapshot needs --take, the name of the copy", REFUSED)
+        raise create_exit("--source-snapshot needs --take, the name of the copy", REFUSED)
     try:
-        account = Account(deployment, templates(deployment), sign_in(deployment))
+        account = Account(deployment, synthesize_templates(deployment), sign_in(deployment))
         if take:
             _print_snapshot(deployment, create_snapshot(account, take, source_snapshot), as_json=as_json)
             return
@@ -67,21 +67,21 @@ def restore(
         if deployment.aws.state.restore_from:
             _recreate_store(account, deploy=deploy, is_verbose=not as_json)
         elif deploy:
-            raise stop(f"{file}: has no state.restore_from; name a snapshot there", REFUSED)
+            raise create_exit(f"{file}: has no state.restore_from; name a snapshot there", REFUSED)
     except KeyError as error:
-        raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
-    except ERRORS as error:
-        raise command_error(error) from None
+        raise create_exit(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     except (CdkError, SnapshotError) as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: run the command again to continue", INTERRUPTED) from None
+        raise create_exit("interrupted: run the command again to continue", INTERRUPTED) from None
 
 
 def _recreate_store(account: Account, *, deploy: bool, is_verbose: bool) -> None:
-    snapshot = requested_snapshot(account)
+    snapshot = find_requested_snapshot(account)
     if is_verbose:
-        _print_plan(account, snapshot)
+        _print_restore_plan(account, snapshot)
     if deploy:
         restore_store(account)
         message = f"restored from {snapshot.name}; hosts find the store within five minutes"
@@ -97,18 +97,18 @@ def _print_snapshot(deployment: Deployment, snapshot: Snapshot, *, as_json: bool
 
 def _print_snapshots(account: Account, snapshots: list[Snapshot], *, as_json: bool) -> None:
     if as_json:
-        print_json({"live": live_group_id(account), "snapshots": snapshots}, account.deployment.name)
+        print_json({"live": find_live_group_id(account), "snapshots": snapshots}, account.deployment.name)
         return
-    table = empty_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
+    table = create_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
     for each in snapshots:
         created = f"{each.created_at:%Y-%m-%d %H:%M}" if each.created_at else ""
         table.add_row(each.name, each.group, each.source, each.version, each.status, created)
     out.print(table)
 
 
-def _print_plan(account: Account, snapshot: Snapshot) -> None:
-    deployment, live = account.deployment, live_group_id(account)
-    new, stack = names.state_group_id(deployment), names.stack_name(deployment, "state")
+def _print_restore_plan(account: Account, snapshot: Snapshot) -> None:
+    deployment, live = account.deployment, find_live_group_id(account)
+    new, stack = names.build_state_group_id(deployment), names.build_stack_name(deployment, "state")
     if live == new:
         out.print(f"{new} is already restored from {snapshot.name}", soft_wrap=True)
         return
@@ -122,12 +122,12 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
         (
             f"{stack} creates {new} from {snapshot.name}, next to {live}",
             (
-                f"the parameter {names.state_host_parameter(deployment)} is set to its address, "
+                f"the parameter {names.build_state_host_parameter_name(deployment)} is set to its address, "
                 "which hosts read every five minutes"
             ),
             f"{live} is deleted {last}; its clients reconnect to the new one",
             "the gateway's tasks are replaced",
-            f"{names.stack_name(deployment, 'observability')} watches the new nodes",
+            f"{names.build_stack_name(deployment, 'observability')} watches the new nodes",
         ),
         1,
     ):
@@ -139,9 +139,9 @@ def restore_store(account: Account) -> None:
     """Deploy the store that is restored from the file's snapshot, and the services that connect to the store."""
     deployment = account.deployment
     with TemporaryDirectory(prefix="voice-restore-") as home:
-        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), deployment, Path(home))
+        cdk = Cdk(OperatorAccount(account.caller_identity["Account"], account.region), deployment, Path(home))
         cdk.use_assembly(Path(synthesize(deployment, Path(home) / "cdk.out").directory))
-        cdk.deploy_only(names.stack_name(deployment, "state"))
-        account.renew_services()
-        if (watching := names.stack_name(deployment, "observability")) in account.stacks():
+        cdk.deploy_only(names.build_stack_name(deployment, "state"))
+        account.redeploy_services()
+        if (watching := names.build_stack_name(deployment, "observability")) in account.fetch_stack_statuses():
             cdk.deploy_only(watching)

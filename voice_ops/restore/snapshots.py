@@ -9,10 +9,10 @@ from typing import Any
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
 
-POLL_S = 10.0
+POLL_INTERVAL_S = 10.0
 MAX_WAIT_S = 3600
 """Timeout for the creation of a snapshot. A snapshot of some GB takes minutes."""
-AVAILABLE = "available"
+AVAILABLE_STATUS = "available"
 
 
 class SnapshotError(Exception):
@@ -40,14 +40,14 @@ class Snapshot:
 def list_snapshots(account: Account) -> Iterator[Snapshot]:
     """Yield the snapshots of all current and former stores of the deployment, from the oldest to the newest."""
     results = (_parse_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
-    prefix = names.state_user_prefix(account.deployment)
+    prefix = names.build_state_user_prefix(account.deployment)
     own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
     yield from sorted(
         own_snapshots, key=lambda each: (each.created_at is not None, each.created_at and each.created_at.timestamp())
     )
 
 
-def requested_snapshot(account: Account) -> Snapshot:
+def find_requested_snapshot(account: Account) -> Snapshot:
     """Return the snapshot from which the file restores the store.
 
     Raises:
@@ -59,8 +59,8 @@ def requested_snapshot(account: Account) -> Snapshot:
     if result is None:
         available = ", ".join(snapshots_by_name) or "none"
         raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; available: {available}")
-    if result.status != AVAILABLE:
-        raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
+    if result.status != AVAILABLE_STATUS:
+        raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE_STATUS}")
     if _parse_version(result.version) > _parse_version(state.engine_version):
         raise SnapshotError(
             f"{result.name} is of Valkey {result.version}, and the file has engine_version {state.engine_version}: "
@@ -80,27 +80,27 @@ def create_snapshot(account: Account, name: str, source: str | None) -> Snapshot
         if source:
             client.copy_snapshot(SourceSnapshotName=source, TargetSnapshotName=name)
         else:
-            client.create_snapshot(ReplicationGroupId=live_group_id(account), SnapshotName=name)
+            client.create_snapshot(ReplicationGroupId=find_live_group_id(account), SnapshotName=name)
     end = time.monotonic() + MAX_WAIT_S
     while True:
         (result,) = (_parse_snapshot(each) for each in client.describe_snapshots(SnapshotName=name)["Snapshots"])
-        if result.status == AVAILABLE:
+        if result.status == AVAILABLE_STATUS:
             return result
         if result.status not in {"creating", "copying"} or time.monotonic() > end:
             raise SnapshotError(
                 f"{name} is {result.status} after {MAX_WAIT_S} s at most; see the events of ElastiCache"
             )
-        time.sleep(POLL_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
-def live_group_id(account: Account) -> str:
+def find_live_group_id(account: Account) -> str:
     """Return the id of the deployed replication group.
 
     Raises:
         KeyError: No replication group is deployed; the message contains the stack.
     """
-    stack = names.stack_name(account.deployment, "state")
-    resources, physical_names = account.live_templates()[stack]["Resources"], account.physical_ids(stack)
+    stack = names.build_stack_name(account.deployment, "state")
+    resources, physical_names = account.fetch_live_templates()[stack]["Resources"], account.fetch_physical_ids(stack)
     (group,) = (
         physical_names[name] for name, each in resources.items() if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
     )

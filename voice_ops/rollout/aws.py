@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, command_error
+from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.output import create_exit, create_table, err, out, print_json
 from voice_ops.progress import heartbeat
-from voice_ops.rollout.follow import Deploy, FailedProbe, follow_deploy, newest_refresh_ids
-from voice_ops.rollout.plan import Roll, missing_artifacts, plan_rolls, quota_shortages
-from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.removal import OperatorAws
+from voice_ops.rollout.follow import FailedProbe, MultiStackDeploy, find_newest_refresh_ids, follow_deploy
+from voice_ops.rollout.plan import GroupRollout, find_missing_artifacts, find_quota_shortages, plan_rollouts
+from voice_ops.synthesis import synthesize, synthesize_templates
+from voice_ops.teardown.removal import OperatorAccount
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
@@ -39,7 +39,7 @@ class ProbeOptions:
     transcript: Path | None = None
 
 
-def rollout_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deploy: bool, as_json: bool) -> None:
+def roll_out_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deploy: bool, as_json: bool) -> None:
     """Show the hosts that a deploy would replace in each region, and optionally deploy.
 
     Raises:
@@ -47,46 +47,46 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deploy
     """
     finished: list[str] = []
     try:
-        accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
-        plans = [(account, plan_rolls(account)) for account in accounts]
+        accounts = [Account(each, synthesize_templates(each), sign_in(each)) for each in regions]
+        plans = [(account, plan_rollouts(account)) for account in accounts]
         _print_plans(plans, regions[0].name, as_json=as_json)
         for account, result in plans if deploy else ():
             problem = result and deploy_and_monitor(account, result, create_probe(*vars(probe).values()))
             if problem:
-                raise stop(f"{''.join(finished)}{problem}", FAILED)
+                raise create_exit(f"{''.join(finished)}{problem}", FAILED)
             finished.append(f"{account.region} is rolled out; ")
-    except ERRORS as error:
-        raise command_error(error) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     except CdkError as error:
-        raise stop("".join(finished) + str(error), FAILED) from None
+        raise create_exit("".join(finished) + str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop(
+        raise create_exit(
             "interrupted: the update continues; `aws cloudformation cancel-update-stack` cancels it", INTERRUPTED
         ) from None
 
 
-def _print_plans(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
+def _print_plans(plans: list[tuple[Account, list[GroupRollout]]], name: str, *, as_json: bool) -> None:
     """Print the replacements in each region. Exit if a quota is too small or artifacts are missing."""
-    unused_stacks = {account.region: sorted(account.undefined_stacks()) for account, _ in plans}
+    unused_stacks = {account.region: sorted(account.fetch_removed_stacks()) for account, _ in plans}
     if as_json:
         rows = [roll for _, result in plans for roll in result]
         print_json({"rolls": rows, "left": [stack for stacks in unused_stacks.values() for stack in stacks]}, name)
     for account, result in plans:
         if not as_json:
-            _print_rolls(result)
+            _print_rollouts(result)
             if stacks := unused_stacks[account.region]:
                 out.print(
                     f"no longer in the file, but in service until `voice prune`: {', '.join(stacks)}", soft_wrap=True
                 )
-        if short := "\n".join([*quota_shortages(result), *missing_artifacts(account, result)]):
-            raise stop(short, FAILED)
+        if short := "\n".join([*find_quota_shortages(result), *find_missing_artifacts(account, result)]):
+            raise create_exit(short, FAILED)
 
 
-def _print_rolls(rolls: list[Roll]) -> None:
+def _print_rollouts(rolls: list[GroupRollout]) -> None:
     if not rolls:
         out.print("a deploy replaces no host")
         return
-    table = empty_table(
+    table = create_table(
         "Hosts that a deploy replaces, in its order", ["group"], ["hosts", "at a time", "at most"], "for"
     )
     for roll in rolls:
@@ -121,24 +121,26 @@ def create_probe(
     if url is None:
         return lambda: ""
     if recording is None or transcript is None:
-        raise stop("--probe needs --recording and --transcript, a recording and its words", REFUSED)
+        raise create_exit("--probe needs --recording and --transcript, a recording and its words", REFUSED)
     # Imported here, since a rollout without probe makes no calls.
-    from voice_ops.call.access import Auth, header_provider, read_secret  # noqa: PLC0415
+    from voice_ops.call.access import Auth, create_header_provider, read_secret  # noqa: PLC0415
     from voice_ops.call.session import CallError  # noqa: PLC0415
     from voice_ops.rollout.probe import RolloutProbe, measure_call  # noqa: PLC0415
 
     try:
         text = transcript.read_text(encoding="utf-8")
-        headers_for = header_provider(Auth(auth) if auth else None, read_secret(api_key_env), url)
+        headers_for = create_header_provider(Auth(auth) if auth else None, read_secret(api_key_env), url)
         measure = partial(measure_call, url, headers_for, recording, text)
         before = measure()
     except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
-        raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
-    err.print(f"before: {before.word_error_rate:.0%} of the words wrong, finals after {before.final_s:.2f} s")
+        raise create_exit(f"the probe fails before the rollout: {error}", FAILED) from None
+    err.print(
+        f"before: {before.word_error_rate:.0%} of the words wrong, finals after {before.max_final_latency_s:.2f} s"
+    )
     return RolloutProbe(measure, before, partial(err.print, soft_wrap=True)).find_regression
 
 
-def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:
+def deploy_and_monitor(account: Account, rolls: list[GroupRollout], probe: Callable[[], str]) -> str:
     """Deploy the stacks whose hosts are replaced, and monitor the rollout.
 
     Returns:
@@ -147,9 +149,9 @@ def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], 
     Raises:
         CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.
     """
-    earlier_ids, deploy, deployed = newest_refresh_ids(account, rolls), Deploy(), list[str]()
+    earlier_ids, deploy, deployed = find_newest_refresh_ids(account, rolls), MultiStackDeploy(), list[str]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
-        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk = Cdk(OperatorAccount(account.caller_identity["Account"], account.region), account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:

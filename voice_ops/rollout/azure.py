@@ -11,31 +11,31 @@ from typing import Any
 from azure.core.exceptions import AzureError
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.azure.cluster import Cluster, Kubernetes, explain_cluster
+from voice_ops.azure.cluster import Cluster, Kubernetes, explain_cluster_error
 from voice_ops.azure.workloads import (
     DefinedWorkloads,
     LiveDeployment,
-    changed_settings,
-    defined_workloads,
-    live_deployments,
+    evaluate_workloads,
+    fetch_live_deployments,
+    find_changed_settings,
 )
 from voice_ops.exits import FAILED, INTERRUPTED
-from voice_ops.output import empty_table, err, out, print_json, stop
+from voice_ops.output import create_exit, create_table, err, out, print_json
 from voice_ops.preflight.azure import account, find_subscription
 from voice_ops.preflight.questions import Refusal
 from voice_sandbox.azure.errors import EngineError
 
-POLL_S = 10.0
-DEFAULT_START_S = 300.0
+POLL_INTERVAL_S = 10.0
+DEFAULT_STARTUP_TIMEOUT_S = 300.0
 """Start-up time of a pod without its startup probes, including the wait for a node. ASSUMED."""
-DEFAULT_GRACE_S = 30
+DEFAULT_GRACE_PERIOD_S = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
 MAX_SHOWN_SETTINGS = 3
 DEPLOY_COMMAND = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 
 
 @dataclass(frozen=True)
-class Roll:
+class DeploymentRollout:
     """The replacement of the pods of one Kubernetes Deployment.
 
     Attributes:
@@ -53,67 +53,76 @@ class Roll:
     changed: tuple[str, ...]
 
 
-def plan_rolls(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[Roll]:
+def plan_rollouts(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[DeploymentRollout]:
     """Return the rollouts of the Deployments whose pods a deploy of the file would replace."""
-    changed = {key: tuple(changed_settings(new, key, now[key].manifest)) for key in new.deployments if key in now}
-    return [_plan_roll(key, now[key], settings) for key, settings in changed.items() if settings]
+    changed = {key: tuple(find_changed_settings(new, key, now[key].manifest)) for key in new.deployments if key in now}
+    return [_plan_rollout(key, now[key], settings) for key, settings in changed.items() if settings]
 
 
-def _plan_roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -> Roll:
-    return Roll(*key, now.desired, _batch_size(now), rollout_timeout_s(now), changed)
+def _plan_rollout(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -> DeploymentRollout:
+    return DeploymentRollout(
+        *key, now.desired_replica_count, _calculate_batch_size(now), calculate_rollout_timeout_s(now), changed
+    )
 
 
-def _batch_size(now: LiveDeployment) -> int:
+def _calculate_batch_size(now: LiveDeployment) -> int:
     """Return the number of pods that are replaced at the same time: the surge or the maximum of unavailable pods."""
     limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
     return max([1, *(each for each in limits if isinstance(each, int))])
 
 
-def rollout_timeout_s(now: LiveDeployment) -> float:
+def calculate_rollout_timeout_s(now: LiveDeployment) -> float:
     """Return the timeout of a Deployment's rollout, in seconds."""
     spec = now.manifest["spec"]["template"]["spec"]
-    starts = [_startup_timeout_s(each.get("startupProbe")) for each in spec["containers"]]
-    init_container_s = sum(_startup_timeout_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
-    pod_s = (
-        DEFAULT_START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
+    starts = [_calculate_startup_timeout_s(each.get("startupProbe")) for each in spec["containers"]]
+    init_container_s = sum(
+        _calculate_startup_timeout_s(each.get("startupProbe")) for each in spec.get("initContainers") or ()
     )
-    return float(max(1, math.ceil(now.desired / _batch_size(now))) * pod_s)
+    pod_s = (
+        DEFAULT_STARTUP_TIMEOUT_S
+        + init_container_s
+        + max(starts)
+        + spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_PERIOD_S)
+    )
+    return float(max(1, math.ceil(now.desired_replica_count / _calculate_batch_size(now))) * pod_s)
 
 
-def _startup_timeout_s(probe: Mapping[str, Any] | None) -> float:
+def _calculate_startup_timeout_s(probe: Mapping[str, Any] | None) -> float:
     return probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10) if probe else 0.0
 
 
-def rollout_on_azure(
+def roll_out_on_azure(
     deployment: Deployment, *, follow: bool, as_json: bool, environment: Mapping[str, str] = os.environ
 ) -> None:
     """Show the pods that a deploy would replace, or monitor a rollout in progress. Exit if the rollout fails."""
     subscription = find_subscription(environment)
     if isinstance(subscription, Refusal):
-        raise stop(f"{subscription.result}: {subscription.remedy}", FAILED)
+        raise create_exit(f"{subscription.result}: {subscription.remedy}", FAILED)
     try:
-        kubernetes = Cluster(account.connect(deployment, Counter(), subscription)).kubernetes
-        new = defined_workloads(deployment)
-        result = plan_rolls(new, live_deployments(kubernetes, new.namespaces))
+        kubernetes = Cluster(account.create_account(deployment, Counter(), subscription)).kubernetes
+        new = evaluate_workloads(deployment)
+        result = plan_rollouts(new, fetch_live_deployments(kubernetes, new.namespaces))
         if as_json:
             print_json({"rolls": [vars(each) for each in result]}, deployment.name)
         elif not follow:
-            _print_rolls(result)
+            _print_rollouts(result)
         if follow:
             if result:
                 names = ", ".join(each.deployment for each in result)
-                raise stop(
+                raise create_exit(
                     f"not deployed yet, so there is nothing to follow: {names} differ; run `{DEPLOY_COMMAND}`", FAILED
                 )
             count = wait_for_rollouts(kubernetes, new)
             (err if as_json else out).print(f"{count} Deployments are rolled out")
     except AzureError as error:
-        refusal = explain_cluster(error)
-        raise stop(f"{refusal.result}: {refusal.remedy}", FAILED) from None
+        refusal = explain_cluster_error(error)
+        raise create_exit(f"{refusal.result}: {refusal.remedy}", FAILED) from None
     except EngineError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the rollout continues; run the command again to follow it", INTERRUPTED) from None
+        raise create_exit(
+            "interrupted: the rollout continues; run the command again to follow it", INTERRUPTED
+        ) from None
 
 
 def wait_for_rollouts(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
@@ -125,7 +134,9 @@ def wait_for_rollouts(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
     begin, reported = time.monotonic(), dict[tuple[str, str], str]()
     while True:
         now = {
-            key: each for key, each in live_deployments(kubernetes, new.namespaces).items() if key in new.deployments
+            key: each
+            for key, each in fetch_live_deployments(kubernetes, new.namespaces).items()
+            if key in new.deployments
         }
         waiting = {key: each for key, each in now.items() if not each.is_rolled_out}
         for key, each in now.items():
@@ -136,29 +147,32 @@ def wait_for_rollouts(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
         if not waiting:
             return len(now)
         passed = time.monotonic() - begin
-        late = {key: each for key, each in waiting.items() if passed > rollout_timeout_s(each)}
+        late = {key: each for key, each in waiting.items() if passed > calculate_rollout_timeout_s(each)}
         if late:
-            raise stop("\n".join(_late_message(name, each) for (_, name), each in late.items()), FAILED)
-        time.sleep(POLL_S)
+            raise create_exit(
+                "\n".join(_format_timeout_message(name, each) for (_, name), each in late.items()), FAILED
+            )
+        time.sleep(POLL_INTERVAL_S)
 
 
 def _describe_progress(name: str, now: LiveDeployment) -> str:
-    text = f"{name}: {now.updated} of {now.desired} pods are new, {now.available} available"
+    pods = f"{now.updated_replica_count} of {now.desired_replica_count} pods are new"
+    text = f"{name}: {pods}, {now.available_replica_count} available"
     return f"{text}; {now.problems[0]}" if now.problems else text
 
 
-def _late_message(name: str, now: LiveDeployment) -> str:
+def _format_timeout_message(name: str, now: LiveDeployment) -> str:
     return (
-        f"{_describe_progress(name, now)} after {rollout_timeout_s(now) / 60:.0f} min, the longest that its pods may "
-        "take: deploy the file of the previous release"
+        f"{_describe_progress(name, now)} after {calculate_rollout_timeout_s(now) / 60:.0f} min, the longest that "
+        "its pods may take: deploy the file of the previous release"
     )
 
 
-def _print_rolls(rolls: list[Roll]) -> None:
+def _print_rollouts(rolls: list[DeploymentRollout]) -> None:
     if not rolls:
         out.print("a deploy replaces no pod")
         return
-    table = empty_table("Pods that a deploy replaces", ["deployment"], ["pods", "at a time", "at most"], "for")
+    table = create_table("Pods that a deploy replaces", ["deployment"], ["pods", "at a time", "at most"], "for")
     for roll in rolls:
         settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:MAX_SHOWN_SETTINGS])
         more = f" and {len(roll.changed) - MAX_SHOWN_SETTINGS} more" if len(roll.changed) > MAX_SHOWN_SETTINGS else ""

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from voice_ops.exits import REFUSED
-from voice_ops.findings import load_regions
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import stop
+from voice_ops.findings import load_region_deployments
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import create_exit
 
 
 def rollout(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     *,
     deploy: Annotated[
         bool, typer.Option("--deploy", help="AWS: deploy the stacks, and follow their instance refreshes.")
@@ -44,7 +44,7 @@ def rollout(
     ] = False,
     minutes: Annotated[float, typer.Option(min=0, help="Maximum duration of --start and --resume.")] = 40,
     region: Region = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show which hosts a deploy would replace, or deploy and follow the replacement.
 
@@ -64,38 +64,40 @@ def rollout(
 
     Example: voice rollout deployments/production-us-east-1.yaml --deploy
     """
-    first, *others = regions = load_regions(file, region)
+    first, *others = regions = load_region_deployments(file, region)
     if sum((deploy, start is not None, resume, current)) > 1:
-        raise stop("--deploy, --start, --resume and --current exclude each other; give one of them", REFUSED)
+        raise create_exit("--deploy, --start, --resume and --current exclude each other; give one of them", REFUSED)
     if probe and (start is not None or resume):
-        raise stop("--probe requires --deploy, which waits until the end; use `voice call` after --resume", REFUSED)
+        raise create_exit(
+            "--probe requires --deploy, which waits until the end; use `voice call` after --resume", REFUSED
+        )
     if first.aws_section is None:
         if deploy or probe or start or resume or current:
-            raise stop(
+            raise create_exit(
                 f"{file}: on Azure Pulumi deploys and Kubernetes replaces the pods: run `pulumi -C "
                 "stacks/voice_stacks/azure/workloads up --policy-pack ../policy`, then `voice rollout FILE --follow`",
                 REFUSED,
             )
         # Imported here, since each cloud needs an extra of its own.
-        from voice_ops.rollout.azure import rollout_on_azure  # noqa: PLC0415
+        from voice_ops.rollout.azure import roll_out_on_azure  # noqa: PLC0415
 
-        rollout_on_azure(first, follow=follow, as_json=as_json)
+        roll_out_on_azure(first, follow=follow, as_json=as_json)
         return
     if follow:
-        raise stop(f"{file}: --follow watches pods of Azure; on AWS take --deploy", REFUSED)
+        raise create_exit(f"{file}: --follow watches pods of Azure; on AWS take --deploy", REFUSED)
     if probe and others:
-        raise stop("--probe calls one region: name it with --region, and roll out one after the other", REFUSED)
-    from voice_ops.rollout.aws import ProbeOptions, rollout_on_aws  # noqa: PLC0415
-    from voice_ops.rollout.parts import RolloutPart, current_label_on_aws, run_part_on_aws  # noqa: PLC0415
+        raise create_exit("--probe calls one region: name it with --region, and roll out one after the other", REFUSED)
+    from voice_ops.rollout.aws import ProbeOptions, roll_out_on_aws  # noqa: PLC0415
+    from voice_ops.rollout.parts import RolloutPart, find_current_rollout_label, run_part_on_aws  # noqa: PLC0415
 
     if current:
-        typer.echo(current_label_on_aws(regions))
+        typer.echo(find_current_rollout_label(regions))
         return
     if resume or start is not None:
         if start == "":
-            raise stop("--start needs a label, such as the revision that is rolled out", REFUSED)
+            raise create_exit("--start needs a label, such as the revision that is rolled out", REFUSED)
         run_part_on_aws(regions, RolloutPart(start or "", minutes))
         return
-    rollout_on_aws(
+    roll_out_on_aws(
         regions, ProbeOptions(probe, auth, api_key_env, recording, transcript), deploy=deploy, as_json=as_json
     )

@@ -9,10 +9,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from voice_ops.aws.account import Account
-from voice_ops.aws.refusals import error_code
-from voice_ops.rollout.plan import Roll
+from voice_ops.aws.refusals import get_error_code
+from voice_ops.rollout.plan import GroupRollout
 
-POLL_S = 10.0
+POLL_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RefreshProgress:
 
 
 @dataclass
-class Deploy:
+class MultiStackDeploy:
     """A deploy of several stacks that runs in another thread.
 
     Attributes:
@@ -56,25 +56,27 @@ class FailedProbe:
     cancelled: tuple[str, ...]
 
 
-def new_refreshes(account: Account, rolls: list[Roll], earlier_ids: dict[str, str]) -> Iterator[RefreshProgress]:
+def find_new_refreshes(
+    account: Account, rolls: list[GroupRollout], earlier_ids: dict[str, str]
+) -> Iterator[RefreshProgress]:
     """Yield the progress of each group's newest refresh, unless that refresh is older than the deploy."""
     for roll in rolls:
-        newest = _newest_refresh(account, roll.group)
+        newest = _find_newest_refresh(account, roll.group)
         if newest and newest["InstanceRefreshId"] != earlier_ids.get(roll.group):
             percent = newest.get("PercentageComplete", 0)
             yield RefreshProgress(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
 
 
-def newest_refresh_ids(account: Account, rolls: list[Roll]) -> dict[str, str]:
+def find_newest_refresh_ids(account: Account, rolls: list[GroupRollout]) -> dict[str, str]:
     """Return the id of each group's newest refresh."""
-    results = {roll.group: _newest_refresh(account, roll.group) for roll in rolls}
+    results = {roll.group: _find_newest_refresh(account, roll.group) for roll in rolls}
     return {group: each["InstanceRefreshId"] for group, each in results.items() if each}
 
 
 def follow_deploy(
     account: Account,
-    rolls: list[Roll],
-    deploy: Deploy,
+    rolls: list[GroupRollout],
+    deploy: MultiStackDeploy,
     *,
     earlier_ids: dict[str, str],
     report: Callable[[str], None],
@@ -91,7 +93,7 @@ def follow_deploy(
     """
     reported: dict[str, RefreshProgress] = {}
     while not deploy.future.done():
-        for step in new_refreshes(account, rolls, earlier_ids):
+        for step in find_new_refreshes(account, rolls, earlier_ids):
             before = reported.get(step.group)
             if step == before:
                 continue
@@ -101,11 +103,11 @@ def follow_deploy(
                 report(f"the probe failed: {problem}; the update in progress is cancelled, and no other is started")
                 deploy.stopped.set()
                 return FailedProbe(problem, tuple(_cancel_updates(account, deploy)))
-        wait([deploy.future], POLL_S)
+        wait([deploy.future], POLL_INTERVAL_S)
     return None
 
 
-def _cancel_updates(account: Account, deploy: Deploy) -> list[str]:
+def _cancel_updates(account: Account, deploy: MultiStackDeploy) -> list[str]:
     """Cancel updates until the deploy has ended, so that CloudFormation restores the previous launch templates.
 
     The update of a stack begins about a minute after its deploy, when the CDK has published the assets. Updates of
@@ -117,7 +119,7 @@ def _cancel_updates(account: Account, deploy: Deploy) -> list[str]:
     client = account.session.client("cloudformation")
     cancelled: list[str] = []
     while not deploy.future.done():
-        states = account.stacks()
+        states = account.fetch_stack_statuses()
         stack = deploy.stack
         if states.get(stack) == "UPDATE_IN_PROGRESS" and stack not in cancelled:
             try:
@@ -125,13 +127,13 @@ def _cancel_updates(account: Account, deploy: Deploy) -> list[str]:
                 cancelled.append(stack)
             except ClientError as error:
                 # The update may have ended since its state was read.
-                if error_code(error) != "ValidationError":
+                if get_error_code(error) != "ValidationError":
                     raise
-        wait([deploy.future], POLL_S)
+        wait([deploy.future], POLL_INTERVAL_S)
     return cancelled
 
 
-def _newest_refresh(account: Account, group: str) -> dict[str, Any] | None:
+def _find_newest_refresh(account: Account, group: str) -> dict[str, Any] | None:
     client = account.session.client("autoscaling")
     result = client.describe_instance_refreshes(AutoScalingGroupName=group, MaxRecords=1)["InstanceRefreshes"]
     return dict(result[0]) if result else None

@@ -14,23 +14,23 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import ERRORS, command_error
+from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
 from voice_ops.exits import FAILED, IN_PROGRESS, REFUSED
-from voice_ops.output import err, out, stop
+from voice_ops.output import create_exit, err, out
 from voice_ops.progress import heartbeat
-from voice_ops.rollout.follow import POLL_S
-from voice_ops.rollout.plan import missing_artifacts, plan_rolls, quota_shortages
+from voice_ops.rollout.follow import POLL_INTERVAL_S
+from voice_ops.rollout.plan import find_missing_artifacts, find_quota_shortages, plan_rollouts
 from voice_ops.rollout.resume import (
-    Clock,
-    Outcome,
+    PartTimeLimit,
+    RolloutOutcome,
     StoredRollout,
     advance_rollout,
     hash_templates,
-    record_start,
-    stored_rollout,
+    load_rollout,
+    record_rollout_start,
 )
-from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.removal import OperatorAws
+from voice_ops.synthesis import synthesize, synthesize_templates
+from voice_ops.teardown.removal import OperatorAccount
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 CLI_EXIT_TIMEOUT_S = 30.0
@@ -56,57 +56,57 @@ def run_part_on_aws(regions: Sequence[Deployment], part: RolloutPart) -> None:
         typer.Exit: The rollout is still in progress, was rolled back, or failed.
     """
     try:
-        accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
-        current_rollouts = [stored_rollout(account) for account in accounts]
-        _check_part(accounts, current_rollouts, part)
+        accounts = [Account(each, synthesize_templates(each), sign_in(each)) for each in regions]
+        current_rollouts = [load_rollout(account) for account in accounts]
+        _validate_part(accounts, current_rollouts, part)
         if part.label:
             for account in accounts:
                 if short := "\n".join(
-                    [*quota_shortages(result := plan_rolls(account)), *missing_artifacts(account, result)]
+                    [*find_quota_shortages(result := plan_rollouts(account)), *find_missing_artifacts(account, result)]
                 ):
-                    raise stop(short, FAILED)
+                    raise create_exit(short, FAILED)
             now = datetime.now(UTC)
-            current_rollouts = [record_start(account, part.label, now) for account in accounts]
+            current_rollouts = [record_rollout_start(account, part.label, now) for account in accounts]
         deadline_s = time.monotonic() + part.minutes * 60
-        clock = Clock(time.monotonic, lambda: time.sleep(POLL_S), deadline_s)
+        clock = PartTimeLimit(time.monotonic, lambda: time.sleep(POLL_INTERVAL_S), deadline_s)
         for account, rollout in zip(accounts, current_rollouts, strict=True):
-            outcome = _advance_region(account, rollout, clock) if rollout else Outcome.DONE
-            if outcome is Outcome.CONTINUES:
+            outcome = _advance_region(account, rollout, clock) if rollout else RolloutOutcome.DONE
+            if outcome is RolloutOutcome.UNFINISHED:
                 raise typer.Exit(IN_PROGRESS)
-            if outcome is Outcome.ROLLED_BACK:
-                raise stop(f"{account.region}: the rollout was rolled back", FAILED)
-    except ERRORS as error:
-        raise command_error(error) from None
+            if outcome is RolloutOutcome.ROLLED_BACK:
+                raise create_exit(f"{account.region}: the rollout was rolled back", FAILED)
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     except CdkError as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
 
 
-def current_label_on_aws(regions: Sequence[Deployment]) -> str:
+def find_current_rollout_label(regions: Sequence[Deployment]) -> str:
     """Return the label of the current rollout, or an empty text if there is none."""
     try:
         accounts = [Account(each, {}, sign_in(each)) for each in regions]
         labels = [
             rollout.label
             for account in accounts
-            if (rollout := stored_rollout(account)) and not rollout.rolled_back_region
+            if (rollout := load_rollout(account)) and not rollout.rolled_back_region
         ]
-    except ERRORS as error:
-        raise command_error(error) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     return next(iter(labels), "")
 
 
-def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | None], part: RolloutPart) -> None:
+def _validate_part(accounts: list[Account], current_rollouts: list[StoredRollout | None], part: RolloutPart) -> None:
     """Exit if the part conflicts with the current rollout. Print a note if there is no rollout to continue."""
     rolled_back = next((each for each in current_rollouts if each and each.rolled_back_region), None)
     if rolled_back and not part.label:
-        raise stop(
+        raise create_exit(
             f"the rollout {rolled_back.label} was rolled back: {rolled_back.rolled_back_region}; "
             "start another with --start",
             FAILED,
         )
     for account, each in zip(accounts, current_rollouts, strict=True):
         if each and not rolled_back and each.templates != hash_templates(account.templates):
-            raise stop(
+            raise create_exit(
                 f"{account.region}: the rollout {each.label}, started at {each.at}, is in progress, and this file "
                 "makes other templates: continue from its revision with --resume, or cancel it with "
                 "`aws cloudformation cancel-update-stack` and resume once more, which records that it was rolled back",
@@ -116,9 +116,9 @@ def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | 
         out.print("no rollout is in progress")
 
 
-def _advance_region(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
+def _advance_region(account: Account, rollout: StoredRollout, clock: PartTimeLimit) -> RolloutOutcome:
     with TemporaryDirectory(prefix="voice-rollout-") as home, heartbeat(err, "rollout"):
-        cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
+        cdk = Cdk(OperatorAccount(account.caller_identity["Account"], account.region), account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         report = partial(err.print, soft_wrap=True)
         return advance_rollout(account, rollout, partial(BackgroundDeploy, cdk), clock, report)

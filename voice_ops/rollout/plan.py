@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from voice_blueprint import catalog
-from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.file.model.aws import OnDemand, Spot
-from voice_blueprint.observability.aws.rollouts import can_surge, rollback_alarms, surge_size
+from voice_blueprint.observability.aws.rollouts import calculate_surge_size, can_surge, list_rollback_alarms
 from voice_ops.aws.account import NOT_DEPLOYED_STATES, Account
-from voice_ops.aws.artifacts import artifacts_remedy, fleet_artifacts
-from voice_ops.aws.launches import changed_launches
-from voice_ops.preflight.aws.quotas import vcpu_room
+from voice_ops.aws.artifacts import find_fleet_artifacts, format_artifacts_instructions
+from voice_ops.aws.launches import find_changed_launch_templates
+from voice_ops.preflight.aws.quotas import calculate_available_vcpus
 
 
 @dataclass(frozen=True)
-class Roll:
+class GroupRollout:
     """The replacement of the hosts of one Auto Scaling group.
 
     Attributes:
@@ -42,20 +42,20 @@ class Roll:
     guards: tuple[str, ...]
 
 
-def plan_rolls(account: Account) -> list[Roll]:
+def plan_rollouts(account: Account) -> list[GroupRollout]:
     """Return the groups whose hosts a deploy of the file would replace, in the order of the deploy."""
-    deployed = {stack for stack, state in account.stacks().items() if state not in NOT_DEPLOYED_STATES}
-    cached_quota = cache(partial(vcpu_room, account))
+    deployed = {stack for stack, state in account.fetch_stack_statuses().items() if state not in NOT_DEPLOYED_STATES}
+    cached_quota = cache(partial(calculate_available_vcpus, account))
     rolls = [
-        _plan_roll(account, cached_quota, group, stack, changed)
+        _plan_rollout(account, cached_quota, group, stack, changed)
         for stack, template in account.templates.items()
         if stack in deployed
-        for group, changed in changed_launches(account.live_template(stack), template)
+        for group, changed in find_changed_launch_templates(account.fetch_live_template(stack), template)
     ]
     return [roll for roll in rolls if roll]
 
 
-def quota_shortages(rolls: Sequence[Roll]) -> Iterator[str]:
+def find_quota_shortages(rolls: Sequence[GroupRollout]) -> Iterator[str]:
     """Yield a message for each group whose additional vCPUs exceed the quota."""
     for roll in rolls:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
@@ -66,23 +66,23 @@ def quota_shortages(rolls: Sequence[Roll]) -> Iterator[str]:
             )
 
 
-def missing_artifacts(account: Account, rolls: Sequence[Roll]) -> Iterator[str]:
+def find_missing_artifacts(account: Account, rolls: Sequence[GroupRollout]) -> Iterator[str]:
     """Yield a message for each fleet whose new hosts could not start, because its artifacts are incomplete."""
     changed_fleets = {account.groups[roll.group].fleet for roll in rolls}
-    for fleet, location, complete in fleet_artifacts(account):
+    for fleet, location, complete in find_fleet_artifacts(account):
         if fleet.name in changed_fleets and not complete:
             yield (
                 f"{location} is not complete, so no new host of {fleet.name} would start: "
-                f"{artifacts_remedy(account, fleet)}"
+                f"{format_artifacts_instructions(account, fleet)}"
             )
 
 
-def _plan_roll(
+def _plan_rollout(
     account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
-) -> Roll | None:
+) -> GroupRollout | None:
     """Plan the replacement of the hosts of one group. Return ``None`` if the group does not exist."""
     aws, group_settings = account.deployment.aws, account.groups[group]
-    (fleet,) = (each for each in fleets(account.deployment) if each.name == group_settings.fleet)
+    (fleet,) = (each for each in iter_fleets(account.deployment) if each.name == group_settings.fleet)
     settings = next((each for each in aws.asr if each.name == group_settings.fleet), aws.vad)
     client = account.session.client("autoscaling")
     results = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
@@ -90,12 +90,12 @@ def _plan_roll(
         return None
     (result,) = results
     hosts = result["DesiredCapacity"] + result.get("WarmPoolSize", 0)
-    at_a_time = surge_size(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
+    at_a_time = calculate_surge_size(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
     batches = math.ceil(hosts / at_a_time) if hosts else 0
     pauses = (len(aws.rollout.checkpoint_percentages) + 1) * aws.rollout.checkpoint_pause_s
     surge_vcpus = at_a_time * fleet.instance_type.vcpus if can_surge(fleet.purchase or OnDemand()) else 0
     family = catalog.quotas()[fleet.instance_type.quota_code].family
-    return Roll(
+    return GroupRollout(
         group=group,
         stack=stack,
         hosts=hosts,
@@ -107,5 +107,5 @@ def _plan_roll(
         quota=family,
         room_vcpus=unused_quota(family, spot=isinstance(fleet.purchase, Spot)) if surge_vcpus else None,
         changed=changed,
-        guards=rollback_alarms(account.deployment, fleet.tier, fleet.name),
+        guards=list_rollback_alarms(account.deployment, fleet.tier, fleet.name),
     )

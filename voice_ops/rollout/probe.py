@@ -10,7 +10,7 @@ import httpx2
 
 from voice_ops.call.access import ClientAuth, HeaderProvider
 from voice_ops.call.recording import read_samples
-from voice_ops.call.senders import sender_for
+from voice_ops.call.senders import create_sender
 from voice_ops.call.session import TIMEOUT_S, AccessRejectedError, CallError, Session, TranscriptEvent
 
 LAST_FINAL_TIMEOUT_S = 120
@@ -36,14 +36,15 @@ class CallMeasurement:
     """
 
     word_error_rate: float
-    final_s: float
+    max_final_latency_s: float
 
-    def regression_from(self, before: "CallMeasurement") -> str:
+    def describe_regression(self, before: "CallMeasurement") -> str:
         """Return the reason if this call is worse than an earlier one, and otherwise an empty text."""
         if self.word_error_rate > before.word_error_rate + MAX_ERROR_RATE_INCREASE:
             return f"{self.word_error_rate:.0%} of the words are wrong, {before.word_error_rate:.0%} before the rollout"
-        if self.final_s > before.final_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
-            return f"a final takes {self.final_s:.2f} s, compared with {before.final_s:.2f} s before the rollout"
+        if self.max_final_latency_s > before.max_final_latency_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
+            latency_s, earlier_s = self.max_final_latency_s, before.max_final_latency_s
+            return f"a final takes {latency_s:.2f} s, compared with {earlier_s:.2f} s before the rollout"
         return ""
 
 
@@ -71,7 +72,7 @@ class RolloutProbe:
             if attempt:
                 time.sleep(PROBE_PAUSE_S)
             try:
-                return self._measure().regression_from(self._before)
+                return self._measure().describe_regression(self._before)
             except AccessRejectedError as error:
                 self._is_accepted = False
                 self._report(
@@ -91,10 +92,12 @@ def measure_call(server: str, headers_for: HeaderProvider, recording: Path, tran
     Raises:
         CallError: The session is rejected, interrupted, or does not end.
     """
-    return asyncio.run(_measure_call(server, headers_for, recording, transcript))
+    return asyncio.run(_measure_call_async(server, headers_for, recording, transcript))
 
 
-async def _measure_call(server: str, headers_for: HeaderProvider, recording: Path, transcript: str) -> CallMeasurement:
+async def _measure_call_async(
+    server: str, headers_for: HeaderProvider, recording: Path, transcript: str
+) -> CallMeasurement:
     finals: list[tuple[float, TranscriptEvent]] = []
     async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket")
@@ -104,14 +107,14 @@ async def _measure_call(server: str, headers_for: HeaderProvider, recording: Pat
             finals.extend(
                 [
                     (time.monotonic() - begin - event.end_ms / 1000, event)
-                    async for event in session.follow()
+                    async for event in session.stream_events()
                     if event.kind == "final" and event.text
                 ]
             )
 
         listening = asyncio.create_task(listen())
         try:
-            await sender_for(session).send(read_samples(recording))
+            await create_sender(session).send(read_samples(recording))
             await session.close()
             await asyncio.wait_for(listening, LAST_FINAL_TIMEOUT_S)
         except TimeoutError:
@@ -121,11 +124,12 @@ async def _measure_call(server: str, headers_for: HeaderProvider, recording: Pat
     if not finals:
         return CallMeasurement(1.0, 0.0)
     return CallMeasurement(
-        word_error_rate(transcript, " ".join(final.text for _, final in finals)), max(late for late, _ in finals)
+        calculate_word_error_rate(transcript, " ".join(final.text for _, final in finals)),
+        max(late for late, _ in finals),
     )
 
 
-def word_error_rate(expected: str, transcript: str) -> float:
+def calculate_word_error_rate(expected: str, transcript: str) -> float:
     """Return the word error rate of a transcript. Case and punctuation are ignored."""
     desired, result = (
         "".join(each if each.isalnum() or each.isspace() else " " for each in text.lower()).split()

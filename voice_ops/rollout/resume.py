@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from voice_blueprint.aws import names
 from voice_ops.aws.account import NOT_DEPLOYED_STATES, Account
-from voice_ops.aws.refusals import error_code
+from voice_ops.aws.refusals import get_error_code
 from voice_sandbox.rehearsals.cdk import CdkError
 
 MIN_REMAINING_S = 120.0
@@ -23,12 +23,12 @@ START_TIMEOUT_S = 300.0
 _ROLLED_BACK_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
 
-class Outcome(StrEnum):
+class RolloutOutcome(StrEnum):
     """State of a rollout at the end of a part."""
 
     DONE = "done"
     """Every stack matches the file."""
-    CONTINUES = "continues"
+    UNFINISHED = "continues"
     """CloudFormation is still working, or stacks have not been started."""
     ROLLED_BACK = "taken back"
     """A stack was rolled back; no further stack is started."""
@@ -56,12 +56,14 @@ def hash_templates(templates: Mapping[str, Mapping[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(templates, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def stored_rollout(account: Account) -> StoredRollout | None:
+def load_rollout(account: Account) -> StoredRollout | None:
     """Return the rollout that is stored in the account, or ``None`` if no rollout is in progress."""
     try:
-        result = account.session.client("ssm").get_parameter(Name=names.rollout_parameter(account.deployment))
+        result = account.session.client("ssm").get_parameter(
+            Name=names.build_rollout_parameter_name(account.deployment)
+        )
     except ClientError as error:
-        if error_code(error) != "ParameterNotFound":
+        if get_error_code(error) != "ParameterNotFound":
             raise
         return None
     return StoredRollout(**json.loads(result["Parameter"]["Value"]))
@@ -70,7 +72,7 @@ def stored_rollout(account: Account) -> StoredRollout | None:
 def store_rollout(account: Account, rollout: StoredRollout) -> None:
     """Store a rollout in the account, and replace any earlier one."""
     account.session.client("ssm").put_parameter(
-        Name=names.rollout_parameter(account.deployment),
+        Name=names.build_rollout_parameter_name(account.deployment),
         Value=json.dumps(asdict(rollout)),
         Type="String",
         Overwrite=True,
@@ -80,10 +82,10 @@ def store_rollout(account: Account, rollout: StoredRollout) -> None:
 
 def delete_rollout(account: Account) -> None:
     """Delete the record of the rollout from the account."""
-    account.session.client("ssm").delete_parameter(Name=names.rollout_parameter(account.deployment))
+    account.session.client("ssm").delete_parameter(Name=names.build_rollout_parameter_name(account.deployment))
 
 
-def record_start(account: Account, label: str, now: datetime) -> StoredRollout:
+def record_rollout_start(account: Account, label: str, now: datetime) -> StoredRollout:
     """Record in the account that the rollout of the file's templates has started."""
     rollout = StoredRollout(hash_templates(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
     store_rollout(account, rollout)
@@ -101,7 +103,7 @@ class RunningDeploy(Protocol):
 
 
 @dataclass(frozen=True)
-class Clock:
+class PartTimeLimit:
     """Time limit of a part of a rollout.
 
     Attributes:
@@ -122,9 +124,9 @@ def advance_rollout(
     account: Account,
     rollout: StoredRollout,
     deploy: Callable[[str], RunningDeploy],
-    clock: Clock,
+    clock: PartTimeLimit,
     report: Callable[[str], None],
-) -> Outcome:
+) -> RolloutOutcome:
     """Deploy the file's stacks one after another, and monitor them.
 
     The function returns when all stacks are deployed, a stack was rolled back, or the time limit is reached.
@@ -138,14 +140,14 @@ def advance_rollout(
         CdkError: A deploy failed before CloudFormation started.
     """
     for stack in account.templates:
-        while (state := _stack_state(account, stack, rollout)) != "deployed":
+        while (state := _describe_stack_state(account, stack, rollout)) != "deployed":
             if state.startswith("rolled back"):
                 report(f"{stack}: {state}")
                 store_rollout(account, StoredRollout(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
-                return Outcome.ROLLED_BACK
+                return RolloutOutcome.ROLLED_BACK
             if clock.remaining_s() <= (MIN_REMAINING_S if state == "pending" else 0):
                 report(f"{stack}: {state}; the rollout continues with `voice rollout FILE --resume`")
-                return Outcome.CONTINUES
+                return RolloutOutcome.UNFINISHED
             if state != "pending":
                 clock.wait()
                 continue
@@ -154,17 +156,17 @@ def advance_rollout(
                 has_ended = _wait_for_start(account, stack, deploy(stack), clock)
             except CdkError:
                 # After CloudFormation has started, the status of the stack contains the reason for a rollback.
-                if _stack_state(account, stack, rollout) == "pending":
+                if _describe_stack_state(account, stack, rollout) == "pending":
                     raise
                 continue
-            if has_ended and _stack_state(account, stack, rollout) == "pending":
+            if has_ended and _describe_stack_state(account, stack, rollout) == "pending":
                 break  # CloudFormation found no changes, and keeps the current template
         report(f"{stack}: deployed")
     delete_rollout(account)
-    return Outcome.DONE
+    return RolloutOutcome.DONE
 
 
-def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, clock: Clock) -> bool:
+def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, clock: PartTimeLimit) -> bool:
     """Wait until CloudFormation has started, or the deploy has ended.
 
     After that, the process is no longer needed.
@@ -175,7 +177,7 @@ def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, cloc
     last_s = clock.now_s() + START_TIMEOUT_S
     try:
         while not deploying.has_ended() and clock.now_s() < last_s:
-            status = account.stacks().get(stack, "")
+            status = account.fetch_stack_statuses().get(stack, "")
             if status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":
                 return False
             clock.wait()
@@ -184,10 +186,10 @@ def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, cloc
         deploying.stop_cli()
 
 
-def _stack_state(account: Account, stack: str, rollout: StoredRollout) -> str:
+def _describe_stack_state(account: Account, stack: str, rollout: StoredRollout) -> str:
     """Return the state of a stack, which is ``deployed``, ``pending``, ``in progress ...`` or ``rolled back ...``."""
     client = account.session.client("cloudformation")
-    status = account.stacks().get(stack)
+    status = account.fetch_stack_statuses().get(stack)
     if status in {None, "REVIEW_IN_PROGRESS"}:
         return "pending"
     status = str(status)
@@ -200,4 +202,4 @@ def _stack_state(account: Account, stack: str, rollout: StoredRollout) -> str:
             return f"rolled back ({status}: {result.get('StackStatusReason', 'see the events of the stack')})"
     if status in NOT_DEPLOYED_STATES:
         return "pending"
-    return "deployed" if account.live_template(stack) == account.templates[stack] else "pending"
+    return "deployed" if account.fetch_live_template(stack) == account.templates[stack] else "pending"

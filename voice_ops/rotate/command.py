@@ -2,15 +2,21 @@
 
 from voice_blueprint.aws import names
 from voice_ops.aws.account import SERVICE_TIERS, Account, sign_in
-from voice_ops.aws.refusals import ERRORS, command_error
+from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
 from voice_ops.exits import FAILED, REFUSED
-from voice_ops.findings import load_region
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import out, print_json, stop
-from voice_ops.rotate.passwords import User, add_password, has_settled, remove_old_passwords, store_users
+from voice_ops.findings import load_region_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import create_exit, out, print_json
+from voice_ops.rotate.passwords import (
+    StoreUser,
+    add_password,
+    has_password_settled,
+    list_state_store_users,
+    remove_old_passwords,
+)
 
 
-def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
+def rotate(file: DeploymentFileArgument, region: Region = None, as_json: JsonOption = False) -> None:
     """Rotate the passwords of the state store's users, in two runs.
 
     The first run adds new passwords, the second removes the old ones. Between them the store accepts both, so no call
@@ -19,28 +25,30 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
 
     Example: voice rotate deployments/production-us-east-1.yaml
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     if deployment.aws_section is None:
-        raise stop(f"{file}: has no section `aws`, and so no state store", REFUSED)
+        raise create_exit(f"{file}: has no section `aws`, and so no state store", REFUSED)
     try:
-        stacks = [names.stack_name(deployment, tier) for tier in ("state", *SERVICE_TIERS)]
+        stacks = [names.build_stack_name(deployment, tier) for tier in ("state", *SERVICE_TIERS)]
         account = Account(deployment, {stack: {} for stack in stacks}, sign_in(deployment))
-        results = list(store_users(account))
-        started_users = [user for user in results if user.is_started]
+        results = list(list_state_store_users(account))
+        started_users = [user for user in results if user.is_password_rotating]
         if len(started_users) == len(results):
             _refuse_early_removal(account, started_users)
         # After an interruption, start the rotation for the remaining users before any old password is removed.
-        users_to_start = [user for user in results if not user.is_started] if len(started_users) < len(results) else []
+        users_to_start = (
+            [user for user in results if not user.is_password_rotating] if len(started_users) < len(results) else []
+        )
         for user in users_to_start:
             add_password(account, user)
         for user in started_users if not users_to_start else []:
             remove_old_passwords(account, user)
         if users_to_start:
-            account.renew_services()
+            account.redeploy_services()
     except KeyError as error:
-        raise stop(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
-    except ERRORS as error:
-        raise command_error(error) from None
+        raise create_exit(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     if as_json:
         ended = [user.id for user in started_users if not users_to_start]
         print_json({"begun": [user.id for user in users_to_start], "ended": ended}, deployment.name)
@@ -53,15 +61,15 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         out.print(f"ended for {len(started_users)} users: the old passwords are invalid")
 
 
-def _refuse_early_removal(account: Account, users: list[User]) -> None:
+def _refuse_early_removal(account: Account, users: list[StoreUser]) -> None:
     """Exit if programs may still use the old passwords."""
-    if unsettled_users := [user for user in users if not has_settled(user)]:
+    if unsettled_users := [user for user in users if not has_password_settled(user)]:
         ready_at = max(user.settled_at for user in unsettled_users)
-        raise stop(
+        raise create_exit(
             f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC", FAILED
         )
-    if services := "; ".join(account.unfinished_services(max(user.changed_at for user in users))):
-        raise stop(
+    if services := "; ".join(account.find_unfinished_services(max(user.changed_at for user in users))):
+        raise create_exit(
             f"tasks may still use the old passwords, which remain valid: {services}: run this command again when each "
             "service has one deployment, COMPLETED; tasks with calls are replaced after about an hour",
             FAILED,

@@ -23,7 +23,7 @@ from voice_blueprint.contract.network import Tier
 from voice_ops.call.recording import read_samples
 from voice_ops.call.senders import SrtpSender
 from voice_ops.call.session import TIMEOUT_S, CallError, Session
-from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate
 from voice_ops.demo.command import find_weights as tiny_en
 from voice_ops.demo.services import Gateway, VoicePath
 from voice_sandbox.hosts.cloud import Cloud
@@ -40,19 +40,19 @@ class PeerServices(VoicePath):
         super().__init__(folder, tiny_en(None))
         self._cloud = cloud
         self.rtp_port = contract.RTP.number
-        self._asr_group = names.group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
+        self._asr_group = names.build_group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
         self._stack = ExitStack()
 
     def start(self) -> Gateway:
         """Start the gateway and the engine, wait until they can accept calls, and return the gateway."""
         address = self._cloud.network.services_address
         gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public_address)
-        rendered = self._cloud.container_environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
+        rendered = self._cloud.build_container_environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
         weights = self._stack.enter_context(closing(WeightsServer(rendered["VOICE_MODEL"], self.model)))
         # Settings that differ from those of a container, such as names, secrets and disks.
         cache_settings = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
-        self.start_engine(**rendered | self._store_settings(Tier.ASR) | cache_settings)
-        self.wait_ready()
+        self.start_engine(**rendered | self._build_store_settings(Tier.ASR) | cache_settings)
+        self.wait_until_ready()
         self.wait_for_capacity(gateway)
         return gateway
 
@@ -60,14 +60,14 @@ class PeerServices(VoicePath):
         super().stop()
         self._stack.close()
 
-    def _common_settings(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
-        return super()._common_settings(host, fleet, address) | self._store_settings(fleet)
+    def _build_common_settings(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
+        return super()._build_common_settings(host, fleet, address) | self._build_store_settings(fleet)
 
-    def _store_settings(self, user: str) -> dict[str, str]:
+    def _build_store_settings(self, user: str) -> dict[str, str]:
         _, port = self._cloud.store.endpoint
         password = self.folder / f"{user}-password"
         password.touch(mode=0o600)
-        password.write_text(self._cloud.store.password(user), encoding="utf-8")
+        password.write_text(self._cloud.store.get_password(user), encoding="utf-8")
         host = self.folder / "store-host"
         host.write_text(self._cloud.network.services_address, encoding="utf-8")
         return {
@@ -81,7 +81,7 @@ class PeerServices(VoicePath):
 
 
 @dataclass(frozen=True)
-class CallTranscripts:
+class CallQuality:
     """Latency and word error rate of one call with the demo's recording.
 
     Attributes:
@@ -89,8 +89,8 @@ class CallTranscripts:
         words_wrong: Share of words that are wrong, missing or additional.
     """
 
-    first_s: float
-    words_wrong: float
+    first_words_latency_s: float
+    error_rate: float
 
 
 def _no_op() -> None:
@@ -103,7 +103,7 @@ async def transcribe_call(
     times: int = 1,
     target_address: str | None = None,
     sources: Sequence[str] = ("",),
-) -> CallTranscripts:
+) -> CallQuality:
     """Stream the demo's recording, wait for all transcripts, and return the measurements.
 
     Args:
@@ -119,7 +119,7 @@ async def transcribe_call(
     first: list[float] = []
 
     async def listen(session: Session, begin: float) -> None:
-        async for event in session.follow():
+        async for event in session.stream_events():
             if event.text:
                 first.append(time.monotonic() - begin)
             if event.kind == "final":
@@ -139,6 +139,7 @@ async def transcribe_call(
         await side_task
     if not first:
         raise CallError("the caller received no transcript")
-    return CallTranscripts(
-        first[0], word_error_rate(" ".join([SAMPLE_TEXT_FILE.read_text(encoding="utf-8")] * times), " ".join(finals))
+    return CallQuality(
+        first[0],
+        calculate_word_error_rate(" ".join([SAMPLE_TEXT_FILE.read_text(encoding="utf-8")] * times), " ".join(finals)),
     )

@@ -13,15 +13,15 @@ from rich.table import Table
 
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.exits import FAILED, INTERRUPTED
-from voice_ops.findings import load_checked
+from voice_ops.findings import load_checked_deployment
 from voice_ops.images.rehearsal import RehearsalError
-from voice_ops.output import FullTable, describe_types, format_markup, out, stack_table, stop
+from voice_ops.output import FullTable, create_exit, create_stack_table, describe_types, format_markup, out
 from voice_ops.progress import Progress
 from voice_ops.sandbox.azure import rehearse_azure
-from voice_ops.sandbox.month import REDIS_SERVER, FirstMonth, fail_first_deploy
+from voice_ops.sandbox.month import REDIS_SERVER, OperationsRehearsal, fail_first_deploy
 from voice_sandbox.azure.errors import EngineError
-from voice_sandbox.hosts.disk import HostsError
-from voice_sandbox.rehearsals.alert_drill import DrillError, Message
+from voice_sandbox.hosts.disk import HostRehearsalError
+from voice_sandbox.rehearsals.alert_drill import AlertMessage, DrillError
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 from voice_sandbox.rehearsals.claim import Claim
@@ -52,7 +52,7 @@ def sandbox(
 
     Example: voice sandbox deployments/sandbox.yaml
     """
-    deployment = load_checked(file)
+    deployment = load_checked_deployment(file)
     try:
         if hosts:
             # Imported here, since it runs programs of a checkout, which an installed `voice` does not contain.
@@ -66,10 +66,10 @@ def sandbox(
             passed = True
         else:
             passed = all([_rehearse_aws(deployment, keep=keep), _rehearse_azure(deployment)])
-    except (CdkError, DrillError, EngineError, HostsError, RehearsalError) as error:
-        raise stop(str(error), FAILED) from None
+    except (CdkError, DrillError, EngineError, HostRehearsalError, RehearsalError) as error:
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
+        raise create_exit("interrupted: the local AWS and its files are gone", INTERRUPTED) from None
     if not passed:
         raise typer.Exit(FAILED)
 
@@ -88,7 +88,7 @@ def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
 
 def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bool:
     progress = Progress(out)
-    rehearsal.cdk.on_line = progress.detail
+    rehearsal.cdk.on_line = progress.show_detail
     with progress.phase("bootstrap an empty account"):
         rehearsal.bootstrap()
     runs_continuously = deployment.environment is not Environment.SANDBOX
@@ -97,13 +97,13 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
             fail_first_deploy(deployment, rehearsal)
     with progress.phase("cdk deploy --all"):
         rehearsal.cdk.deploy()
-    out.print(stack_table("created by CloudFormation", rehearsal.count_resources()))
+    out.print(create_stack_table("created by CloudFormation", rehearsal.count_resources()))
     with progress.phase("verify through boto3"):
-        claims = rehearsal.claims()
+        claims = rehearsal.verify()
     passed = print_claims(claims)
     with progress.phase("scaling drill"):
         outcomes = list(rehearsal.run_drills())
-    out.print(drill_table(outcomes))
+    out.print(create_drill_table(outcomes))
     with progress.phase("alert drill: callers are affected"):
         message = rehearsal.trigger_alert()
     print_alert(message)
@@ -113,20 +113,20 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
         _print_access(rehearsal)
         return passed
     if runs_continuously:
-        regions = deployment.region_deployments()
+        regions = deployment.split_by_region()
         for regional in regions:
-            month = FirstMonth(regional, rehearsal)
+            month = OperationsRehearsal(regional, rehearsal)
             prefix = f"{regional.aws.region}: " if len(regions) > 1 else ""
             for label, step in month.steps.items():
                 with progress.phase(f"{prefix}{label}"):
-                    claims = month.play(step)
+                    claims = month.run_step(step)
                 passed = print_claims(claims) and passed
         return passed
     with progress.phase("cdk destroy --all"):
         rehearsal.cdk.destroy()
     # Each region's API retains the role of the account's API logs, since other deployments may use it.
-    kept = Counter({"role": len(deployment.region_deployments())})
-    remaining = rehearsal.remaining_resources() - kept
+    kept = Counter({"role": len(deployment.split_by_region())})
+    remaining = rehearsal.count_remaining_resources() - kept
     out.print(
         f"  teardown: {remaining.total()} left{f': {describe_types(remaining)}' if remaining else ''}; "
         f"kept for other deployments: {describe_types(kept)}"
@@ -134,7 +134,7 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
     return passed and not remaining
 
 
-def print_alert(message: Message) -> None:
+def print_alert(message: AlertMessage) -> None:
     """Print an alert as a subscriber receives it."""
     out.print(f"  SNS notified a subscriber: {message.subject}", soft_wrap=True)
     out.print(f"  {message.cause}; {message.description}", soft_wrap=True)
@@ -152,7 +152,7 @@ def print_claims(claims: list[Claim]) -> bool:
     return not broken
 
 
-def drill_table(outcomes: list[Outcome]) -> Table:
+def create_drill_table(outcomes: list[Outcome]) -> Table:
     """Return a table of the scenarios of a scaling drill, with the capacities before and after each."""
     table = FullTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("fleet", "scenario", "before", "after", ""):
@@ -161,11 +161,11 @@ def drill_table(outcomes: list[Outcome]) -> Table:
         table.add_row(
             outcome.scenario.fleet,
             outcome.scenario.name,
-            _format_capacities(outcome.before),
-            _format_capacities(outcome.after),
+            _format_capacities(outcome.capacities_before),
+            _format_capacities(outcome.capacities_after),
             format_markup("[green]✓[/]")
             if outcome.passed
-            else format_markup("[red]✗ expected {}[/]", _format_capacities(outcome.expected)),
+            else format_markup("[red]✗ expected {}[/]", _format_capacities(outcome.expected_capacities)),
         )
     return table
 
@@ -176,6 +176,6 @@ def _format_capacities(capacities: dict[str, int]) -> str:
 
 def _print_access(rehearsal: Rehearsal) -> None:
     out.print("\nthe local AWS is still running; to use it:")
-    for name, value in rehearsal.tool_environment().items():
+    for name, value in rehearsal.build_tool_environment().items():
         out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
     out.print(f"to stop it and remove its files: kill {rehearsal.aws.pid}; rm -r {rehearsal.home}", soft_wrap=True)

@@ -18,27 +18,27 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import VAD_IMAGES
-from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, specs
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, load_image_specs
 from voice_ops.call.session import CallError
 from voice_ops.demo.command import MAX_ERROR_RATE
 from voice_ops.demo.services import Gateway, ServiceError
-from voice_ops.findings import load_checked
+from voice_ops.findings import load_checked_deployment
 from voice_ops.images.rehearsal import open_rehearsal as image_rehearsal
-from voice_ops.output import empty_table, format_markup, out
+from voice_ops.output import create_table, format_markup, out
 from voice_ops.progress import Progress
-from voice_ops.sandbox.caller import CallTranscripts, PeerServices, transcribe_call
-from voice_sandbox.hosts.acceleration import KVM, accelerator
+from voice_ops.sandbox.caller import CallQuality, PeerServices, transcribe_call
+from voice_sandbox.hosts.acceleration import KVM, detect_accelerator
 from voice_sandbox.hosts.cloud import LAUNCH_WAIT_STATE, Cloud, Host
-from voice_sandbox.hosts.disk import CACHE_FOLDER, Disk, HostsError, disk
-from voice_sandbox.hosts.facts import vad_claims
+from voice_sandbox.hosts.disk import CACHE_FOLDER, Disk, HostRehearsalError, prepare_disk
+from voice_sandbox.hosts.facts import verify_vad_host
 from voice_sandbox.hosts.network import CALLER_ADDRESSES, isolated_namespace
 from voice_sandbox.hosts.rehearsal import (
     is_xdp_detached,
-    terminate,
+    terminate_host,
     wait_for_scale_out,
     wait_until_balanced,
     wait_until_in_service,
-    write_with_digests,
+    write_pinned_deployment,
 )
 from voice_sandbox.hosts.router import Router
 from voice_sandbox.hosts.servers import push_archive, run_registry_for_pushes
@@ -64,7 +64,7 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
     """Run a VAD host of a deployment from launch to termination. Return True if all checks passed.
 
     Raises:
-        HostsError: A host does not start, or a program that the host depends on fails.
+        HostRehearsalError: A host does not start, or a program that the host depends on fails.
     """
     home = Path(mkdtemp(prefix="voice-hosts-"))
     begin = time.monotonic()
@@ -74,7 +74,7 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
             passed = _rehearse_vad_host(cloud, progress)
         out.print(f"  {(time.monotonic() - begin) / 60:.0f} minutes of {EXPECTED_MINUTES}")
     except (CallError, ServiceError) as error:
-        raise HostsError(str(error)) from None
+        raise HostRehearsalError(str(error)) from None
     finally:
         if passed:
             rmtree(home)
@@ -93,10 +93,10 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
         home: Folder for the logs and consoles of the machines.
 
     Raises:
-        HostsError: A file system, an image or a service cannot be created.
+        HostRehearsalError: A file system, an image or a service cannot be created.
     """
     with progress.phase("root file system of the machines"):
-        root = disk()
+        root = prepare_disk()
     archives = {image: _build_archive(image, root, progress) for image in VAD_IMAGES}
     registry = home / "registry"
     with isolated_namespace():
@@ -104,9 +104,9 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
             digests = {
                 image: push_archive(archive, f"{deployment.name}/{image}") for image, archive in archives.items()
             }
-        pinned = load_checked(write_with_digests(deployment.source.file, digests, home))
+        pinned = load_checked_deployment(write_pinned_deployment(deployment.source.file, digests, home))
         with Rehearsal(pinned, real_hosts=True) as local:
-            local.cdk.on_line = progress.detail
+            local.cdk.on_line = progress.show_detail
             with progress.phase("cdk deploy --all"):
                 local.bootstrap()
                 local.cdk.deploy()
@@ -116,21 +116,21 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
 
 def _build_archive(image: Image, root: Disk, progress: Progress) -> Path:
     """Return the archive of an image. Build the image if its sources have changed since the last build."""
-    archive = CACHE_FOLDER / "images" / f"{image}-{_sources_hash(image)}.tar"
+    archive = CACHE_FOLDER / "images" / f"{image}-{_hash_sources(image)}.tar"
     if archive.exists():
         return archive
-    spec = specs()[image]
+    spec = load_image_specs()[image]
     if not isinstance(spec, BuiltImage):
-        raise HostsError(f"{image} has no Dockerfile here, and no registry is reachable")
+        raise HostRehearsalError(f"{image} has no Dockerfile here, and no registry is reachable")
     archive.parent.mkdir(parents=True, exist_ok=True)
     partial_archive = archive.with_suffix(".making")
-    with progress.phase(f"build the image {image}"), image_rehearsal(progress.detail) as stage:
+    with progress.phase(f"build the image {image}"), image_rehearsal(progress.show_detail) as stage:
         stage.export(stage.build(spec), partial_archive, root.authority.file)
     partial_archive.rename(archive)
     return archive
 
 
-def _sources_hash(image: Image) -> str:
+def _hash_sources(image: Image) -> str:
     """Return a hash of all sources of an image that git tracks."""
     command = ["git", "-C", str(BUILD_CONTEXT), "ls-files", f"images/{image}", *_SHARED_SOURCES]
     tracked_files = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  fixed git command
@@ -142,17 +142,17 @@ def _sources_hash(image: Image) -> str:
 
 
 def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
-    group = names.vad_group_names(cloud.deployment)[0]
-    host = cloud.boot(cloud.waiting_instance(group), group)
+    group = names.list_vad_group_names(cloud.deployment)[0]
+    host = cloud.boot(cloud.find_or_launch_instance(group), group)
     claims: list[Claim] = []
     try:
         with closing(Router(cloud, host)) as router, PeerServices(cloud, cloud.folder) as peers:
             with progress.phase(f"launch {host.instance} of {group}"):
                 wait_until_in_service(cloud, host)
-            claims += vad_claims(cloud.deployment, host)
+            claims += verify_vad_host(cloud.deployment, host)
             claims += _make_calls(cloud, host, peers, router, progress)
     finally:
-        out.print(_timeline_table(host, accelerator(cloud.disk.kernel)))
+        out.print(_create_timeline_table(host, detect_accelerator(cloud.disk.kernel)))
         for claim in claims:
             out.print(
                 format_markup(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True
@@ -166,37 +166,39 @@ def _make_calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, p
         gateway = peers.start()
     with progress.phase("its target is healthy"):
         target = wait_until_balanced(cloud, host)
-    before = cloud.instance_states(host.group)
+    before = cloud.list_instance_states(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
         host.machine.add_note("call")
         call = asyncio.run(
             transcribe_call(gateway, during_stream=lambda: wait_for_scale_out(cloud, host), times=LONG_CALL_REPEATS)
         )
         host.machine.add_note("heard")
-    yield _transcript_claim(call)
-    yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
+    yield _create_transcript_claim(call)
+    yield Claim(
+        f"{target.forwarded_packet_count} packets came through the load balancer", target.forwarded_packet_count > 0
+    )
     new_instances = {
-        instance: state for instance, state in cloud.instance_states(host.group).items() if instance not in before
+        instance: state for instance, state in cloud.list_instance_states(host.group).items() if instance not in before
     }
     yield Claim(
         f"the fleet's metrics trigger a scale-out: {', '.join(new_instances.values())}",
         [*new_instances.values()] == [LAUNCH_WAIT_STATE],
     )
-    with progress.phase("a call through a network that loses packets"), router.route_through():
+    with progress.phase("a call through a network that loses packets"), router.impair_traffic():
         call = asyncio.run(transcribe_call(gateway))
     lost_packets = router.count_lost_packets()
-    yield _transcript_claim(call)
+    yield _create_transcript_claim(call)
     yield Claim(f"netem lost {lost_packets} of its packets", lost_packets > 0)
-    if new_instances and accelerator(cloud.disk.kernel) == KVM:
+    if new_instances and detect_accelerator(cloud.disk.kernel) == KVM:
         yield from _call_across_hosts(cloud, host, cloud.boot(min(new_instances), host.group), gateway, progress)
     else:
         out.print("  one host alone: emulated, two take longer than a rehearsal is worth")
     with progress.phase("terminate it in its group while a call runs"):
         # The load balancer moves the flows of a terminating host, so this caller bypasses the load balancer.
         call = asyncio.run(
-            transcribe_call(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address)
+            transcribe_call(gateway, during_stream=lambda: terminate_host(cloud, host), target_address=host.address)
         )
-    yield _transcript_claim(call)
+    yield _create_transcript_claim(call)
     yield Claim("the load balancer has deregistered it", cloud.balancer.find_target(host.address) is None)
     yield Claim("the XDP program is detached after the drain", is_xdp_detached(host))
 
@@ -206,32 +208,36 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
     with progress.phase(f"launch {other.instance} of {other.group}"):
         wait_until_in_service(cloud, other)
         targets = [wait_until_balanced(cloud, each) for each in (host, other)]
-    for change, sources in (("port", CALLER_ADDRESSES[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
-        before = [target.forwarded_packets for target in targets]
+    for change, sources in (
+        ("port", CALLER_ADDRESSES[:1] * 2),
+        ("address", _find_address_per_host(cloud, host, other)),
+    ):
+        before = [target.forwarded_packet_count for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
             call = asyncio.run(transcribe_call(gateway, sources=sources))
-        yield _transcript_claim(call)
+        yield _create_transcript_claim(call)
         forwarded_packets = [
-            target.forwarded_packets - earlier for target, earlier in zip(targets, before, strict=True)
+            target.forwarded_packet_count - earlier for target, earlier in zip(targets, before, strict=True)
         ]
         hosts = sum(count > 0 for count in forwarded_packets)
         text = f"its new {change}: packets per host {', '.join(map(str, forwarded_packets))}"
         yield Claim(text, hosts == (1 if change == "port" else 2))
 
 
-def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
+def _find_address_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
     """Return a caller's address for each of two hosts, so that the load balancer sends its flow to that host."""
     addresses = {cloud.balancer.choose_target((caller, 0)): caller for caller in CALLER_ADDRESSES}
     return [addresses[each.address] for each in (host, other) if each.address in addresses]
 
 
-def _transcript_claim(call: CallTranscripts) -> Claim:
-    text = f"a caller received the first words after {call.first_s:.1f} s, and {call.words_wrong:.0%} of all wrong"
-    return Claim(text, call.words_wrong <= MAX_ERROR_RATE)
+def _create_transcript_claim(call: CallQuality) -> Claim:
+    latency_s = call.first_words_latency_s
+    text = f"a caller received the first words after {latency_s:.1f} s, and {call.error_rate:.0%} of all wrong"
+    return Claim(text, call.error_rate <= MAX_ERROR_RATE)
 
 
-def _timeline_table(host: Host, accelerator: str) -> Table:
-    table = empty_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
+def _create_timeline_table(host: Host, accelerator: str) -> Table:
+    table = create_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
     for phase in parse_phases(host.machine.lines):
         table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.duration_s:.0f}")
     return table

@@ -14,19 +14,19 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import asr_images, required_images
-from voice_blueprint.observability.aws.rollouts import rollback_alarms
+from voice_blueprint.hosts import list_asr_images, list_required_images
+from voice_blueprint.observability.aws.rollouts import list_rollback_alarms
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.artifacts import fleet_artifacts
+from voice_ops.aws.artifacts import find_fleet_artifacts
 from voice_ops.output import describe_types
 from voice_ops.restore.command import restore_store
 from voice_ops.restore.snapshots import create_snapshot
 from voice_ops.rollout.aws import deploy_and_monitor
-from voice_ops.rollout.plan import plan_rolls
-from voice_ops.rotate.passwords import add_password, remove_old_passwords, store_users
-from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.command import tear_down
-from voice_sandbox.aws.cloudformation.template import dependencies, dependency_order
+from voice_ops.rollout.plan import plan_rollouts
+from voice_ops.rotate.passwords import add_password, list_state_store_users, remove_old_passwords
+from voice_ops.synthesis import synthesize, synthesize_templates
+from voice_ops.teardown.command import tear_down_aws
+from voice_sandbox.aws.cloudformation.template import find_dependencies, sort_by_dependency
 from voice_sandbox.aws.process import LocalAws
 from voice_sandbox.rehearsals.alert_drill import DrillError
 from voice_sandbox.rehearsals.aws import Rehearsal
@@ -44,12 +44,12 @@ IMAGE_MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.m
 """Manifest of an image that is pushed between two deployments."""
 
 
-def last_created_resource(template: Mapping[str, Any]) -> str:
+def find_last_created_resource(template: Mapping[str, Any]) -> str:
     """Return the logical id of the resource that CloudFormation creates last."""
-    return dependency_order(dependencies(template["Resources"]))[-1]
+    return sort_by_dependency(find_dependencies(template["Resources"]))[-1]
 
 
-def group_hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
+def describe_group_hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
     """Return the machine image and user data of each host of a group, including the warm pool, by instance id."""
     ec2, client = aws.client("ec2", region), aws.client("autoscaling", region)
     (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
@@ -68,8 +68,8 @@ def fail_first_deploy(deployment: Deployment, rehearsal: Rehearsal) -> None:
     Raises:
         DrillError: The deploy did not fail, or failed for another reason.
     """
-    edge = names.stack_name(deployment, "edge")
-    rehearsal.faults.write_text(f"{edge}/{last_created_resource(templates(deployment)[edge])}\n")
+    edge = names.build_stack_name(deployment, "edge")
+    rehearsal.faults.write_text(f"{edge}/{find_last_created_resource(synthesize_templates(deployment)[edge])}\n")
     try:
         rehearsal.cdk.deploy()
     except CdkError as error:
@@ -81,13 +81,13 @@ def fail_first_deploy(deployment: Deployment, rehearsal: Rehearsal) -> None:
         rehearsal.faults.unlink()
 
 
-class FirstMonth:
+class OperationsRehearsal:
     """Rehearses the operations of a month in one region of a deployed file, with changes to the first ASR fleet.
 
     Placeholders replace missing digests and machine images of the file. Rollouts do not pause.
 
     Args:
-        deployment: The file in that region, as ``Deployment.region_deployments`` returns it.
+        deployment: The file in that region, as ``Deployment.split_by_region`` returns it.
 
     Attributes:
         steps: Operations by name, in order. Each operation yields its checks.
@@ -96,25 +96,25 @@ class FirstMonth:
     def __init__(self, deployment: Deployment, rehearsal: Rehearsal) -> None:
         self._rehearsal, self._aws, self._region = rehearsal, rehearsal.aws, deployment.aws.region
         fleet = deployment.aws.asr[0]
-        self._fleet, self._group = fleet.name, names.group_name(deployment, fleet.name)
-        self._stack = names.stack_name(deployment, names.fleet_stack_suffix(fleet.name))
+        self._fleet, self._group = fleet.name, names.build_group_name(deployment, fleet.name)
+        self._stack = names.build_stack_name(deployment, names.build_fleet_stack_suffix(fleet.name))
         self._now = with_digests(deployment)
         self._fleets = (names.VAD_FLEET, *(each.name for each in deployment.aws.asr))
         self.steps: dict[str, Operation] = {
-            SERVE_STEP: self._serve,
-            BAD_IMAGE_STEP: self._roll_back,
+            SERVE_STEP: self._start_hosts,
+            BAD_IMAGE_STEP: self._roll_back_image,
             "a new machine image": self._replace_image,
-            "new passwords": self._rotate,
-            "a snapshot and a restore from it": self._restore,
+            "new passwords": self._rotate_passwords,
+            "a snapshot and a restore from it": self._restore_store,
             "teardown": self._tear_down,
             "a second deployment: retained resources are imported": self._redeploy,
         }
 
-    def play(self, step: Operation) -> list[Claim]:
+    def run_step(self, step: Operation) -> list[Claim]:
         """Run a step with the credentials of an operator in the environment, and return its checks."""
         before = dict(os.environ)
         try:
-            environment = self._aws.environment(self._rehearsal.home)
+            environment = self._aws.build_environment(self._rehearsal.home)
             os.environ.clear()
             os.environ.update(environment)
             return list(step())
@@ -122,23 +122,23 @@ class FirstMonth:
             os.environ.clear()
             os.environ.update(before)
 
-    def _serve(self) -> Iterator[Claim]:
+    def _start_hosts(self) -> Iterator[Claim]:
         for name in self._fleets:
             self._publish_image(name)
         cdk = Cdk(self._aws, self._now, self._rehearsal.home)
         cdk.use_assembly(Path(synthesize(self._now, self._rehearsal.home / f"served-{self._region}").directory))
         cdk.deploy_only("--all")
-        yield from self._rehearsal.claims(self._now)
+        yield from self._rehearsal.verify(self._now)
 
-    def _roll_back(self) -> Iterator[Claim]:
-        before, (image, *_) = self._group_hosts(), asr_images(self._now.aws.asr[0])
+    def _roll_back_image(self) -> Iterator[Claim]:
+        before, (image, *_) = self._describe_group_hosts(), list_asr_images(self._now.aws.asr[0])
         broken_deployment = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
-        alarm, *_ = rollback_alarms(broken_deployment, Tier.ASR, self._fleet)
+        alarm, *_ = list_rollback_alarms(broken_deployment, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
         set_state(StateValue="ALARM")
         message = ""
         try:
-            self._deploy_and_roll(broken_deployment)
+            self._deploy_and_roll_out(broken_deployment)
         except CdkError as error:
             message = str(error)
         set_state(StateValue="OK")
@@ -146,50 +146,53 @@ class FirstMonth:
         yield Claim(f"{alarm} ends it, and is named", alarm in message)
         yield Claim(f"{self._stack} goes back", stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE")
         yield Claim(
-            f"hosts of {self._group} run what they ran", set(self._group_hosts().values()) == set(before.values())
+            f"hosts of {self._group} run what they ran",
+            set(self._describe_group_hosts().values()) == set(before.values()),
         )
 
     def _replace_image(self) -> Iterator[Claim]:
-        before, image = self._group_hosts(), self._publish_image(self._fleet)
+        before, image = self._describe_group_hosts(), self._publish_image(self._fleet)
         fleet, *others = self._now.aws.asr
         patched_fleet = fleet.model_copy(update={"machine_image": f"{IMAGE_PARAMETER.format(fleet=fleet.name)}:2"})
         self._now = _with_aws(self._now, asr=(patched_fleet, *others))
-        self._deploy_and_roll(self._now)
-        after = self._group_hosts()
+        self._deploy_and_roll_out(self._now)
+        after = self._describe_group_hosts()
         yield Claim(f"every host of {self._group} is another one", bool(after) and not after.keys() & before.keys())
         yield Claim(f"they boot from {image}", {image_id for image_id, _ in after.values()} == {image})
 
-    def _rotate(self) -> Iterator[Claim]:
+    def _rotate_passwords(self) -> Iterator[Claim]:
         account, counts = self._account(self._now), []
         for step in (add_password, remove_old_passwords):
-            for user in store_users(account):
+            for user in list_state_store_users(account):
                 step(account, user)
-            counts.append({user.passwords for user in store_users(account)})
-            account.renew_services()
+            counts.append({user.password_count for user in list_state_store_users(account)})
+            account.redeploy_services()
         yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])
 
-    def _restore(self) -> Iterator[Claim]:
-        before, account = self._group_hosts(), self._account(self._now)
+    def _restore_store(self) -> Iterator[Claim]:
+        before, account = self._describe_group_hosts(), self._account(self._now)
         self._send_store_command(account, "SET session:7 open")
         create_snapshot(account, SNAPSHOT_NAME, None)
         state = self._now.aws.state.model_copy(update={"restore_from": SNAPSHOT_NAME})
         self._now = _with_aws(self._now, state=state)
         account = self._account(self._now)
         restore_store(account)
-        group = names.state_group_id(self._now)
+        group = names.build_state_group_id(self._now)
         (replication_groups,) = self._client("elasticache").describe_replication_groups()["ReplicationGroups"]
-        parameter = self._client("ssm").get_parameter(Name=names.state_host_parameter(self._now))["Parameter"]["Value"]
+        parameter = self._client("ssm").get_parameter(Name=names.build_state_host_parameter_name(self._now))[
+            "Parameter"
+        ]["Value"]
         yield Claim(f"{group} is there, and no other", replication_groups["ReplicationGroupId"] == group)
         yield Claim(
             "hosts read its endpoint", parameter == replication_groups["NodeGroups"][0]["PrimaryEndpoint"]["Address"]
         )
-        yield Claim("no host is replaced", self._group_hosts() == before)
+        yield Claim("no host is replaced", self._describe_group_hosts() == before)
         if shutil.which(REDIS_SERVER):
             yield Claim("its sessions are there", self._send_store_command(account, "GET session:7") == "open")
 
     def fail_over(self) -> Iterator[Claim]:
         """Fail over the primary node of the store, for a game day. This operation is not a step of the month."""
-        account, group = self._account(self._now), names.state_group_id(self._now)
+        account, group = self._account(self._now), names.build_state_group_id(self._now)
         client = self._client("elasticache")
         self._send_store_command(account, "SET session:7 open")
 
@@ -210,33 +213,31 @@ class FirstMonth:
 
     def _tear_down(self) -> Iterator[Claim]:
         report: dict[str, Any] = {}
-        stores = {names.state_group_id(self._now), names.state_user_prefix(self._now)}
-        is_removed = tear_down(self._now, report, dry_run=False, confirm=False, as_json=True)
+        stores = {names.build_state_group_id(self._now), names.build_state_user_prefix(self._now)}
+        is_removed = tear_down_aws(self._now, report, dry_run=False, confirm=False, as_json=True)
         self._client("ssm").delete_parameters(Names=[IMAGE_PARAMETER.format(fleet=name) for name in self._fleets])
-        yield Claim(
-            f"only retained resources remain: {describe_types(self._rehearsal.remaining_resources(self._region))}",
-            is_removed,
-        )
+        remaining = self._rehearsal.count_remaining_resources(self._region)
+        yield Claim(f"only retained resources remain: {describe_types(remaining)}", is_removed)
         snapshot_names = {
             each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]
         }
         yield Claim("each store has a final snapshot", {f"{store}-final" for store in stores} <= snapshot_names)
         yield from (Claim(f"{resource.id} is gone", passed=False) for resource in report["left"]["behind"])
-        succeeded = tear_down(self._now, {}, dry_run=False, confirm=False, as_json=True)
+        succeeded = tear_down_aws(self._now, {}, dry_run=False, confirm=False, as_json=True)
         yield Claim("a repeated teardown succeeds", succeeded)
 
     def _redeploy(self) -> Iterator[Claim]:
         for name in self._fleets:
-            for _ in range(self._image_version(name)):
+            for _ in range(self._get_image_version(name)):
                 self._publish_image(name)
         ecr, repository = self._client("ecr"), f"{self._now.name}/{Image.GATEWAY}"
         ecr.put_image(repositoryName=repository, imageManifest=IMAGE_MANIFEST, imageTag="of-the-first-life")
-        store = f"{names.state_group_id(self._now)}-final"
+        store = f"{names.build_state_group_id(self._now)}-final"
         self._now = _with_aws(self._now, state=self._now.aws.state.model_copy(update={"restore_from": store}))
         cdk = Cdk(self._aws, self._now, self._rehearsal.home)
         cdk.use_assembly(Path(synthesize(self._now, self._rehearsal.home / f"again-{self._region}").directory))
         cdk.deploy_again()
-        yield from self._rehearsal.claims(self._now)
+        yield from self._rehearsal.verify(self._now)
         tags = [each.get("imageTag") for each in ecr.list_images(repositoryName=repository)["imageIds"]]
         yield Claim(f"{repository} has its images of the first life", "of-the-first-life" in tags)
         if shutil.which(REDIS_SERVER):
@@ -246,7 +247,7 @@ class FirstMonth:
             )
         yield from self._tear_down()
 
-    def _image_version(self, fleet: str) -> int:
+    def _get_image_version(self, fleet: str) -> int:
         """Return the version number of the parameter with a fleet's machine image."""
         aws = self._now.aws
         image = next((each.machine_image for each in aws.asr if each.name == fleet), aws.vad.machine_image)
@@ -255,19 +256,19 @@ class FirstMonth:
     def _client(self, service: str) -> Any:  # noqa: ANN401  clients of boto3 have no static type
         return self._aws.client(service, self._region)
 
-    def _group_hosts(self) -> dict[str, tuple[str, str]]:
-        return group_hosts(self._aws, self._group, self._region)
+    def _describe_group_hosts(self) -> dict[str, tuple[str, str]]:
+        return describe_group_hosts(self._aws, self._group, self._region)
 
     def _account(self, deployment: Deployment) -> Account:
-        return Account(deployment, templates(deployment), sign_in(deployment))
+        return Account(deployment, synthesize_templates(deployment), sign_in(deployment))
 
-    def _deploy_and_roll(self, deployment: Deployment) -> None:
+    def _deploy_and_roll_out(self, deployment: Deployment) -> None:
         account = self._account(deployment)
-        for _, location, _ in fleet_artifacts(account):
+        for _, location, _ in find_fleet_artifacts(account):
             bucket, _, name = location.removeprefix("s3://").partition("/")
             # The marker that a fleet's job would write, since no machine boots here.
             self._client("s3").put_object(Bucket=bucket, Key=f"{name}/complete", Body=b"complete")
-        deploy_and_monitor(account, plan_rolls(account), lambda: "")
+        deploy_and_monitor(account, plan_rollouts(account), lambda: "")
 
     def _publish_image(self, fleet: str) -> str:
         parameter, ssm = IMAGE_PARAMETER.format(fleet=fleet), self._client("ssm")
@@ -279,7 +280,7 @@ class FirstMonth:
 
     def _send_store_command(self, account: Account, command: str) -> str:
         """Send a command to the store and return the reply, or an empty text if there is no Redis server."""
-        socket = self._rehearsal.home / f"{names.state_group_id(account.deployment)}.sock"
+        socket = self._rehearsal.home / f"{names.build_state_group_id(account.deployment)}.sock"
         if not shutil.which(REDIS_SERVER):
             return ""
         cli = ["redis-cli", "-s", str(socket), *command.split()]
@@ -289,7 +290,7 @@ class FirstMonth:
 def with_digests(deployment: Deployment) -> Deployment:
     """Return the deployment as it is after a first deploy, with digests, machine images and hosts."""
     placeholder_digests = {
-        image: f"sha256:{number:064x}" for number, image in enumerate(required_images(deployment), start=1)
+        image: f"sha256:{number:064x}" for number, image in enumerate(list_required_images(deployment), start=1)
     }
     images: dict[Image, str] = {**placeholder_digests, **deployment.images}
     aws = deployment.aws
@@ -297,17 +298,17 @@ def with_digests(deployment: Deployment) -> Deployment:
         deployment.model_copy(update={"images": images}),
         deletion_protection=True,
         rollout=aws.rollout.model_copy(update={"checkpoint_pause_s": 0, "bake_s": 0}),
-        vad=aws.vad.model_copy(update={"machine_image": _machine_image(names.VAD_FLEET)}),
-        asr=tuple(_runnable_fleet(fleet) for fleet in aws.asr),
+        vad=aws.vad.model_copy(update={"machine_image": _build_machine_image(names.VAD_FLEET)}),
+        asr=tuple(_make_fleet_runnable(fleet) for fleet in aws.asr),
     )
 
 
-def _runnable_fleet(fleet: AsrFleet) -> AsrFleet:
+def _make_fleet_runnable(fleet: AsrFleet) -> AsrFleet:
     bounds = fleet.hosts.model_copy(update={"min": max(1, fleet.hosts.min)})
-    return fleet.model_copy(update={"hosts": bounds, "machine_image": _machine_image(fleet.name)})
+    return fleet.model_copy(update={"hosts": bounds, "machine_image": _build_machine_image(fleet.name)})
 
 
-def _machine_image(fleet: str) -> str:
+def _build_machine_image(fleet: str) -> str:
     return f"{IMAGE_PARAMETER.format(fleet=fleet)}:1"
 
 

@@ -16,7 +16,7 @@ from voice_blueprint.file.model.deployment import Deployment
 Schema = dict[str, Any]
 """A JSON schema, or a part of one."""
 
-_REF = "#/$defs/"
+_REF_PREFIX = "#/$defs/"
 
 
 class _DocstringSchema(GenerateJsonSchema):
@@ -28,23 +28,23 @@ class _DocstringSchema(GenerateJsonSchema):
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         result = super().model_schema(schema)
         for base in reversed(schema["cls"].__mro__):
-            for name, text in _setting_docstrings(base):
+            for name, text in _iter_setting_docstrings(base):
                 if setting := result.get("properties", {}).get(name):
                     setting["description"] = text
         return result
 
 
-def _setting_docstrings(model: type) -> Iterator[tuple[str, str]]:
+def _iter_setting_docstrings(model: type) -> Iterator[tuple[str, str]]:
     if "__annotations__" not in vars(model):
         return
-    for setting, below in pairwise(_class_bodies(model.__module__)[model.__name__]):
+    for setting, below in pairwise(_parse_class_bodies(model.__module__)[model.__name__]):
         match setting, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, inspect.cleandoc(text)
 
 
 @cache
-def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+def _parse_class_bodies(module: str) -> dict[str, list[ast.stmt]]:
     """Return the statements of each class in a module.
 
     The module is parsed once, since parsing each class separately takes ten times as long.
@@ -66,21 +66,23 @@ def build_schema() -> Schema:
         for setting in part.get("properties", {}).values():
             setting.pop("title", None)
             if "description" not in setting:
-                definitions = [part] if "const" in setting else [schema["$defs"][name] for name in type_names(setting)]
+                definitions = (
+                    [part] if "const" in setting else [schema["$defs"][name] for name in list_type_names(setting)]
+                )
                 if len(definitions) == 1:
                     setting["description"] = definitions[0]["description"]
     return schema
 
 
-def type_names(setting: Schema) -> list[str]:
+def list_type_names(setting: Schema) -> list[str]:
     """Return the names of the types that a setting or its items may have."""
-    return list(dict.fromkeys(_setting_types(setting)))
+    return list(dict.fromkeys(_iter_setting_types(setting)))
 
 
-def _setting_types(setting: Schema) -> Iterator[str]:
+def _iter_setting_types(setting: Schema) -> Iterator[str]:
     if "$ref" in setting:
-        yield setting["$ref"].removeprefix(_REF)
+        yield setting["$ref"].removeprefix(_REF_PREFIX)
     for choice in (*setting.get("anyOf", ()), *setting.get("oneOf", ())):
-        yield from _setting_types(choice)
+        yield from _iter_setting_types(choice)
     if "items" in setting:
-        yield from _setting_types(setting["items"])
+        yield from _iter_setting_types(setting["items"])

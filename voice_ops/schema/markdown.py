@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from voice_ops.schema.document import Schema, type_names
+from voice_ops.schema.document import Schema, list_type_names
 
 ENTRY_PAGE = "deployment-file"
 """Name of the page with the top-level settings and a list of all sections."""
 
-_PAGES = {
+_SECTIONS_BY_PAGE = {
     ENTRY_PAGE: ("The deployment file", ()),
     f"{ENTRY_PAGE}/aws": ("AWS: network, state, operation", ("aws",)),
     f"{ENTRY_PAGE}/aws-fleets": ("AWS: fleets", ("aws.vad", "aws.asr")),
@@ -20,7 +20,7 @@ _PAGES = {
 }
 """Title and path prefixes of each page. A section is on the page with the longest prefix of the section's path."""
 
-_HEAD = """\
+_PAGE_HEADER = """\
 # The deployment file
 
 All settings of the files under `deployments/`. `make generate` writes these pages, and the schema for editors
@@ -33,97 +33,104 @@ Editors complete settings and describe them where the first line of a file is
 `# yaml-language-server: $schema=schema.json`. `voice plan FILE` shows what is wrong with a file, and in which line.
 """
 
-_MAX_LISTED = 16
+_MAX_LISTED_VALUES = 16
 """Maximum number of values that are listed in a table. For longer lists, editors offer completion."""
 
-_WORDS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
+_TYPE_LABELS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
 """Readable names of the types of plain values."""
 
 
-def render(schema: Schema) -> dict[str, str]:
+def render_schema_pages(schema: Schema) -> dict[str, str]:
     """Return the text of each page, by path below ``docs`` without suffix. Sections have the order of the model."""
-    sections = dict(_walk_sections(schema, "", schema, set()))
+    sections = dict(_iter_sections(schema, "", schema, set()))
     titles = {id(part): title for title, part in sections.items()}
-    pages: dict[str, list[str]] = {page: [] for page in _PAGES}
+    pages: dict[str, list[str]] = {page: [] for page in _SECTIONS_BY_PAGE}
     for title, part in sections.items():
-        pages[_page_for_section(title)] += _section_lines(schema, title, part, titles)
+        pages[_find_section_page(title)] += _render_section(schema, title, part, titles)
     texts = {}
-    for page, (heading, _) in _PAGES.items():
-        head = f"{_HEAD}\n{_contents_table(sections)}" if page == ENTRY_PAGE else f"# {heading}\n\n{_back_link(page)}"
+    for page, (heading, _) in _SECTIONS_BY_PAGE.items():
+        head = (
+            f"{_PAGE_HEADER}\n{_render_contents_table(sections)}"
+            if page == ENTRY_PAGE
+            else f"# {heading}\n\n{_render_back_link(page)}"
+        )
         texts[page] = "\n".join([head, "", *pages[page]])
     return texts
 
 
-def _page_for_section(title: str) -> str:
+def _find_section_page(title: str) -> str:
     """Return the name of the page that contains a section."""
-    parts = {prefix: page for page, (_, prefixes) in _PAGES.items() for prefix in prefixes}
+    parts = {prefix: page for page, (_, prefixes) in _SECTIONS_BY_PAGE.items() for prefix in prefixes}
     matches = [prefix for prefix in parts if re.match(rf"{re.escape(prefix)}(?![a-z_])", title)]
     return parts[max(matches, key=len)] if matches else ENTRY_PAGE
 
 
-def _contents_table(sections: Mapping[str, Schema]) -> str:
+def _render_contents_table(sections: Mapping[str, Schema]) -> str:
     """Return a table of all pages and their sections, with an anchor for each section."""
     lines = ["| Page | Sections |", "|---|---|"]
-    for page, (heading, _) in _PAGES.items():
+    for page, (heading, _) in _SECTIONS_BY_PAGE.items():
         links = []
         for title in sections:
-            if _page_for_section(title) == page:
-                anchor = "" if page == ENTRY_PAGE else f'<a id="{_heading_anchor(title)}"></a>'
-                links.append(f"{anchor}[{title}]({_section_url(ENTRY_PAGE, title)})")
+            if _find_section_page(title) == page:
+                anchor = "" if page == ENTRY_PAGE else f'<a id="{_format_heading_anchor(title)}"></a>'
+                links.append(f"{anchor}[{title}]({_build_section_url(ENTRY_PAGE, title)})")
         name = "this page" if page == ENTRY_PAGE else f"[{heading}]({page}.md)"
         lines.append(f"| {name} | {', '.join(links)} |")
     return "\n".join(lines)
 
 
-def _back_link(page: str) -> str:
-    others = [each for each in _PAGES if each not in {page, ENTRY_PAGE}]
-    links = ", ".join(f"[{_PAGES[each][0]}]({each.partition('/')[2]}.md)" for each in others)
+def _render_back_link(page: str) -> str:
+    others = [each for each in _SECTIONS_BY_PAGE if each not in {page, ENTRY_PAGE}]
+    links = ", ".join(f"[{_SECTIONS_BY_PAGE[each][0]}]({each.partition('/')[2]}.md)" for each in others)
     return f"Settings of [the deployment file](../{ENTRY_PAGE}.md). Other pages: {links}."
 
 
-def _section_url(page: str, title: str) -> str:
+def _build_section_url(page: str, title: str) -> str:
     """Return the relative URL of a section for a link on a page."""
-    target = _page_for_section(title)
+    target = _find_section_page(title)
     if target == page:
-        return f"#{_heading_anchor(title)}"
+        return f"#{_format_heading_anchor(title)}"
     if target == ENTRY_PAGE:
-        return f"../{ENTRY_PAGE}.md#{_heading_anchor(title)}"
-    return f"{target if page == ENTRY_PAGE else target.partition('/')[2]}.md#{_heading_anchor(title)}"
+        return f"../{ENTRY_PAGE}.md#{_format_heading_anchor(title)}"
+    return f"{target if page == ENTRY_PAGE else target.partition('/')[2]}.md#{_format_heading_anchor(title)}"
 
 
-def _section_lines(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]) -> list[str]:
-    def type_link(kind: str, parent_title: str, name: str) -> str:
+def _render_section(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]) -> list[str]:
+    def render_type_link(kind: str, parent_title: str, name: str) -> str:
         other = titles[id(schema["$defs"][kind])]
         words = "" if other.startswith(f"{parent_title}.{name}".removeprefix(".")) else "as "
-        return f"{words}[{other}]({_section_url(_page_for_section(title), other)})"
+        return f"{words}[{other}]({_build_section_url(_find_section_page(title), other)})"
 
-    lines = [f"## {title}", "", _docstring_cell(part["description"]), ""]
+    lines = [f"## {title}", "", _format_docstring_cell(part["description"]), ""]
     lines += ["| Setting | Type | Default | Description |", "|---|---|---|---|"]
     for name, setting in part["properties"].items():
         links = [
-            type_link(kind, "" if part is schema else title, name)
-            for kind in type_names(setting)
+            render_type_link(kind, "" if part is schema else title, name)
+            for kind in list_type_names(setting)
             if _is_section(schema, kind)
         ]
         kind = ", or ".join(links) if links else _describe_type(schema, setting)
         kind = f"list: {kind}" if links and "items" in setting else kind
         default = "required" if name in part.get("required", ()) else _describe_default(setting)
-        lines.append(f"| `{name}` | {kind} | {default} | {_docstring_cell(setting['description'])} |")
+        lines.append(f"| `{name}` | {kind} | {default} | {_format_docstring_cell(setting['description'])} |")
     return [*lines, ""]
 
 
-def _walk_sections(schema: Schema, path: str, part: Schema, visited: set[str]) -> Iterator[tuple[str, Schema]]:
+def _iter_sections(schema: Schema, path: str, part: Schema, visited: set[str]) -> Iterator[tuple[str, Schema]]:
     """Yield the title and schema of a section and its subsections. Each type is only yielded at its first location."""
     yield path or "The whole file", part
     for name, setting in part["properties"].items():
-        kinds = [kind for kind in type_names(setting) if _is_section(schema, kind)]
+        kinds = [kind for kind in list_type_names(setting) if _is_section(schema, kind)]
         child_path = f"{path}.{name}".removeprefix(".") + ("[]" if "items" in setting else "")
         for kind in kinds:
             if kind not in visited:
                 visited.add(kind)
                 section = schema["$defs"][kind]
-                yield from _walk_sections(
-                    schema, child_path + (f": {_selector_value(section)}" if len(kinds) > 1 else ""), section, visited
+                yield from _iter_sections(
+                    schema,
+                    child_path + (f": {_find_selector_value(section)}" if len(kinds) > 1 else ""),
+                    section,
+                    visited,
                 )
 
 
@@ -131,7 +138,7 @@ def _is_section(schema: Schema, kind: str) -> bool:
     return "properties" in schema["$defs"][kind]
 
 
-def _selector_value(section: Schema) -> str:
+def _find_selector_value(section: Schema) -> str:
     """Return the value that selects one of several variants of a section."""
     return next(str(setting["const"]) for setting in section["properties"].values() if "const" in setting)
 
@@ -140,10 +147,10 @@ def _describe_type(schema: Schema, setting: Schema) -> str:
     """Describe the type and bounds of a setting that is not a section, in Markdown."""
     match setting:
         case {"$ref": _}:
-            return _describe_type(schema, schema["$defs"][type_names(setting)[0]])
+            return _describe_type(schema, schema["$defs"][list_type_names(setting)[0]])
         case {"anyOf": choices}:
             return " or ".join(_describe_type(schema, choice) for choice in choices if choice["type"] != "null")
-        case {"type": "string", "enum": values} if len(values) > _MAX_LISTED:
+        case {"type": "string", "enum": values} if len(values) > _MAX_LISTED_VALUES:
             return f"one of {len(values)} names, such as `{values[0]}`"
         case {"enum": values} | {"const": values}:
             return ", ".join(f"`{value}`" for value in ([values] if isinstance(values, str) else values))
@@ -154,7 +161,7 @@ def _describe_type(schema: Schema, setting: Schema) -> str:
         case {"patternErrorMessage": form, "examples": [example]}:
             rule = form.removeprefix("should be ").removesuffix(f", such as {example}")
             return f"text: {_escape_cell(rule)}, such as `{example}`"
-    return f"{_WORDS[setting['type']]}{_describe_bounds(setting)}"
+    return f"{_TYPE_LABELS[setting['type']]}{_describe_bounds(setting)}"
 
 
 def _describe_bounds(setting: Schema) -> str:
@@ -177,7 +184,7 @@ def _describe_default(setting: Schema) -> str:
     return f"`{_escape_cell(json.dumps(value).strip('{}').replace(chr(34), ''))}`"
 
 
-def _docstring_cell(text: str) -> str:
+def _format_docstring_cell(text: str) -> str:
     """Convert a docstring to one line of Markdown for a table."""
     return _escape_cell(" ".join(text.split()).replace("``", "`"))
 
@@ -186,6 +193,6 @@ def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _heading_anchor(title: str) -> str:
+def _format_heading_anchor(title: str) -> str:
     """Return the anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

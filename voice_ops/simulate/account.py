@@ -7,26 +7,26 @@ from voice_ops.simulate.capacity import FleetPlan
 
 
 @dataclass
-class Account:
+class SimulatedAccount:
     """Quotas and capacity of the AWS account.
 
     Attributes:
         quotas: vCPUs by quota code. Codes that are not listed are unlimited.
         used: vCPUs of current hosts, by quota code.
         lost_zones: Zones that are unavailable.
-        spot_sold_out: Whether no spot capacity is available.
+        is_spot_sold_out: Whether no spot capacity is available.
         refused_launches: Number of launches that a quota rejected, including retries.
     """
 
     quotas: dict[str, int]
     used: dict[str, int] = field(default_factory=dict)
     lost_zones: set[str] = field(default_factory=set)
-    spot_sold_out: bool = False
+    is_spot_sold_out: bool = False
     refused_launches: int = 0
 
     def reserve_host(self, plan: FleetPlan) -> bool:
         """Count a new host, and return True if the account can launch it. Spot hosts have their own quotas."""
-        if plan.spot and self.spot_sold_out:
+        if plan.spot and self.is_spot_sold_out:
             return False
         kind = plan.instance_type
         if kind is None:
@@ -44,6 +44,6 @@ class Account:
             self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
 
 
-def quota_codes() -> dict[str, str]:
+def map_families_to_quota_codes() -> dict[str, str]:
     """Return the code of each quota by its family, such as ``inf``."""
     return {quota.family: quota.code for quota in catalog.quotas().values()}

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from voice_ops.simulate.capacity import TRANSCRIBING_KINDS
 from voice_ops.simulate.fleet import Fleet, Host
-from voice_ops.simulate.traces import Trace
+from voice_ops.simulate.traces import LoadTrace
 
-Counts = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
-REDIAL_SHARE = 0.8
+REDIAL_FRACTION = 0.8
 """Share of refused or cut-off callers who call again. One in five gives up each time. ASSUMED."""
-REDIAL_S = 15.0
+MEAN_REDIAL_DELAY_S = 15.0
 """Mean time until refused or cut-off callers call again. ASSUMED."""
 
 
@@ -39,7 +39,7 @@ class CallResults:
     Attributes:
         offered: Number of callers, each counted once regardless of repeated calls.
         attempts: Number of calls, including repeated ones.
-        turned_away: Attempts without a free slot.
+        rejected_attempts: Attempts without a free slot.
         refused: Callers without a free slot who gave up.
         cut: Calls whose host failed without a replacement.
         degraded_s: Call-seconds during a change of hosts.
@@ -50,7 +50,7 @@ class CallResults:
 
     offered: int = 0
     attempts: int = 0
-    turned_away: int = 0
+    rejected_attempts: int = 0
     refused: int = 0
     cut: int = 0
     degraded_s: float = 0.0
@@ -61,10 +61,10 @@ class CallResults:
     @property
     def admitted(self) -> int:
         """Attempts with a free slot."""
-        return self.attempts - self.turned_away
+        return self.attempts - self.rejected_attempts
 
 
-class Calls:
+class CallSimulator:
     """The callers of a simulation.
 
     Args:
@@ -74,7 +74,7 @@ class Calls:
         mean_s: Mean length of a call; lengths are exponentially distributed.
         cross_zone: Whether the load balancer distributes callers over all zones.
         seed: Seed of new callers, which do not depend on the fleets.
-        store_calls: Maximum number of calls of the state store, or ``None`` without a state store.
+        store_call_limit: Maximum number of calls of the state store, or ``None`` without a state store.
         redial_share: Share of refused or cut-off callers who call again.
     """
 
@@ -82,18 +82,18 @@ class Calls:
         self,
         fronts: Sequence[Fleet],
         asr: Sequence[Fleet],
-        trace: Trace,
+        trace: LoadTrace,
         mean_s: float,
         *,
         cross_zone: bool,
         seed: int,
-        store_calls: int | None = None,
+        store_call_limit: int | None = None,
         redial_share: float = 0.0,
     ) -> None:
-        self.store_calls, self.redial_share = store_calls, redial_share
+        self.store_call_limit, self.redial_share = store_call_limit, redial_share
         self.waiting_to_redial = 0
         self.fronts, self.asr, self.trace, self.mean_s, self.cross_zone = fronts, asr, trace, mean_s, cross_zone
-        self.ledger = CallResults()
+        self.call_results = CallResults()
         arrival_seed, leaving_seed = np.random.SeedSequence(seed).spawn(2)
         self.arrival_random, self.random = np.random.default_rng(arrival_seed), np.random.default_rng(leaving_seed)
 
@@ -102,11 +102,11 @@ class Calls:
 
         New callers raise the number of calls to that of the trace, and replace ended calls.
         """
-        requested, later = self.trace.calls_at(now), self.trace.calls_at(now + tick_s)
+        requested, later = self.trace.interpolate_calls(now), self.trace.interpolate_calls(now + tick_s)
         arrived = int(
             self.arrival_random.poisson(max(0.0, later - requested + (requested + later) / 2 * tick_s / self.mean_s))
         )
-        self.ledger.offered += arrived
+        self.call_results.offered += arrived
         return arrived
 
     def populate(self, count: int) -> None:
@@ -118,7 +118,7 @@ class Calls:
         remaining_share = math.exp(-tick_s / self.mean_s)
         self._end_calls(1 - remaining_share)
         arrived = self.draw_arrivals(now, tick_s) + self._draw_redials(tick_s)
-        self.ledger.attempts += arrived
+        self.call_results.attempts += arrived
         # Some of the new calls end within the tick, and never reach the fleets.
         short_calls = int(self.random.binomial(arrived, 1 - self.mean_s / tick_s * (1 - remaining_share)))
         admitted = self._admit_calls(arrived - short_calls)
@@ -131,15 +131,15 @@ class Calls:
         """Draw the number of callers who call again within a tick."""
         if not self.waiting_to_redial:
             return 0
-        redials = int(self.random.binomial(self.waiting_to_redial, 1 - math.exp(-tick_s / REDIAL_S)))
+        redials = int(self.random.binomial(self.waiting_to_redial, 1 - math.exp(-tick_s / MEAN_REDIAL_DELAY_S)))
         self.waiting_to_redial -= redials
         return redials
 
     def _refuse_calls(self, count: int) -> None:
         redials = int(self.random.binomial(count, self.redial_share)) if self.redial_share else 0
         self.waiting_to_redial += redials
-        self.ledger.turned_away += count
-        self.ledger.refused += count - redials
+        self.call_results.rejected_attempts += count
+        self.call_results.refused += count - redials
 
     def move_calls(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that accepts no more calls; each call is degraded for ``gap_s``."""
@@ -148,21 +148,21 @@ class Calls:
         fleet.calls[host.index] = 0
         redistributed = self._distribute_calls(fleet, count) if fleet in self.fronts else self._fill_asr_hosts(count)
         if fleet in self.fronts:
-            self._remove_from_asr(count - redistributed)
+            self._remove_asr_calls(count - redistributed)
         for front in self.fronts:
             if front is not fleet:
-                self._remove_ended(front, count - redistributed, carried)
-        self.ledger.cut += count - redistributed
+                self._remove_ended_calls(front, count - redistributed, carried)
+        self.call_results.cut += count - redistributed
         self.waiting_to_redial += int(self.random.binomial(count - redistributed, self.redial_share))
-        self.ledger.degraded_s += redistributed * gap_s
+        self.call_results.degraded_s += redistributed * gap_s
 
     @property
     def active_calls(self) -> int:
         return sum(int(np.add.reduce(fleet.calls)) for fleet in self.asr)
 
-    def waiting_calls(self, now: float) -> float:
+    def calculate_waiting_calls(self, now: float) -> float:
         """Return the number of requested calls that are not served, as if refused callers waited in a queue."""
-        return max(0.0, self.trace.calls_at(now) - self.active_calls)
+        return max(0.0, self.trace.interpolate_calls(now) - self.active_calls)
 
     def _end_calls(self, share: float) -> None:
         ended, carried = 0, self.active_calls
@@ -171,9 +171,9 @@ class Calls:
             fleet.calls -= ended_calls
             ended += int(ended_calls.sum())
         for front in self.fronts:
-            self._remove_ended(front, ended, carried)
+            self._remove_ended_calls(front, ended, carried)
 
-    def _remove_ended(self, front: Fleet, count: int, carried: int) -> None:
+    def _remove_ended_calls(self, front: Fleet, count: int, carried: int) -> None:
         """Remove a random share of the ended calls from a front."""
         if not count:
             return
@@ -183,7 +183,7 @@ class Calls:
         if count:
             front.calls -= self.random.multivariate_hypergeometric(front.calls, count, method="marginals")
 
-    def _remove_from_asr(self, count: int) -> None:
+    def _remove_asr_calls(self, count: int) -> None:
         if not count:
             return
         calls = np.concatenate([fleet.calls for fleet in self.asr])
@@ -193,21 +193,21 @@ class Calls:
 
     def _admit_calls(self, count: int) -> int:
         """Assign callers a slot in each tier, and return the number of admitted callers."""
-        if self.store_calls is not None:
-            count = min(count, max(0, self.store_calls - self.active_calls))
+        if self.store_call_limit is not None:
+            count = min(count, max(0, self.store_call_limit - self.active_calls))
         admitted = self._fill_asr_hosts(count) if count else 0
         for number, front in enumerate(self.fronts):
             want = admitted if front.plan.share == 1 else int(self.random.binomial(admitted, front.plan.share))
             refused = want - self._distribute_calls(front, want)
             if refused:
                 carried = self.active_calls
-                self._remove_from_asr(refused)
+                self._remove_asr_calls(refused)
                 for before in self.fronts[:number]:
-                    self._remove_ended(before, refused, carried)
+                    self._remove_ended_calls(before, refused, carried)
                 admitted -= refused
             if front.plan.kind == "agent":
-                self.ledger.conversations += want
-                self.ledger.conversations_refused += refused
+                self.call_results.conversations += want
+                self.call_results.conversations_refused += refused
         return admitted
 
     def _distribute_calls(self, front: Fleet, count: int) -> int:
@@ -240,26 +240,26 @@ class Calls:
         for kind in TRANSCRIBING_KINDS:
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
             if remaining and fleets:
-                remaining -= _assign_to_freest(fleets, remaining)
+                remaining -= _assign_to_least_loaded(fleets, remaining)
         return count - remaining
 
 
-def _assign_to_freest(fleets: Sequence[Fleet], count: int) -> int:
+def _assign_to_least_loaded(fleets: Sequence[Fleet], count: int) -> int:
     """Assign each call in turn to the host with the most free slots, and return the number of assigned calls."""
     free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.slots - fleet.calls, 0), 0) for fleet in fleets])
     count = min(count, int(free.sum()))
-    assigned = free - _lower_largest(free, count)
+    assigned = free - _subtract_from_largest(free, count)
     for fleet, part in zip(fleets, _split_by_fleet(fleets, assigned), strict=True):
         fleet.calls += part
     return count
 
 
-def _split_by_fleet(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
+def _split_by_fleet(fleets: Sequence[Fleet], counts: IntArray) -> list[IntArray]:
     """Split an array with one count per host into one array per fleet."""
     return np.split(counts, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
 
 
-def _lower_largest(free: Counts, count: int) -> Counts:
+def _subtract_from_largest(free: IntArray, count: int) -> IntArray:
     """Subtract ``count`` from the largest values of ``free``, one at a time, and return the remaining values."""
     falling = np.sort(free)[::-1]
     # Amount that lowers the k largest values to the next one.

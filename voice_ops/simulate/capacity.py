@@ -7,21 +7,27 @@ from typing import Literal
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
-from voice_blueprint.capacity.bounds import Bound, asr_host_bounds, gateway_task_bounds, limiting_bound, vad_host_bounds
-from voice_blueprint.capacity.cpu_pods import cpu_pods
+from voice_blueprint.capacity.bounds import (
+    Bound,
+    calculate_asr_host_bounds,
+    calculate_gateway_task_bounds,
+    calculate_vad_host_bounds,
+    find_limiting_bound,
+)
+from voice_blueprint.capacity.cpu_pods import build_cpu_pods
 from voice_blueprint.capacity.tiers import (
     Capacity,
-    agent_bound,
-    agent_capacity,
-    caller_capacities,
-    caller_tier_capacities,
+    build_agent_bound,
+    build_agent_capacity,
+    build_azure_caller_capacities,
+    build_caller_tier_capacities,
 )
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.day import design_load
-from voice_blueprint.engines.launch.coldstart import BUDGETS
+from voice_blueprint.day import resolve_design_load
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, PoolSizing, size_services
 from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
@@ -30,16 +36,16 @@ from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.edge import TaskCount
 from voice_blueprint.file.model.scaling import ScalingRules
-from voice_blueprint.hosts import VAD_IMAGES, asr_images
+from voice_blueprint.hosts import VAD_IMAGES, list_asr_images
 from voice_blueprint.observability.aws.rollouts import can_surge
-from voice_ops.cost.prices import price_book
+from voice_ops.cost.prices import load_price_book
 
-LAUNCH_S = 60.0
+LAUNCH_TIME_S = 60.0
 """Time from a launch to user data. ASSUMED: EC2 publishes no figure."""
-RESTART_S = 30.0
+RESTART_TIME_S = 30.0
 """Time from the start of a stopped warm pool host to user data. ASSUMED."""
 
-_UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
+_DEFAULT_PULL_BUDGET = next(row for row in PHASE_BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
 
 TASK_START_S = 60.0
 """Time from the request for a Fargate task to its first successful health check. ASSUMED: AWS publishes no figure."""
@@ -48,17 +54,17 @@ NODE_START_S = 300.0
 """Time from a pending pod to a node that accepts the pod. ASSUMED. Together with an engine's cold start, this time is
 the 15 to 25 minutes that scaling assumes."""
 
-Kind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
+FleetKind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
 """Kind of fleet. Cluster pods of the kind ``asr`` call a transcription service. The other kinds of the ASR tier
 transcribe themselves."""
-TRANSCRIBING_KINDS: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
+TRANSCRIBING_KINDS: tuple[FleetKind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
-PEAK_SHARE = 0.8
+PEAK_FRACTION = 0.8
 """Default peak as a share of the maximum calls of the file's fleets."""
 
 
 @dataclass(frozen=True)
-class Phase:
+class BootPhase:
     """A phase of a boot.
 
     Attributes:
@@ -73,10 +79,10 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Boot:
+class BootTiming:
     """Time from launch to accepting calls, by phase."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[BootPhase, ...]
 
     @property
     def cold_s(self) -> float:
@@ -89,7 +95,7 @@ class Boot:
         return sum(phase.warm_s for phase in self.phases)
 
     @property
-    def prepare_s(self) -> float:
+    def preparation_s(self) -> float:
         """Total time of the boot phases that a host of the warm pool has completed."""
         return self.cold_s - self.warm_s
 
@@ -122,12 +128,12 @@ class FleetPlan:
     """
 
     name: str
-    kind: Kind
+    kind: FleetKind
     instance_type: InstanceType | None
     groups: tuple[GroupPlan, ...]
     slots: int
     slots_source: str
-    boot: Boot
+    boot: BootTiming
     warm_up_s: float
     drain_timeout_s: float
     usd_per_hour: float | None
@@ -145,7 +151,7 @@ class FleetPlan:
         return sum(group.max_hosts for group in self.groups)
 
 
-def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
+def create_fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
     """Return the inputs of the simulation for each fleet.
 
     On AWS, the fleets are VAD, the ASR fleets in file order, the gateway service and the agents. On Azure, the fleets
@@ -158,9 +164,9 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
         ValueError: An override refers to an unknown fleet, or no section of the file accepts audio.
     """
     plans = (
-        _aws_plans(deployment)
+        _create_aws_plans(deployment)
         if deployment.aws_section
-        else [*_replica_plans(deployment.azure), *_pod_plans(deployment)]
+        else [*_create_replica_plans(deployment.azure), *_create_pod_plans(deployment)]
     )
     names = [plan.name for plan in plans]
     for name in boot_s:
@@ -169,23 +175,23 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     return tuple(_with_measured_boot(plan, boot_s) for plan in plans)
 
 
-def max_store_calls(deployment: Deployment) -> int | None:
+def calculate_max_store_calls(deployment: Deployment) -> int | None:
     """Return the maximum number of calls of the state store, or ``None`` without a state store."""
-    return next((each.calls for each in caller_tier_capacities(deployment) if each.tier is Tier.STATE), None)
+    return next((each.calls for each in build_caller_tier_capacities(deployment) if each.tier is Tier.STATE), None)
 
 
-def default_peak(plans: tuple[FleetPlan, ...], store_limit: int | None = None) -> float:
-    """Return ``PEAK_SHARE`` of the maximum number of calls of the smallest tier on the path of a call."""
+def calculate_default_peak(plans: tuple[FleetPlan, ...], store_limit: int | None = None) -> float:
+    """Return ``PEAK_FRACTION`` of the maximum number of calls of the smallest tier on the path of a call."""
     fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in TRANSCRIBING_KINDS and plan.share == 1]
     asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in TRANSCRIBING_KINDS)
-    return PEAK_SHARE * min([asr, *fronts, *([] if store_limit is None else [store_limit])])
+    return PEAK_FRACTION * min([asr, *fronts, *([] if store_limit is None else [store_limit])])
 
 
-def _aws_plans(deployment: Deployment) -> list[FleetPlan]:
+def _create_aws_plans(deployment: Deployment) -> list[FleetPlan]:
     return [
-        _vad_plan(deployment),
-        *(_asr_plan(deployment, each) for each in deployment.aws.asr),
-        *_service_plans(deployment),
+        _create_vad_plan(deployment),
+        *(_create_asr_plan(deployment, each) for each in deployment.aws.asr),
+        *_create_service_plans(deployment),
     ]
 
 
@@ -193,19 +199,19 @@ def _with_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float
     if plan.name not in boot_s:
         return plan
     cold, warm = boot_s[plan.name]
-    return replace(plan, boot=Boot((Phase("whole", cold, warm, "--boot"),)))
+    return replace(plan, boot=BootTiming((BootPhase("whole", cold, warm, "--boot"),)))
 
 
-def _vad_plan(deployment: Deployment) -> FleetPlan:
+def _create_vad_plan(deployment: Deployment) -> FleetPlan:
     aws, fleet = deployment.aws, deployment.aws.vad
     kind = catalog.instance_types()[fleet.instance_type]
-    bounds, bound = fleet.hosts_per_zone, limiting_bound(vad_host_bounds(fleet))
+    bounds, bound = fleet.hosts_per_zone, find_limiting_bound(calculate_vad_host_bounds(fleet))
     return FleetPlan(
         name=names.VAD_FLEET,
         kind="vad",
         instance_type=kind,
         groups=tuple(
-            GroupPlan(names.group_name(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
+            GroupPlan(names.build_group_name(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
             for zone in aws.availability_zones
         ),
         slots=bound.calls,
@@ -220,17 +226,17 @@ def _vad_plan(deployment: Deployment) -> FleetPlan:
     )
 
 
-def _asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
+def _create_asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     aws = deployment.aws
     kind = catalog.instance_types()[fleet.instance_type]
-    bound = limiting_bound(asr_host_bounds(fleet))
+    bound = find_limiting_bound(calculate_asr_host_bounds(fleet))
     return FleetPlan(
         name=fleet.name,
-        kind=kind.computes_on,
+        kind=kind.compute_kind,
         instance_type=kind,
         groups=(
             GroupPlan(
-                names.group_name(deployment, fleet.name),
+                names.build_group_name(deployment, fleet.name),
                 fleet.availability_zones or aws.availability_zones,
                 fleet.hosts.min,
                 fleet.hosts.max,
@@ -238,7 +244,7 @@ def _asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         ),
         slots=bound.calls,
         slots_source=bound.source,
-        boot=_estimate_boot(asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
+        boot=_estimate_boot(list_asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
@@ -249,24 +255,30 @@ def _asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     )
 
 
-def _service_plans(deployment: Deployment) -> Iterator[FleetPlan]:
+def _create_service_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     """Yield the gateway service and, if the file has agents, the service of the agents."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
     size = (service.vcpu, service.memory_gib)
-    bound = limiting_bound(gateway_task_bounds(service))
-    yield _service_plan(aws, names.GATEWAY_FLEET, "gateway", service.tasks, bound, size, GATEWAY_DRAIN_TIMEOUT_S)
+    bound = find_limiting_bound(calculate_gateway_task_bounds(service))
+    yield _create_service_plan(aws, names.GATEWAY_FLEET, "gateway", service.tasks, bound, size, GATEWAY_DRAIN_TIMEOUT_S)
     if agents := aws.agents:
         size = (AGENT_VCPU, AGENT_MEMORY_GIB)
-        bound = agent_bound(agents)
-        plan = _service_plan(aws, names.AGENT_FLEET, "agent", agents.tasks, bound, size, AGENT_DRAIN_TIMEOUT_S)
-        yield replace(plan, share=_conversation_share(deployment))
+        bound = build_agent_bound(agents)
+        plan = _create_service_plan(aws, names.AGENT_FLEET, "agent", agents.tasks, bound, size, AGENT_DRAIN_TIMEOUT_S)
+        yield replace(plan, share=_calculate_conversation_fraction(deployment))
 
 
-def _service_plan(  # noqa: PLR0917  two callers
-    aws: Aws, name: str, kind: Kind, tasks: TaskCount, bound: Bound, size: tuple[float, float], drain_timeout_s: float
+def _create_service_plan(  # noqa: PLR0917  two callers
+    aws: Aws,
+    name: str,
+    kind: FleetKind,
+    tasks: TaskCount,
+    bound: Bound,
+    size: tuple[float, float],
+    drain_timeout_s: float,
 ) -> FleetPlan:
-    book = price_book()
-    prices = [book.find(item, aws.region, exact=True) for item in ("fargate-arm-vcpu", "fargate-arm-memory")]
+    book = load_price_book()
+    prices = [book.find_price(item, aws.region, exact=True) for item in ("fargate-arm-vcpu", "fargate-arm-memory")]
     return FleetPlan(
         name=name,
         kind=kind,
@@ -274,7 +286,7 @@ def _service_plan(  # noqa: PLR0917  two callers
         groups=(GroupPlan(name, aws.availability_zones, tasks.min, tasks.max),),
         slots=bound.calls,
         slots_source=bound.source,
-        boot=Boot((Phase("task", TASK_START_S, TASK_START_S, "assumed"),)),
+        boot=BootTiming((BootPhase("task", TASK_START_S, TASK_START_S, "assumed"),)),
         warm_up_s=0.0,
         drain_timeout_s=drain_timeout_s,
         usd_per_hour=sum(price.usd * each for price, each in zip(prices, size, strict=True) if price)
@@ -285,7 +297,7 @@ def _service_plan(  # noqa: PLR0917  two callers
     )
 
 
-def _pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
+def _create_pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     """Yield the tiers on a cluster's CPU pool.
 
     Each additional pod is assumed to wait for a new node, although a node fits several pods.
@@ -293,16 +305,16 @@ def _pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     azure, callers = deployment.azure, deployment.azure.callers
     if not (callers and azure.cpu_pool):
         return
-    size, pods = catalog.vm_sizes()[azure.cpu_pool.vm_size], cpu_pods(callers, azure.agents)
+    size, pods = catalog.vm_sizes()[azure.cpu_pool.vm_size], build_cpu_pods(callers, azure.agents)
     price = size.usd_per_hour.get(azure.location)
-    gateway, vad, asr, _ = caller_capacities(callers)
-    capacities: list[tuple[Capacity, Kind, float]] = [
+    gateway, vad, asr, _ = build_azure_caller_capacities(callers)
+    capacities: list[tuple[Capacity, FleetKind, float]] = [
         (gateway, "gateway", GATEWAY_DRAIN_TIMEOUT_S),
         (vad, "vad", callers.vad.drain_timeout_s),
         (asr, "asr", callers.asr.drain_timeout_s),
     ]
     if agents := azure.agents:
-        capacities.append((agent_capacity(agents, agents.replicas, ()), "agent", agents.drain_timeout_s))
+        capacities.append((build_agent_capacity(agents, agents.replicas, ()), "agent", agents.drain_timeout_s))
     for each, kind, drain_timeout_s in capacities:
         yield FleetPlan(
             name=each.name,
@@ -311,27 +323,29 @@ def _pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
             groups=(GroupPlan(each.name, azure.availability_zones, each.units.min, each.units.max),),
             slots=each.calls,
             slots_source=each.limiting_bound.source,
-            boot=Boot(
+            boot=BootTiming(
                 (
-                    Phase("node", NODE_START_S, NODE_START_S, "assumed"),
-                    Phase("pod", TASK_START_S, TASK_START_S, "assumed, as a task"),
+                    BootPhase("node", NODE_START_S, NODE_START_S, "assumed"),
+                    BootPhase("pod", TASK_START_S, TASK_START_S, "assumed, as a task"),
                 )
             ),
             warm_up_s=0.0,
             drain_timeout_s=drain_timeout_s,
-            usd_per_hour=None if price is None else price * pods[each.tier.value].occupied_cpus(size.name) / size.vcpus,
+            usd_per_hour=None
+            if price is None
+            else price * pods[each.tier.value].calculate_occupied_cpus(size.name) / size.vcpus,
             spot=False,
             rules=(),
             scales_by_queue=True,
-            share=_conversation_share(deployment) if kind == "agent" else 1.0,
+            share=_calculate_conversation_fraction(deployment) if kind == "agent" else 1.0,
         )
 
 
-def _conversation_share(deployment: Deployment) -> float:
-    return design_load(deployment).conversation_share
+def _calculate_conversation_fraction(deployment: Deployment) -> float:
+    return resolve_design_load(deployment).conversation_share
 
 
-def _replica_plans(azure: Azure) -> list[FleetPlan]:
+def _create_replica_plans(azure: Azure) -> list[FleetPlan]:
     """Return one fleet for each pool of each service that accepts audio. A host of these fleets is a replica.
 
     Every replica beyond the initial ones waits for a new node, although some nodes fit two. A caller without a free
@@ -345,19 +359,22 @@ def _replica_plans(azure: Azure) -> list[FleetPlan]:
     for service in azure.services:
         sizing = sizings[service.name]
         if catalog.models()[service.model].task in TRANSCRIPTION_TASKS and not isinstance(sizing, DoesNotFitError):
-            plans += [_replica_plan(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
+            plans += [_create_replica_plan(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
     if not plans:
         raise ValueError("the file has no service that transcribes audio: there are no calls to simulate")
     return plans
 
 
-def _replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s: float) -> FleetPlan:
+def _create_replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s: float) -> FleetPlan:
     pool = next(each for each in azure.pools if each.name == sizing.pool)
     price = catalog.vm_sizes()[sizing.vm_size].usd_per_hour.get(azure.location)
     name = f"{service} on {sizing.pool}"
     zones = pool.availability_zones or azure.availability_zones
-    phases = [Phase("node", NODE_START_S, NODE_START_S, "assumed")]
-    phases += [Phase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source) for row in BUDGETS[Image.ASR_VLLM]]
+    phases = [BootPhase("node", NODE_START_S, NODE_START_S, "assumed")]
+    phases += [
+        BootPhase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source)
+        for row in PHASE_BUDGETS[Image.ASR_VLLM]
+    ]
     return FleetPlan(
         name=name,
         kind="gpu",
@@ -365,7 +382,7 @@ def _replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s: float
         groups=(GroupPlan(name, zones, sizing.bounds.min, sizing.max_replicas),),
         slots=sizing.engine.sessions,
         slots_source=f"sessions of a replica on {sizing.vm_size}, as sized",
-        boot=Boot(tuple(phases)),
+        boot=BootTiming(tuple(phases)),
         warm_up_s=0.0,
         drain_timeout_s=drain_s,
         usd_per_hour=price / sizing.replicas_per_node if price is not None else None,
@@ -375,24 +392,24 @@ def _replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s: float
     )
 
 
-def _estimate_boot(image: Image, warm_up_s: float, *, artifacts: bool) -> Boot:
+def _estimate_boot(image: Image, warm_up_s: float, *, artifacts: bool) -> BootTiming:
     """Return the phases of a first start.
 
     Published figures are those of the cold-start budget. An unknown pull time is assumed to equal vLLM's. A warm pool
     host has pulled its images but not started its engine (userdata/voice_userdata/steps/every_boot.sh), so it loads
     weights, and compiles unless a job has done so. The remainder of the file's ``warm_up_s`` is an additional phase.
     """
-    phases = [Phase("launch", LAUNCH_S, RESTART_S, "assumed")]
-    for row in BUDGETS.get(image, ()):
+    phases = [BootPhase("launch", LAUNCH_TIME_S, RESTART_TIME_S, "assumed")]
+    for row in PHASE_BUDGETS.get(image, ()):
         pulls = row.phase is StartPhase.PULL
-        seconds, source = row.duration_s(artifacts=artifacts), row.source
+        seconds, source = row.calculate_duration_s(artifacts=artifacts), row.source
         if pulls and row.seconds is None:
             seconds, source = (
-                _UNKNOWN_PULL.duration_s(artifacts=False),
-                f"assumed to be as {Image.ASR_VLLM}: {_UNKNOWN_PULL.source}",
+                _DEFAULT_PULL_BUDGET.calculate_duration_s(artifacts=False),
+                f"assumed to be as {Image.ASR_VLLM}: {_DEFAULT_PULL_BUDGET.source}",
             )
-        phases.append(Phase(row.phase, seconds, 0.0 if pulls else seconds, source))
+        phases.append(BootPhase(row.phase, seconds, 0.0 if pulls else seconds, source))
     rest = warm_up_s - sum(phase.cold_s for phase in phases)
     if rest > 0:
-        phases.append(Phase("rest", rest, rest, "warm_up_s of the deployment file"))
-    return Boot(tuple(phases))
+        phases.append(BootPhase("rest", rest, rest, "warm_up_s of the deployment file"))
+    return BootTiming(tuple(phases))

@@ -15,13 +15,13 @@ from voice_blueprint.aws.edge import ALIAS_TTL_S
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.policies import Policy
-from voice_ops.simulate.report import summarize
-from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
-from voice_ops.simulate.traces import DETECTION_S, REGION_LOST_S, REGION_RESTORED_S, Trace
+from voice_ops.simulate.report import summarize_result
+from voice_ops.simulate.run import DAY_TICK_S, PolicyResult, Simulation, SimulationSettings
+from voice_ops.simulate.traces import FAILURE_DETECTION_S, REGION_LOST_S, REGION_RESTORED_S, LoadTrace
 
 SAMPLE_SIZE = 3
 """Number of simulated cells, with different callers."""
-LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
+CELL_LOSS_TRACES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for a loss at the peak: of one cell, of an account's cells, and of a region's cells."""
 CELL_TICK_S = DAY_TICK_S
 """Tick of a simulated cell, s, also for short traces. Samples differ more from each other than ticks of 1 s and 10 s
@@ -87,7 +87,7 @@ def count_lost_cells(deployment: Deployment, name: str) -> int:
     return lost[name]
 
 
-def cell_loss_trace(peak: float, count: int, lost: int, name: str) -> Trace:
+def create_cell_loss_trace(peak: float, count: int, lost: int, name: str) -> LoadTrace:
     """Return the trace of a remaining cell while others are lost from minute 20 to minute 80.
 
     Args:
@@ -97,7 +97,7 @@ def cell_loss_trace(peak: float, count: int, lost: int, name: str) -> Trace:
     """
     before = peak * (count - 1) / count
     during = before * count / (count - lost)
-    detected, restored = REGION_LOST_S + DETECTION_S, REGION_RESTORED_S
+    detected, restored = REGION_LOST_S + FAILURE_DETECTION_S, REGION_RESTORED_S
     points = {
         0.0: before,
         detected: before,
@@ -106,12 +106,16 @@ def cell_loss_trace(peak: float, count: int, lost: int, name: str) -> Trace:
         restored + ALIAS_TTL_S: before,
         _DURATION_S: before,
     }
-    return Trace(name, tuple(points), tuple(points.values()))
+    return LoadTrace(name, tuple(points), tuple(points.values()))
 
 
 def simulate_cells(
-    plans: tuple[FleetPlan, ...], policy: Policy, trace: Trace, settings: Settings, count: int = SAMPLE_SIZE
-) -> list[Result]:
+    plans: tuple[FleetPlan, ...],
+    policy: Policy,
+    trace: LoadTrace,
+    settings: SimulationSettings,
+    count: int = SAMPLE_SIZE,
+) -> list[PolicyResult]:
     """Simulate ``count`` cells, each with different callers."""
     return [
         Simulation(plans, policy, trace, replace(settings, seed=settings.seed + number)).run()
@@ -119,7 +123,7 @@ def simulate_cells(
     ]
 
 
-def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int = 0) -> TotalResults:
+def combine_cells(results: Sequence[PolicyResult], count: int, trace: LoadTrace, lost: int = 0) -> TotalResults:
     """Extrapolate the results of the simulated cells to all cells.
 
     Args:
@@ -129,11 +133,11 @@ def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int
     """
     unaffected = count - (lost or 1)
 
-    def scaled(figure: Callable[[Result], float]) -> int:
+    def extrapolate(figure: Callable[[PolicyResult], float]) -> int:
         return round(unaffected / len(results) * sum(figure(result) for result in results))
 
     lost_calls = trace.calls[0] * lost
-    undetected = lost_calls / results[0].mean_call_s * (DETECTION_S + ALIAS_TTL_S / 2)
+    undetected = lost_calls / results[0].mean_call_s * (FAILURE_DETECTION_S + ALIAS_TTL_S / 2)
     carried, requested = (
         np.mean([getattr(each.time_series, name) for each in results], axis=0) for name in ("carried", "wanted")
     )
@@ -144,10 +148,10 @@ def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int
     return TotalResults(
         cells=count,
         lost=lost,
-        offered=scaled(lambda result: result.ledger.offered) + round(lost_calls + undetected),
-        refused=scaled(lambda result: result.ledger.refused) + round(undetected),
-        cut=scaled(lambda result: result.ledger.cut) + math.ceil(lost_calls),
+        offered=extrapolate(lambda result: result.call_results.offered) + round(lost_calls + undetected),
+        refused=extrapolate(lambda result: result.call_results.refused) + round(undetected),
+        cut=extrapolate(lambda result: result.call_results.cut) + math.ceil(lost_calls),
         most=round(peak),
         # Hosts of spare and of lost cells are charged as well.
-        usd=count * float(np.mean([summarize(result).usd for result in results])),
+        usd=count * float(np.mean([summarize_result(result).usd for result in results])),
     )

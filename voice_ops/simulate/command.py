@@ -10,37 +10,51 @@ from typing import Annotated, TypeVar
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import design_load
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import with_placeholder_digests
 from voice_ops.exits import FAILED, REFUSED
-from voice_ops.findings import load_region
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import err, out, print_json, stop
+from voice_ops.findings import load_region_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import create_exit, err, out, print_json
 from voice_ops.progress import heartbeat
-from voice_ops.simulate.account import quota_codes
-from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, default_peak, fleet_plans, max_store_calls
+from voice_ops.simulate.account import map_families_to_quota_codes
+from voice_ops.simulate.calls import REDIAL_FRACTION
+from voice_ops.simulate.capacity import FleetPlan, calculate_default_peak, calculate_max_store_calls, create_fleet_plans
 from voice_ops.simulate.cells import (
+    CELL_LOSS_TRACES,
     CELL_TICK_S,
-    LOSSES,
     SAMPLE_SIZE,
     TotalResults,
-    cell_loss_trace,
     combine_cells,
     count_lost_cells,
+    create_cell_loss_trace,
     simulate_cells,
 )
-from voice_ops.simulate.metrics import check_rule_metrics
-from voice_ops.simulate.plots import draw_calls
-from voice_ops.simulate.policies import PEER_POLICIES, Policy, configured_policy
-from voice_ops.simulate.report import as_dict, fleet_table, format_alerts, policy_table, summarize, sweep_table
-from voice_ops.simulate.run import Result, Settings, Simulation
+from voice_ops.simulate.metrics import validate_rule_metrics
+from voice_ops.simulate.plots import write_calls_plot
+from voice_ops.simulate.policies import PEER_POLICIES, Policy, create_configured_policy
+from voice_ops.simulate.report import (
+    create_fleet_table,
+    create_policy_table,
+    create_sweep_table,
+    format_alerts,
+    serialize_results,
+    summarize_result,
+)
+from voice_ops.simulate.run import PolicyResult, Simulation, SimulationSettings
 from voice_ops.simulate.shortfall import find_shortfall
-from voice_ops.simulate.traces import BUILT_IN_TRACES, DAY, Trace, TraceError, designed_day, read_trace
-from voice_ops.simulate.tune import search, tune_table
+from voice_ops.simulate.traces import (
+    BUILT_IN_TRACES,
+    DAY_TRACE,
+    LoadTrace,
+    TraceError,
+    create_design_day_trace,
+    read_trace,
+)
+from voice_ops.simulate.tune import create_tuning_table, search_plans
 
 SWEPT_UTILIZATIONS = (0.4, 0.7, 1.0, 1.5)
 """Utilizations to simulate for an ASR host with all slots used.
@@ -54,13 +68,13 @@ Option = typer.Option
 
 
 def simulate(  # noqa: PLR0917  Typer passes parameters by name
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     load: Annotated[
         str,
         Option(
             metavar="TRACE",
-            help=f"Trace: {', '.join(BUILT_IN_TRACES)}, or {DAY} (the file's `load`); with cells also "
-            f"{', '.join(LOSSES)}; or a CSV file with the columns second,calls.",
+            help=f"Trace: {', '.join(BUILT_IN_TRACES)}, or {DAY_TRACE} (the file's `load`); with cells also "
+            f"{', '.join(CELL_LOSS_TRACES)}; or a CSV file with the columns second,calls.",
         ),
     ] = "spike",
     peak: Annotated[
@@ -73,7 +87,7 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
     ] = None,
     redial: Annotated[
         float, Option(help="Fraction of rejected or dropped callers who redial.", min=0, max=1)
-    ] = REDIAL_SHARE,
+    ] = REDIAL_FRACTION,
     seed: Annotated[int, Option(help="Random seed.", min=0)] = 1,
     boot: Annotated[
         list[str] | None,
@@ -81,7 +95,9 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
     ] = None,
     quota: Annotated[
         list[str] | None,
-        Option(metavar="FAMILY=VCPU", help=f"vCPU quota of the account, for {', '.join(quota_codes())}."),
+        Option(
+            metavar="FAMILY=VCPU", help=f"vCPU quota of the account, for {', '.join(map_families_to_quota_codes())}."
+        ),
     ] = None,
     spot_interruptions: Annotated[float, Option(help="Interruptions per spot host per day.", min=0)] = 0.0,
     rollout: Annotated[
@@ -106,7 +122,7 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
     ] = None,
     output: Annotated[Path | None, Option(metavar="DIR", help="Folder for calls.png.")] = None,
     region: Region = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Simulate callers, scaling and failures with the scaling rules of a file.
 
@@ -116,51 +132,55 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
 
     Example: voice simulate deployments/production-us-east-1.yaml --load spike --output build/spike
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     aws = deployment.aws_section
     try:
-        _check_finite({"--peak": peak, "--call-seconds": call_seconds, "--spot-interruptions": spot_interruptions})
+        _validate_finite_options(
+            {"--peak": peak, "--call-seconds": call_seconds, "--spot-interruptions": spot_interruptions}
+        )
         plans = _create_plans(deployment, boot or [])
         trace = _select_trace(deployment, load, peak, plans)
-        settings = Settings(
+        settings = SimulationSettings(
             zones=aws.availability_zones if aws else deployment.azure.availability_zones,
-            mean_call_s=call_seconds or 60 * design_load(deployment).minutes_each,
+            mean_call_s=call_seconds or 60 * resolve_design_load(deployment).minutes_each,
             cross_zone=aws is None or aws.edge.cross_zone,
             seed=seed,
-            quotas=_quotas_by_code(_parse_pairs("--quota", quota or [], r"\d+", int)),
+            quotas=_map_quotas_to_codes(_parse_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
-            rolled_fleets=_validated_names("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
-            silent_metrics=_validated_names("--silent", silent or [], "metric of a rule", _rule_metrics(plans)),
+            rolled_fleets=_validate_names("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
+            silent_metrics=_validate_names("--silent", silent or [], "metric of a rule", _list_rule_metrics(plans)),
             rollout=aws.rollout if aws else Rollout(),
-            store_calls=max_store_calls(deployment),
+            store_call_limit=calculate_max_store_calls(deployment),
             redial_share=redial,
-            tick_s=CELL_TICK_S if _has_cells(deployment) else None,
+            tick_s=CELL_TICK_S if _has_several_cells(deployment) else None,
         )
     except (TraceError, ValueError) as error:
-        raise stop(str(error), REFUSED) from None
+        raise create_exit(str(error), REFUSED) from None
     if tune is not None:
-        _tune(deployment, plans, trace, settings, tune / 100, as_json=as_json)
+        _tune_plans(deployment, plans, trace, settings, tune / 100, as_json=as_json)
         return
     peer_results = _run_policies(PEER_POLICIES, plans, trace, settings) if compare_autoscalers else []
     results = [
         *peer_results,
-        *_run_policies((configured_policy(plans),), plans, trace, settings, with_placeholder_digests(deployment)),
+        *_run_policies(
+            (create_configured_policy(plans),), plans, trace, settings, with_placeholder_digests(deployment)
+        ),
     ]
     cells = _simulate_cells(deployment, plans, trace, settings, results[-1])
     # The fleets' speed determines the result of a spike. The utilization of a full host is not measured, so several
     # values are shown.
     swept = {
-        busy: _simulate_busy(plans, trace, settings, busy, results[-1])
+        busy: _simulate_utilization(plans, trace, settings, busy, results[-1])
         for busy in (SWEPT_UTILIZATIONS if load == "spike" else ())
     }
     if as_json:
         in_cells = {"cells": vars(cells)} if cells else {}
-        print_json(as_dict(trace, results, swept, seed=seed) | in_cells, deployment.name)
+        print_json(serialize_results(trace, results, swept, seed=seed) | in_cells, deployment.name)
     else:
         title = f"{deployment.name}, {trace.name}: {trace.calls[0]:,.0f} calls, at most {trace.peak:,.0f}"
-        out.print(policy_table(title, [summarize(result) for result in results]))
+        out.print(create_policy_table(title, [summarize_result(result) for result in results]))
         if swept:
-            out.print(sweep_table(swept))
+            out.print(create_sweep_table(swept))
         found = find_shortfall(results[-1])
         if found:
             out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
@@ -168,103 +188,120 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
         if cells:
             out.print(str(cells), soft_wrap=True)
         out.print()
-        out.print(fleet_table(plans))
+        out.print(create_fleet_table(plans))
     if output:
         try:
-            figure = draw_calls(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+            figure = write_calls_plot(
+                results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output
+            )
         except OSError as error:
-            raise stop(f"{output}: {error.strerror}", REFUSED) from None
+            raise create_exit(f"{output}: {error.strerror}", REFUSED) from None
         err.print(f"wrote {figure!s}", soft_wrap=True)
 
 
-def _has_cells(deployment: Deployment) -> bool:
+def _has_several_cells(deployment: Deployment) -> bool:
     return deployment.whole_deployment is not None and deployment.whole_deployment.cell_count > 1
 
 
 def _simulate_cells(
-    deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first_result: Result
+    deployment: Deployment,
+    plans: tuple[FleetPlan, ...],
+    trace: LoadTrace,
+    settings: SimulationSettings,
+    first_result: PolicyResult,
 ) -> TotalResults | None:
     """Return the results of all cells, or ``None`` if the file does not have several cells.
 
     ``first`` is the result of the first cell, which has already been simulated.
     """
-    if deployment.whole_deployment is None or not _has_cells(deployment):
+    if deployment.whole_deployment is None or not _has_several_cells(deployment):
         return None
     others = replace(settings, seed=settings.seed + 1)
     with heartbeat(err, "simulate further cells"):
-        results = [first_result, *simulate_cells(plans, configured_policy(plans), trace, others, SAMPLE_SIZE - 1)]
-    lost = count_lost_cells(deployment, trace.name) if trace.name in LOSSES else 0
+        results = [
+            first_result,
+            *simulate_cells(plans, create_configured_policy(plans), trace, others, SAMPLE_SIZE - 1),
+        ]
+    lost = count_lost_cells(deployment, trace.name) if trace.name in CELL_LOSS_TRACES else 0
     return combine_cells(results, deployment.whole_deployment.cell_count, trace, lost)
 
 
-def _tune(
+def _tune_plans(
     deployment: Deployment,
     plans: tuple[FleetPlan, ...],
-    trace: Trace,
-    settings: Settings,
+    trace: LoadTrace,
+    settings: SimulationSettings,
     max_refused_share: float,
     *,
     as_json: bool,
 ) -> None:
     with heartbeat(err, f"search for at most {max_refused_share:.1%} refused"):
-        path = search(plans, trace, settings, max_refused_share)
+        path = search_plans(plans, trace, settings, max_refused_share)
     if as_json:
         steps = [{"change": each.change, "refused": each.refused, "usd_per_month": each.usd_per_month} for each in path]
         print_json(
             {"bound": max_refused_share, "met": path[-1].refused <= max_refused_share, "path": steps}, deployment.name
         )
     else:
-        out.print(tune_table(path, max_refused_share))
+        out.print(create_tuning_table(path, max_refused_share))
     if path[-1].refused > max_refused_share:
-        raise stop(f"at least {path[-1].refused:.2%} of callers are refused: raise the maximums or the limit", FAILED)
+        raise create_exit(
+            f"at least {path[-1].refused:.2%} of callers are refused: raise the maximums or the limit", FAILED
+        )
 
 
 def _create_plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
     measured = _parse_pairs(
         "--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1]))
     )
-    plans = fleet_plans(deployment, measured)
+    plans = create_fleet_plans(deployment, measured)
     for plan in plans:
-        check_rule_metrics(plan)
+        validate_rule_metrics(plan)
     return plans
 
 
-def _check_finite(options: dict[str, float | None]) -> None:
+def _validate_finite_options(options: dict[str, float | None]) -> None:
     for option, value in options.items():
         if value is not None and not math.isfinite(value):
             raise ValueError(f"{option} {value} is not a finite number")
 
 
-def _validated_names(option: str, values: list[str], kind: str, valid_names: list[str]) -> frozenset[str]:
+def _validate_names(option: str, values: list[str], kind: str, valid_names: list[str]) -> frozenset[str]:
     for name in values:
         if name not in valid_names:
             raise ValueError(f"{option} {name}: unknown {kind}; specify one of {', '.join(valid_names)}")
     return frozenset(values)
 
 
-def _rule_metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
+def _list_rule_metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
     return list(dict.fromkeys(rule.metric for plan in plans for rule in plan.rules))
 
 
-def _select_trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
+def _select_trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> LoadTrace:
     if load == "spot-wave" and not any(plan.spot for plan in plans):
         raise ValueError("--load spot-wave: the file has no spot fleet")
-    if load in LOSSES:
+    if load in CELL_LOSS_TRACES:
         lost = count_lost_cells(deployment, load)
         assert deployment.whole_deployment is not None  # noqa: S101  checked by the caller, since cells are lost
-        return cell_loss_trace(
-            peak or peak_calls(design_load(deployment)), deployment.whole_deployment.cell_count, lost, load
+        return create_cell_loss_trace(
+            peak or calculate_peak_calls(resolve_design_load(deployment)),
+            deployment.whole_deployment.cell_count,
+            lost,
+            load,
         )
     if load in BUILT_IN_TRACES:
-        return BUILT_IN_TRACES[load](peak or default_peak(plans, max_store_calls(deployment)))
-    if load == DAY:
+        return BUILT_IN_TRACES[load](peak or calculate_default_peak(plans, calculate_max_store_calls(deployment)))
+    if load == DAY_TRACE:
         if peak:
             raise ValueError(
-                f"--peak only applies to built-in traces; --load {DAY} uses the peak of `load` in the file"
+                f"--peak only applies to built-in traces; --load {DAY_TRACE} uses the peak of `load` in the file"
             )
-        return designed_day(deployment)
+        return create_design_day_trace(deployment)
     if not Path(load).suffix:
-        raise ValueError(f"unknown trace {load}: specify {', '.join((*BUILT_IN_TRACES, *LOSSES))}, {DAY} or a CSV file")
+        raise ValueError(
+            f"unknown trace {load}: specify {', '.join((*BUILT_IN_TRACES, *CELL_LOSS_TRACES))}, {DAY_TRACE} or a CSV "
+            f"file"
+        )
     if peak:
         raise ValueError("--peak only applies to built-in traces; a CSV file contains the number of calls")
     return read_trace(Path(load))
@@ -280,29 +317,29 @@ def _parse_pairs(option: str, values: Iterable[str], pattern: str, convert: Call
     return pairs
 
 
-def _quotas_by_code(quotas: dict[str, int]) -> dict[str, int]:
-    codes = quota_codes()
+def _map_quotas_to_codes(quotas: dict[str, int]) -> dict[str, int]:
+    codes = map_families_to_quota_codes()
     for family in quotas.keys() - codes:
         raise ValueError(f"--quota {family}: unknown family; specify one of {', '.join(codes)}")
     return {codes[family]: vcpus for family, vcpus in quotas.items()}
 
 
-def _simulate_busy(
-    plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, baseline: Result
-) -> Result:
+def _simulate_utilization(
+    plans: tuple[FleetPlan, ...], trace: LoadTrace, settings: SimulationSettings, busy: float, baseline: PolicyResult
+) -> PolicyResult:
     if busy == settings.busy_at_full:
         return baseline
-    (result,) = _run_policies((configured_policy(plans),), plans, trace, replace(settings, busy_at_full=busy))
+    (result,) = _run_policies((create_configured_policy(plans),), plans, trace, replace(settings, busy_at_full=busy))
     return result
 
 
 def _run_policies(
     compared: Iterable[Policy],
     plans: tuple[FleetPlan, ...],
-    trace: Trace,
-    settings: Settings,
+    trace: LoadTrace,
+    settings: SimulationSettings,
     alert_deployment: Deployment | None = None,
-) -> list[Result]:
+) -> list[PolicyResult]:
     results = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:

@@ -15,18 +15,18 @@ from simpy.events import Event
 
 from voice_blueprint.aws.autoscaling import GroupSize
 from voice_blueprint.file.model.aws import Rollout
-from voice_blueprint.observability.aws.rollouts import surge_size
-from voice_ops.simulate.account import Account
+from voice_blueprint.observability.aws.rollouts import calculate_surge_size
+from voice_ops.simulate.account import SimulatedAccount
 from voice_ops.simulate.capacity import FleetPlan, GroupPlan
 
 ProcessGenerator = Generator[Event, None, None]
 """A simpy process."""
 
-RETRY_S = 60.0
+LAUNCH_RETRY_S = 60.0
 """Time until Auto Scaling retries a failed launch, and until it detects a failed host. ASSUMED."""
 DRAIN_POLL_S = 5.0
 """Interval at which userdata/voice_userdata/steps/drain.sh checks whether its containers have ended."""
-SPOT_DRAIN_S = 100.0
+SPOT_DRAIN_TIMEOUT_S = 100.0
 """Maximum drain time of an interrupted spot host, which terminates two minutes after the notice
 (userdata/voice_userdata/steps/drain.sh)."""
 
@@ -39,7 +39,7 @@ class HostState(Enum):
     """The host accepts calls, but Auto Scaling does not count it as capacity yet."""
     IN_SERVICE = auto()
     DRAINING = auto()
-    GONE = auto()
+    TERMINATED = auto()
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class Host:
     index: int = -1
 
 
-class Members:
+class GroupHosts:
     """Hosts that count as a group's capacity. Iteration starts with the oldest host.
 
     All operations take constant time: Auto Scaling adds and removes hosts one at a time, and a group can have
@@ -75,7 +75,7 @@ class Members:
         """Add the newest host."""
         self._by_zone.setdefault(host.zone, OrderedDict())[host] = None
 
-    def mark_settled(self, host: Host) -> None:
+    def mark_in_service(self, host: Host) -> None:
         """Count a host as in service."""
         host.state = HostState.IN_SERVICE
         self.in_service += 1
@@ -93,7 +93,7 @@ class Members:
         """Return the number of hosts of a zone."""
         return len(self._by_zone.get(zone, ()))
 
-    def oldest_of_fullest_zone(self) -> Host:
+    def select_termination_candidate(self) -> Host:
         """Return the host that Auto Scaling's default termination policy selects first."""
         max_hosts = max(map(len, self._by_zone.values()))
         oldest = (next(iter(hosts)) for hosts in self._by_zone.values() if len(hosts) == max_hosts)
@@ -143,7 +143,7 @@ class Fleet:
     def add_host(self, host: Host) -> None:
         """Add a host that has booted to the arrays."""
         if not self._free:
-            self._grow()
+            self._grow_arrays()
         host.index = heapq.heappop(self._free)
         self.open[host.index] = self.live[host.index] = True
         self.settled[host.index] = False
@@ -157,7 +157,7 @@ class Fleet:
             heapq.heappush(self._free, host.index)
             host.index = -1
 
-    def _grow(self) -> None:
+    def _grow_arrays(self) -> None:
         old, added = len(self.calls), max(8, len(self.calls) // 2)
         for name in ("calls", "open", "live", "settled", "zone", "group"):
             array = getattr(self, name)
@@ -191,12 +191,18 @@ class Group:
     """
 
     def __init__(  # noqa: PLR0917  one caller
-        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: CallMover, warm_hosts: int
+        self,
+        env: simpy.Environment,
+        fleet: Fleet,
+        plan: GroupPlan,
+        account: SimulatedAccount,
+        mover: CallMover,
+        warm_hosts: int,
     ) -> None:
         self._env, self.fleet, self.plan, self._account, self._mover = env, fleet, plan, account, mover
         self._warm = warm_hosts
         self.desired = plan.min_hosts
-        self.hosts = Members()
+        self.hosts = GroupHosts()
         self.draining_hosts: dict[Host, None] = {}
         self.pool: list[str] = []
         self.preparing_hosts = 0
@@ -210,9 +216,9 @@ class Group:
             host = self._launch_host()
             if host is None:
                 break
-            self._open(host)
-            self._settle(host)
-        zones = self._available_zones()
+            self._start_warm_up(host)
+            self._finish_warm_up(host)
+        zones = self._list_available_zones()
         self.pool = [zones[n % len(zones)] for n in range(self._warm)]
         self._env.process(self._replace_lost_hosts())
 
@@ -225,7 +231,7 @@ class Group:
             self.plan.min_hosts,
             self.plan.max_hosts,
             in_service=in_service,
-            warming=len(self.hosts) - in_service,
+            warming_host_count=len(self.hosts) - in_service,
             terminating=len(self.draining_hosts),
         )
 
@@ -248,10 +254,10 @@ class Group:
             boot = self.fleet.plan.boot
             self._env.process(self._boot(host, boot.warm_s if warm else boot.cold_s))
         while len(self.hosts) > self.desired + self._spare_launches:
-            self.retire(self.hosts.oldest_of_fullest_zone(), self.fleet.plan.drain_timeout_s)
+            self.retire(self.hosts.select_termination_candidate(), self.fleet.plan.drain_timeout_s)
         self._fill_pool()
 
-    def roll(self, rollout: Rollout) -> ProcessGenerator:
+    def replace_hosts(self, rollout: Rollout) -> ProcessGenerator:
         """Replace the current hosts as an instance refresh does.
 
         If the fleet can exceed its maximum, new hosts start before old hosts drain.
@@ -262,7 +268,7 @@ class Group:
             while marks and len(outdated_hosts) <= marks[0]:
                 marks = [mark for mark in marks if mark < len(outdated_hosts)]
                 yield self._env.timeout(rollout.checkpoint_pause_s)
-            at_a_time = min(surge_size(rollout.surge_percent, self.desired), len(outdated_hosts))
+            at_a_time = min(calculate_surge_size(rollout.surge_percent, self.desired), len(outdated_hosts))
             if self.fleet.plan.can_surge:
                 self._spare_launches = at_a_time
                 self.reconcile()
@@ -297,7 +303,7 @@ class Group:
         while fleet.plan.kind != "vad" and waited_s < budget_s and fleet.calls[host.index]:
             yield self._env.timeout(DRAIN_POLL_S)
             waited_s += DRAIN_POLL_S
-            if host.state is HostState.GONE:
+            if host.state is HostState.TERMINATED:
                 return
         self._mover.move_calls(host, 0.0)
         self.record_termination(host)
@@ -308,29 +314,29 @@ class Group:
             del self.draining_hosts[host]
         else:
             self.hosts.remove(host)
-        host.state = HostState.GONE
+        host.state = HostState.TERMINATED
         self.fleet.remove_host(host)
         self._account.release_host(self.fleet.plan)
 
     def interrupt(self, host: Host) -> None:
         """Send a spot host the two-minute interruption notice, and launch another host."""
         if host in self.hosts:
-            self.retire(host, min(SPOT_DRAIN_S, self.fleet.plan.drain_timeout_s))
+            self.retire(host, min(SPOT_DRAIN_TIMEOUT_S, self.fleet.plan.drain_timeout_s))
             self.reconcile()
 
-    def hosts_in_zone(self, zone: str) -> Iterator[Host]:
+    def iter_hosts_in_zone(self, zone: str) -> Iterator[Host]:
         yield from (host for host in chain(self.hosts, self.draining_hosts) if host.zone == zone)
 
-    def empty_pool_in_zone(self, zone: str) -> None:
+    def clear_pool_in_zone(self, zone: str) -> None:
         """Remove the warm pool hosts of a lost zone."""
         self.pool = [other for other in self.pool if other != zone]
 
-    def _available_zones(self) -> list[str]:
+    def _list_available_zones(self) -> list[str]:
         return [zone for zone in self.plan.zones if zone not in self._account.lost_zones]
 
     def _launch_host(self, zone: str | None = None) -> Host | None:
         """Launch a host in the zone with the fewest hosts, or start one from the warm pool."""
-        zones = [zone] if zone else self._available_zones()
+        zones = [zone] if zone else self._list_available_zones()
         if not zones or not self._account.reserve_host(self.fleet.plan):
             return None
         self._launches += 1
@@ -347,30 +353,34 @@ class Group:
     def _boot(self, host: Host, seconds: float) -> ProcessGenerator:
         yield self._env.timeout(seconds)
         if host.state is HostState.BOOTING:
-            self._open(host)
+            self._start_warm_up(host)
             yield self._env.timeout(self.fleet.plan.warm_up_s)
-            self._settle(host)
+            self._finish_warm_up(host)
 
-    def _open(self, host: Host) -> None:
+    def _start_warm_up(self, host: Host) -> None:
         host.state = HostState.WARMING
         self.fleet.add_host(host)
 
-    def _settle(self, host: Host) -> None:
+    def _finish_warm_up(self, host: Host) -> None:
         if host.state is HostState.WARMING:
-            self.hosts.mark_settled(host)
+            self.hosts.mark_in_service(host)
             self.fleet.settled[host.index] = True
 
     def _fill_pool(self) -> None:
         while (
             len(self.pool) + self.preparing_hosts < self._warm
-            and self._available_zones()
+            and self._list_available_zones()
             and self._account.reserve_host(self.fleet.plan)
         ):
             self.preparing_hosts += 1
-            self._env.process(self._prepare(self._available_zones()[len(self.pool) % len(self._available_zones())]))
+            self._env.process(
+                self._prepare_warm_host(
+                    self._list_available_zones()[len(self.pool) % len(self._list_available_zones())]
+                )
+            )
 
-    def _prepare(self, zone: str) -> ProcessGenerator:
-        yield self._env.timeout(self.fleet.plan.boot.prepare_s)
+    def _prepare_warm_host(self, zone: str) -> ProcessGenerator:
+        yield self._env.timeout(self.fleet.plan.boot.preparation_s)
         self.preparing_hosts -= 1
         self._account.release_host(self.fleet.plan)
         if zone not in self._account.lost_zones:
@@ -378,7 +388,7 @@ class Group:
 
     def _replace_lost_hosts(self) -> ProcessGenerator:
         # Traces change at full minutes; on average, Auto Scaling reacts half a minute later.
-        yield self._env.timeout(RETRY_S / 2)
+        yield self._env.timeout(LAUNCH_RETRY_S / 2)
         while True:
-            yield self._env.timeout(RETRY_S)
+            yield self._env.timeout(LAUNCH_RETRY_S)
             self.reconcile()

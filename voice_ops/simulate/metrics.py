@@ -17,7 +17,7 @@ from voice_blueprint.file.model.scaling import Statistic
 from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.fleet import Fleet
 
-Values = NDArray[np.floating[Any]]
+HostValues = NDArray[np.floating[Any]]
 
 MAX_STREAMS_PER_CORE = 3_400
 """Number of streams at which a polled core is saturated, including the kernel's share on the same core; measured like
@@ -26,18 +26,18 @@ PACKETS_PER_S = 50
 """Packets per second of a stream, with 20 ms of audio per packet."""
 
 
-def load_percent(fleet: Fleet) -> Values:
+def calculate_load_percent(fleet: Fleet) -> HostValues:
     """Return the percentage of used slots per host."""
     return 100.0 * fleet.calls / fleet.plan.slots
 
 
-def utilization_percent(fleet: Fleet) -> Values:
+def calculate_utilization_percent(fleet: Fleet) -> HostValues:
     """Return the utilization of each host's accelerator."""
-    busy: Values = np.minimum(100.0, fleet.busy_at_full * load_percent(fleet))
+    busy: HostValues = np.minimum(100.0, fleet.busy_at_full * calculate_load_percent(fleet))
     return busy
 
 
-def ring_occupancy_percent(fleet: Fleet) -> Values:
+def calculate_ring_occupancy_percent(fleet: Fleet) -> HostValues:
     """Return the maximum occupancy of each host's receive ring within a second, percent.
 
     Packets of many callers arrive at a core randomly, and each requires constant time. In such a queue (M/D/1), the
@@ -49,24 +49,24 @@ def ring_occupancy_percent(fleet: Fleet) -> Values:
     streams = np.maximum(fleet.calls / path.rx_queues, 1e-9)
     busy = np.minimum(streams / MAX_STREAMS_PER_CORE, 1 - 1e-9)
     max_fill = busy * np.log(np.maximum(streams * PACKETS_PER_S, 1.0)) / (2 * (1 - busy))
-    percent: Values = np.minimum(100.0, 100.0 * max_fill / path.rx_ring_size)
+    percent: HostValues = np.minimum(100.0, 100.0 * max_fill / path.rx_ring_size)
     return percent
 
 
-METRIC_MODELS: dict[str, Callable[[Fleet], Values]] = {
-    "RxRingOccupancy": ring_occupancy_percent,
-    "RxRingSustained": ring_occupancy_percent,
-    "SlotsTaken": lambda fleet: np.minimum(100.0, load_percent(fleet)),
+METRIC_MODELS: dict[str, Callable[[Fleet], HostValues]] = {
+    "RxRingOccupancy": calculate_ring_occupancy_percent,
+    "RxRingSustained": calculate_ring_occupancy_percent,
+    "SlotsTaken": lambda fleet: np.minimum(100.0, calculate_load_percent(fleet)),
     "VadSessions": lambda fleet: fleet.calls.astype(float),
-    "NeuronHeadroom": lambda fleet: 100.0 - utilization_percent(fleet),
-    "NeuronUtilization": utilization_percent,
-    "GpuBusy": utilization_percent,
+    "NeuronHeadroom": lambda fleet: 100.0 - calculate_utilization_percent(fleet),
+    "NeuronUtilization": calculate_utilization_percent,
+    "GpuBusy": calculate_utilization_percent,
     "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.slots - fleet.calls.astype(float)),
 }
 """Metrics of ``voice_blueprint.contract`` that follow from the number of calls."""
 
 
-def check_rule_metrics(plan: FleetPlan) -> None:
+def validate_rule_metrics(plan: FleetPlan) -> None:
     """Reject a rule on a metric that is not simulated.
 
     Raises:
@@ -80,7 +80,7 @@ def check_rule_metrics(plan: FleetPlan) -> None:
             )
 
 
-_AGGREGATIONS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float, float], float]]] = {
+_AGGREGATIONS: dict[Statistic, tuple[Callable[[HostValues], float], Callable[[float, float], float]]] = {
     Statistic.AVERAGE: (np.add.reduce, operator.add),
     Statistic.SUM: (np.add.reduce, operator.add),
     Statistic.MAXIMUM: (np.maximum.reduce, max),
@@ -97,7 +97,7 @@ class MetricPeriod:
         self._aggregate_tick, self._combine_ticks = _AGGREGATIONS[statistic]
         self._value, self._count = math.nan, 0
 
-    def add(self, values: Values) -> None:
+    def add(self, values: HostValues) -> None:
         """Add the samples of a tick."""
         if values.size:
             newest = float(self._aggregate_tick(values))

@@ -8,15 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from voice_ops.simulate.report import format_percent, summarize
-from voice_ops.simulate.run import Result
+from voice_ops.simulate.report import format_percent, summarize_result
+from voice_ops.simulate.run import PolicyResult
 
 _TEXT_COLOR, _SLOTS_COLOR, _CALLS_COLOR, _REFUSED_COLOR = "#222222", "#1f6fb4", "#a8d5ba", "#d1495b"
 _COLUMN_IN, _HEIGHT_IN = 4.2, 6.7
-_MIN_DAY_H = 20
+_MIN_DAY_HOURS = 20
 
 
-def draw_calls(results: Sequence[Result], title: str, folder: Path) -> Path:
+def write_calls_plot(results: Sequence[PolicyResult], title: str, folder: Path) -> Path:
     """Write ``calls.png`` with a column per policy, and return the path of the file.
 
     Raises:
@@ -38,9 +38,9 @@ def draw_calls(results: Sequence[Result], title: str, folder: Path) -> Path:
     return folder / "calls.png"
 
 
-def _format_axes(result: Result, calls_axes: Axes, refused_axes: Axes) -> None:
+def _format_axes(result: PolicyResult, calls_axes: Axes, refused_axes: Axes) -> None:
     calls_axes.set_title(_format_headline(result), fontsize=10)
-    refused_axes.set_xlabel("hour" if _is_day(result) else "minute")
+    refused_axes.set_xlabel("hour" if _is_day_long(result) else "minute")
     refused_axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 3, 4, 5, 10]))
     for axis in (calls_axes, refused_axes):
         axis.grid(alpha=0.25)
@@ -48,9 +48,9 @@ def _format_axes(result: Result, calls_axes: Axes, refused_axes: Axes) -> None:
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def _plot_calls(result: Result, calls_axes: Axes, refused_axes: Axes) -> None:
+def _plot_calls(result: PolicyResult, calls_axes: Axes, refused_axes: Axes) -> None:
     course = result.time_series
-    time = course.second / (3600 if _is_day(result) else 60)
+    time = course.second / (3600 if _is_day_long(result) else 60)
     calls_axes.fill_between(time, course.carried, color=_CALLS_COLOR, linewidth=0, label="carried")
     calls_axes.fill_between(
         time, course.carried, course.wanted, where=course.wanted > course.carried, color=_REFUSED_COLOR, alpha=0.35,
@@ -65,12 +65,12 @@ def _plot_calls(result: Result, calls_axes: Axes, refused_axes: Axes) -> None:
     refused_axes.fill_between(time[::minute], refused, color=_REFUSED_COLOR, step="post", linewidth=0)
 
 
-def _format_headline(result: Result) -> str:
-    summary = summarize(result)
+def _format_headline(result: PolicyResult) -> str:
+    summary = summarize_result(result)
     share = format_percent(summary.refused_calls, max(1, summary.offered_calls))
     refused = f"{share} of calls refused" if summary.refused_calls else "no call refused"
     return f"{result.policy}\n{refused}, {summary.usd:,.0f} USD"
 
 
-def _is_day(result: Result) -> bool:
-    return bool(result.time_series.second[-1] > _MIN_DAY_H * 3600)
+def _is_day_long(result: PolicyResult) -> bool:
+    return bool(result.time_series.second[-1] > _MIN_DAY_HOURS * 3600)

@@ -7,8 +7,8 @@ import simpy
 
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
-from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, ScalingPace
-from voice_ops.simulate.calls import Calls
+from voice_blueprint.observability.azure.scaling import SCALE_DOWN_BEHAVIOR, SCALE_UP_BEHAVIOR, ScalingBehavior
+from voice_ops.simulate.calls import CallSimulator
 from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
 from voice_ops.simulate.fleet import Fleet
 from voice_ops.simulate.scaling import (
@@ -32,11 +32,11 @@ class Policy:
     """
 
     name: str
-    create_scalers: Callable[[simpy.Environment, Fleet, Calls], Iterator[Scaler]]
+    create_scalers: Callable[[simpy.Environment, Fleet, CallSimulator], Iterator[Scaler]]
     uses_warm_pools: bool
 
 
-def _seed_rule(kind: str) -> ScalingRule:
+def _create_seed_rule(kind: str) -> ScalingRule:
     """Return the seed's rule for a kind of fleet, as interpreted in docs/deviations.md; the rule only adds hosts."""
     metric, threshold, datapoints, adjustment = {
         "vad": ("RxRingOccupancy", 80, 2, 2),
@@ -57,18 +57,20 @@ def _seed_rule(kind: str) -> ScalingRule:
     )
 
 
-def _seed_scalers(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+def _create_seed_scalers(env: simpy.Environment, fleet: Fleet, _: CallSimulator) -> Iterator[Scaler]:
     if fleet.plan.kind != "cpu":  # not part of the seed
-        yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
+        yield StepScaler(env, fleet, _create_seed_rule(fleet.plan.kind))
 
 
-def _cpu_scalers(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+def _create_cpu_scalers(env: simpy.Environment, fleet: Fleet, _: CallSimulator) -> Iterator[Scaler]:
     for group in fleet.groups:
         for grows in (True, False):
             yield TargetTracker(env, group, CPU_TARGET_PERCENT, grows=grows)
 
 
-def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+def create_fleet_scalers(
+    policy: Policy, env: simpy.Environment, fleet: Fleet, calls: CallSimulator
+) -> Iterator[Scaler]:
     """Yield the scalers of a fleet. Tasks and pods scale by their sockets, independently of the hosts' policy."""
     plan = fleet.plan
     if plan.kind in TRANSCRIBING_KINDS or (plan.kind == "vad" and not plan.scales_by_queue):
@@ -76,18 +78,18 @@ def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Cal
         return
     for group in fleet.groups:
         if plan.scales_by_queue:
-            yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, TARGET_UTILIZATION)
+            yield QueueScaler(env, group, calls, 0.0, SCALE_UP_BEHAVIOR, SCALE_DOWN_BEHAVIOR, TARGET_UTILIZATION)
             continue
         for grows in (True, False):
             yield TargetTracker(env, group, 100 * TARGET_UTILIZATION, grows=grows)
 
 
-def _queue_scalers(
+def _create_queue_scalers(
     env: simpy.Environment,
     fleet: Fleet,
-    calls: Calls,
-    up: ScalingPace = DEFAULT_SCALE_UP,
-    down: ScalingPace = DEFAULT_SCALE_DOWN,
+    calls: CallSimulator,
+    up: ScalingBehavior = DEFAULT_SCALE_UP,
+    down: ScalingBehavior = DEFAULT_SCALE_DOWN,
 ) -> Iterator[Scaler]:
     # Callers wait for any ASR host, so each fleet's share of the queue is its share of the slots.
     max_calls = sum(each.plan.max_hosts * each.plan.slots for each in calls.asr)
@@ -96,21 +98,21 @@ def _queue_scalers(
         yield QueueScaler(env, group, calls, waits, up, down)
 
 
-def _file_scalers(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+def _create_file_scalers(env: simpy.Environment, fleet: Fleet, calls: CallSimulator) -> Iterator[Scaler]:
     if fleet.plan.scales_by_queue:
-        yield from _queue_scalers(env, fleet, calls, SCALE_UP, SCALE_DOWN)
+        yield from _create_queue_scalers(env, fleet, calls, SCALE_UP_BEHAVIOR, SCALE_DOWN_BEHAVIOR)
     for rule in fleet.plan.rules:
         yield StepScaler(env, fleet, rule)
 
 
-SEED_POLICY = Policy("seed's table alone", _seed_scalers, uses_warm_pools=False)
-CPU_POLICY = Policy(f"CPU target {CPU_TARGET_PERCENT:g} %", _cpu_scalers, uses_warm_pools=False)
-QUEUE_POLICY = Policy("KEDA on the queue", _queue_scalers, uses_warm_pools=False)
+SEED_POLICY = Policy("seed's table alone", _create_seed_scalers, uses_warm_pools=False)
+CPU_POLICY = Policy(f"CPU target {CPU_TARGET_PERCENT:g} %", _create_cpu_scalers, uses_warm_pools=False)
+QUEUE_POLICY = Policy("KEDA on the queue", _create_queue_scalers, uses_warm_pools=False)
 PEER_POLICIES = SEED_POLICY, CPU_POLICY, QUEUE_POLICY
 """Policies that the file's own rules are compared with."""
 
 
-def configured_policy(plans: tuple[FleetPlan, ...]) -> Policy:
+def create_configured_policy(plans: tuple[FleetPlan, ...]) -> Policy:
     """Return the policy that consists of the file's own rules and warm pools."""
     pooled = any(plan.warm_hosts for plan in plans)
-    return Policy("file, warm pool" if pooled else "file", _file_scalers, uses_warm_pools=True)
+    return Policy("file, warm pool" if pooled else "file", _create_file_scalers, uses_warm_pools=True)

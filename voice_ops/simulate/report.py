@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from rich.table import Table
 
-from voice_ops.output import empty_table, format_range
+from voice_ops.output import create_table, format_range
 from voice_ops.simulate.capacity import FleetPlan
-from voice_ops.simulate.run import Result
+from voice_ops.simulate.run import PolicyResult
 from voice_ops.simulate.shortfall import find_shortfall
-from voice_ops.simulate.traces import Trace
+from voice_ops.simulate.traces import LoadTrace
 
 _HOUR_S = 3600
 
 
 @dataclass(frozen=True)
-class Summary:
+class PolicySummary:
     """Results of one policy.
 
     Attributes:
@@ -59,21 +59,21 @@ class Summary:
     refused_conversations: int
 
 
-def summarize(result: Result) -> Summary:
+def summarize_result(result: PolicyResult) -> PolicySummary:
     """Calculate the totals of a policy from its time series."""
-    course, ledger = result.time_series, result.ledger
+    course, call_results = result.time_series, result.call_results
     hours = result.tick_s / _HOUR_S
     host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
     prices = {plan.name: plan.usd_per_hour for plan in result.plans}
-    short_s, longest_s = _longest_shortage(course.wanted > course.places, result.tick_s)
-    return Summary(
+    short_s, longest_s = _find_longest_shortage(course.wanted > course.places, result.tick_s)
+    return PolicySummary(
         policy=result.policy,
-        offered_calls=ledger.offered,
-        refused_calls=ledger.refused,
-        refused_call_seconds=(ledger.refused + ledger.cut) * result.mean_call_s,
-        cut_calls=ledger.cut,
-        degraded_call_seconds=ledger.degraded_s,
-        gpu_call_seconds=ledger.gpu_s,
+        offered_calls=call_results.offered,
+        refused_calls=call_results.refused,
+        refused_call_seconds=(call_results.refused + call_results.cut) * result.mean_call_s,
+        cut_calls=call_results.cut,
+        degraded_call_seconds=call_results.degraded_s,
+        gpu_call_seconds=call_results.gpu_s,
         short_of_places_s=short_s,
         still_short=longest_s,
         overshoot_percent=max(0.0, 100 * (float(course.places.max()) / float(course.wanted.max()) - 1)),
@@ -83,20 +83,20 @@ def summarize(result: Result) -> Summary:
         not_priced=tuple(name for name, price in prices.items() if price is None),
         launches_refused=result.refused_launches,
         scaling_actions=result.scaling_actions,
-        conversations=ledger.conversations if any(plan.kind == "agent" for plan in result.plans) else None,
-        refused_conversations=ledger.conversations_refused,
+        conversations=call_results.conversations if any(plan.kind == "agent" for plan in result.plans) else None,
+        refused_conversations=call_results.conversations_refused,
     )
 
 
-def _longest_shortage(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> tuple[float, bool]:
+def _find_longest_shortage(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> tuple[float, bool]:
     """Return the longest run of ``True`` in seconds, and whether the last value is ``True``."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], short, [False]])))
     runs = edges[1::2] - edges[::2]
     return (float(runs.max()) * tick_s if runs.size else 0.0), bool(short[-1])
 
 
-def as_dict(
-    trace: Trace, results: Sequence[Result], sweep_results: Mapping[float, Result], *, seed: int
+def serialize_results(
+    trace: LoadTrace, results: Sequence[PolicyResult], sweep_results: Mapping[float, PolicyResult], *, seed: int
 ) -> dict[str, object]:
     """Return all results for ``--json``, with one value per minute in each time series."""
     text = find_shortfall(results[-1])
@@ -117,12 +117,16 @@ def as_dict(
         ],
         "alerts": [asdict(firing) for firing in results[-1].firings],
         "shortfall": asdict(text) if text else None,
-        "busy_at_full": [{"busy_at_full": busy} | asdict(summarize(result)) for busy, result in sweep_results.items()],
-        "policies": [asdict(summarize(result)) | {"course": _series_as_dict(result)} for result in results],
+        "busy_at_full": [
+            {"busy_at_full": busy} | asdict(summarize_result(result)) for busy, result in sweep_results.items()
+        ],
+        "policies": [
+            asdict(summarize_result(result)) | {"course": _serialize_time_series(result)} for result in results
+        ],
     }
 
 
-def _series_as_dict(result: Result) -> dict[str, object]:
+def _serialize_time_series(result: PolicyResult) -> dict[str, object]:
     step = max(1, 60 // result.tick_s)
     return {
         name: {fleet: values[::step].tolist() for fleet, values in found.items()}
@@ -132,15 +136,17 @@ def _series_as_dict(result: Result) -> dict[str, object]:
     }
 
 
-def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
+def create_policy_table(title: str, summaries: Sequence[PolicySummary]) -> Table:
     missing = summaries[0].not_priced
     caption = "USD: running hosts at On-Demand list price; volumes of stopped hosts are not priced" + (
         f", nor is {', '.join(missing)}" if missing else ""
     )
-    table = empty_table(title, [""], [summary.policy for summary in summaries], caption=caption)
+    table = create_table(title, [""], [summary.policy for summary in summaries], caption=caption)
     rows = {
-        "calls refused": [_format_share(one.refused_calls, one.offered_calls) for one in summaries],
-        "of these by agents": [_format_share(one.refused_conversations, one.conversations or 1) for one in summaries],
+        "calls refused": [_format_fraction(one.refused_calls, one.offered_calls) for one in summaries],
+        "of these by agents": [
+            _format_fraction(one.refused_conversations, one.conversations or 1) for one in summaries
+        ],
         "calls cut": [f"{one.cut_calls:,}" for one in summaries],
         "refused call-seconds": [f"{one.refused_call_seconds:,.0f}" for one in summaries],
         "degraded call-seconds": [f"{one.degraded_call_seconds:,.0f}" for one in summaries],
@@ -159,7 +165,7 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def format_alerts(result: Result) -> str:
+def format_alerts(result: PolicyResult) -> str:
     """Return a line for each alert that fires, with the time of the first firing and the number of firings."""
     if not result.firings:
         return "alerts that fire: none"
@@ -171,14 +177,14 @@ def format_alerts(result: Result) -> str:
     return "\n".join(["alerts that fire:", *lines])
 
 
-def sweep_table(sweep_results: Mapping[float, Result]) -> Table:
+def create_sweep_table(sweep_results: Mapping[float, PolicyResult]) -> Table:
     """Create a table of the results of the file's own rules, by the utilization of a fully occupied ASR host."""
     first_result = next(iter(sweep_results.values()))
-    table = empty_table(
+    table = create_table(
         f"{first_result.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in sweep_results]
     )
-    summaries = [summarize(result) for result in sweep_results.values()]
-    table.add_row("calls refused", *(_format_share(one.refused_calls, one.offered_calls) for one in summaries))
+    summaries = [summarize_result(result) for result in sweep_results.values()]
+    table.add_row("calls refused", *(_format_fraction(one.refused_calls, one.offered_calls) for one in summaries))
     table.add_row("time to capacity", *(_format_time_to_capacity(one) for one in summaries))
     table.add_row("USD", *(f"{one.usd:,.2f}" for one in summaries))
     return table
@@ -189,20 +195,20 @@ def format_percent(part: float, total: float) -> str:
     return f"{part / total:.1%}" if part / total >= 0.0005 else "< 0.1%"  # noqa: PLR2004  a smaller share would be formatted as 0.0%
 
 
-def _format_share(part: int, total: int) -> str:
+def _format_fraction(part: int, total: int) -> str:
     return f"{part:,} ({format_percent(part, total)})" if part else "0"
 
 
-def _format_time_to_capacity(summary: Summary) -> str:
+def _format_time_to_capacity(summary: PolicySummary) -> str:
     if not summary.short_of_places_s:
         return "never short"
     minutes, seconds = divmod(round(summary.short_of_places_s), 60)
     return f"{'> ' if summary.still_short else ''}{minutes} min {seconds:02d} s"
 
 
-def fleet_table(plans: Sequence[FleetPlan]) -> Table:
+def create_fleet_table(plans: Sequence[FleetPlan]) -> Table:
     """Create a table of the simulation's inputs for each fleet."""
-    table = empty_table(
+    table = create_table(
         "taken to be",
         ["fleet"],
         ["hosts", "calls a host", "boot", "from warm pool"],

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.simulate.account import Account
-from voice_ops.simulate.alerts import UNHEALTHY_S, AlertReplay, Firing, replayable_alerts
-from voice_ops.simulate.calls import CallResults, Calls
+from voice_ops.simulate.account import SimulatedAccount
+from voice_ops.simulate.alerts import FAILED_HOST_LISTED_S, AlertReplay, FiredAlert, list_replayable_alerts
+from voice_ops.simulate.calls import CallResults, CallSimulator
 from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
 from voice_ops.simulate.fleet import Fleet, Group, Host, HostState, ProcessGenerator
-from voice_ops.simulate.policies import Policy, scalers_for
-from voice_ops.simulate.traces import Outage, SpotWave, Trace
+from voice_ops.simulate.policies import Policy, create_fleet_scalers
+from voice_ops.simulate.traces import LoadTrace, Outage, SpotWave
 
 LEAD_IN_S = 1_800
 """Duration of the lead-in, s, which the results exclude. The load remains at the trace's first value while each policy
@@ -46,7 +46,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class SimulationSettings:
     """Inputs that are the same for every policy.
 
     Attributes:
@@ -59,7 +59,7 @@ class Settings:
         rollout: Settings of the replacement.
         busy_at_full: Utilization of an ASR host with all slots used.
         silent_metrics: Metrics that no host publishes from the start of the trace.
-        store_calls: Maximum number of calls of the state store, or ``None`` without a state store.
+        store_call_limit: Maximum number of calls of the state store, or ``None`` without a state store.
         redial_share: Share of refused or cut-off callers who call again.
     """
 
@@ -73,7 +73,7 @@ class Settings:
     rollout: Rollout = field(default_factory=Rollout)
     busy_at_full: float = 1.0
     silent_metrics: frozenset[str] = frozenset()
-    store_calls: int | None = None
+    store_call_limit: int | None = None
     redial_share: float = 0.0
     tick_s: int | None = None
     lead_in_s: int = LEAD_IN_S
@@ -110,18 +110,18 @@ class TimeSeries:
 
 
 @dataclass(frozen=True)
-class Result:
+class PolicyResult:
     """Result of a policy with a trace."""
 
     policy: str
     plans: tuple[FleetPlan, ...]
     time_series: TimeSeries
-    ledger: CallResults
+    call_results: CallResults
     tick_s: int
     mean_call_s: float
     refused_launches: int
     scaling_actions: int
-    firings: tuple[Firing, ...] = ()
+    firings: tuple[FiredAlert, ...] = ()
 
 
 class Simulation:
@@ -136,8 +136,8 @@ class Simulation:
         self,
         plans: tuple[FleetPlan, ...],
         policy: Policy,
-        trace: Trace,
-        settings: Settings,
+        trace: LoadTrace,
+        settings: SimulationSettings,
         progress: Callable[[float], None] = lambda _: None,
         alert_deployment: Deployment | None = None,
     ) -> None:
@@ -145,35 +145,37 @@ class Simulation:
         self._settings, self._progress = settings, progress
         self.tick_s = settings.tick_s or (SHORT_TRACE_TICK_S if trace.duration_s <= SHORT_TRACE_S else DAY_TICK_S)
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
-        self.account = Account(dict(settings.quotas))
+        self.account = SimulatedAccount(dict(settings.quotas))
         self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
         self.calls = self.create_calls()
         for fleet in self.fleets:
             warm = fleet.plan.warm_hosts if policy.uses_warm_pools else 0
             for group in fleet.plan.groups:
                 Group(self.env, fleet, group, self.account, self.calls, warm)
-        self.scalers = [each for fleet in self.fleets for each in scalers_for(policy, self.env, fleet, self.calls)]
+        self.scalers = [
+            each for fleet in self.fleets for each in create_fleet_scalers(policy, self.env, fleet, self.calls)
+        ]
         self._failed_hosts: list[tuple[str, float]] = []
-        rules = replayable_alerts(alert_deployment, self) if alert_deployment else ()
+        rules = list_replayable_alerts(alert_deployment, self) if alert_deployment else ()
         self.replays = [AlertReplay(self, alert) for alert in rules]
         self._watchers: tuple[Watcher, ...] = (*self.scalers, *self.replays)
         self._random = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)
         self._series = TimeSeries.zeros(ticks, [plan.name for plan in plans])
 
-    def create_calls(self) -> Calls:
+    def create_calls(self) -> CallSimulator:
         """Create the callers for all fleets."""
         fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in TRANSCRIBING_KINDS]
         asr = [fleet for kind in TRANSCRIBING_KINDS for fleet in self.fleets if fleet.plan.kind == kind]
         settings = self._settings
-        return Calls(
+        return CallSimulator(
             fronts,
             asr,
             self._trace,
             settings.mean_call_s,
             cross_zone=settings.cross_zone,
             seed=settings.seed,
-            store_calls=settings.store_calls,
+            store_call_limit=settings.store_call_limit,
             redial_share=settings.redial_share,
         )
 
@@ -189,19 +191,19 @@ class Simulation:
             self.env.process(self._run_spot_wave(wave))
         for fleet in self.fleets:
             if fleet.plan.name in self._settings.rolled_fleets:
-                self.env.process(self._roll(fleet))
+                self.env.process(self._replace_fleet_hosts(fleet))
         if self._settings.interruptions_per_day and any(plan.spot for plan in self._plans):
             self.env.process(self._interrupt_spot_hosts())
 
-    def run(self) -> Result:
+    def run(self) -> PolicyResult:
         """Simulate the lead-in and the trace, and return the results of the trace."""
         self.begin()
         self.env.run(until=len(self._series.second) * self.tick_s + self.tick_s / 2)
-        return Result(
+        return PolicyResult(
             policy=self._policy.name,
             plans=self._plans,
             time_series=self._series,
-            ledger=self.calls.ledger,
+            call_results=self.calls.call_results,
             tick_s=self.tick_s,
             mean_call_s=self._settings.mean_call_s,
             refused_launches=self.account.refused_launches,
@@ -216,7 +218,7 @@ class Simulation:
         return sum(1 for each, until in self._failed_hosts if each == kind and until > self.env.now)
 
     def _start_fleets(self) -> None:
-        first = self._trace.calls_at(0)
+        first = self._trace.interpolate_calls(0)
         remaining = first
         for fleet in [*self.calls.fronts, *self.calls.asr]:
             for group in fleet.groups:
@@ -228,15 +230,15 @@ class Simulation:
                 remaining = max(0.0, remaining - INITIAL_UTILIZATION * fleet.slots)
         self.calls.populate(round(first))
 
-    def _roll(self, fleet: Fleet) -> ProcessGenerator:
+    def _replace_fleet_hosts(self, fleet: Fleet) -> ProcessGenerator:
         yield self.env.timeout(-self.env.now)
         for group in fleet.groups:
-            yield self.env.process(group.roll(self._settings.rollout))
+            yield self.env.process(group.replace_hosts(self._settings.rollout))
 
     def _run_ticks(self) -> ProcessGenerator:
         while True:
             if self.env.now == 0:
-                self.calls.ledger = CallResults()
+                self.calls.call_results = CallResults()
                 self.account.refused_launches = 0
                 for fleet in self.fleets:
                     fleet.silent_metrics = self._settings.silent_metrics
@@ -248,19 +250,19 @@ class Simulation:
                 self._record(round(self.env.now / self.tick_s) - 1)
 
     def _record(self, tick: int) -> None:
-        course, ledger = self._series, self.calls.ledger
+        course, call_results = self._series, self.calls.call_results
         course.second[tick] = self.env.now
-        course.wanted[tick] = self._trace.calls_at(self.env.now)
+        course.wanted[tick] = self._trace.interpolate_calls(self.env.now)
         course.carried[tick] = self.calls.active_calls
         front_slots = [front.slots for front in self.calls.fronts if front.plan.share == 1]
-        store = [] if self.calls.store_calls is None else [self.calls.store_calls]
+        store = [] if self.calls.store_call_limit is None else [self.calls.store_call_limit]
         course.places[tick] = min([sum(fleet.slots for fleet in self.calls.asr), *front_slots, *store])
-        course.refused[tick] = ledger.refused + ledger.cut
+        course.refused[tick] = call_results.refused + call_results.cut
         for fleet in self.fleets:
             course.hosts[fleet.plan.name][tick] = fleet.running_hosts
             course.stopped[fleet.plan.name][tick] = fleet.stopped_hosts
             if fleet.plan.kind == "gpu":
-                ledger.gpu_s += float(fleet.calls.sum()) * self.tick_s
+                call_results.gpu_s += float(fleet.calls.sum()) * self.tick_s
         if not tick % 64:
             self._progress(self.env.now)
 
@@ -268,7 +270,7 @@ class Simulation:
         zone = self._settings.zones[outage.zone]
         yield self.env.timeout(outage.start_s - self.env.now)
         self.account.lost_zones.add(zone)
-        lost = [host for fleet in self.fleets for group in fleet.groups for host in group.hosts_in_zone(zone)]
+        lost = [host for fleet in self.fleets for group in fleet.groups for host in group.iter_hosts_in_zone(zone)]
         for host in lost:
             if host.index >= 0:
                 host.group.fleet.open[host.index] = False
@@ -276,27 +278,27 @@ class Simulation:
             self._fail_host(host)
         for fleet in self.fleets:
             for group in fleet.groups:
-                group.empty_pool_in_zone(zone)
+                group.clear_pool_in_zone(zone)
         yield self.env.timeout(outage.end_s - outage.start_s)
         self.account.lost_zones.remove(zone)
 
     def _run_spot_wave(self, wave: SpotWave) -> ProcessGenerator:
         yield self.env.timeout(wave.start_s - self.env.now)
-        self.account.spot_sold_out = True
-        for group in self._spot_groups():
+        self.account.is_spot_sold_out = True
+        for group in self._iter_spot_groups():
             for host in tuple(group.hosts):
                 group.interrupt(host)
         yield self.env.timeout(wave.end_s - wave.start_s)
-        self.account.spot_sold_out = False
+        self.account.is_spot_sold_out = False
 
-    def _spot_groups(self) -> Iterator[Group]:
+    def _iter_spot_groups(self) -> Iterator[Group]:
         return (group for fleet in self.fleets if fleet.plan.spot for group in fleet.groups)
 
     def _fail_host(self, host: Host) -> None:
         if host.index >= 0:
             gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
             self.calls.move_calls(host, gap_s)
-            self._failed_hosts.append((host.group.fleet.plan.kind, self.env.now + UNHEALTHY_S))
+            self._failed_hosts.append((host.group.fleet.plan.kind, self.env.now + FAILED_HOST_LISTED_S))
         host.group.record_termination(host)
 
     def _interrupt_spot_hosts(self) -> ProcessGenerator:
@@ -304,7 +306,7 @@ class Simulation:
         interruption_rate = self._settings.interruptions_per_day / (24 * 60)
         while True:
             yield self.env.timeout(60)
-            for group in self._spot_groups():
+            for group in self._iter_spot_groups():
                 for host in tuple(group.hosts):
                     if host.state is not HostState.BOOTING and self._random.random() < interruption_rate:
                         group.interrupt(host)

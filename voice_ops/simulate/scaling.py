@@ -7,19 +7,19 @@ from collections import deque
 import numpy as np
 import simpy
 
-from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate_alarm, evaluation_range
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, count_evaluated_periods, evaluate_alarm
 from voice_blueprint.aws.autoscaling import (
-    ACTION_REPEAT_S,
+    ACTION_REPEAT_INTERVAL_S,
     GroupSize,
-    alarm_rule_for,
-    desired_capacity_after,
-    step_adjustment,
+    adjust_desired_capacity,
+    find_step_adjustment,
+    to_alarm_rule,
 )
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
-from voice_blueprint.observability.azure.scaling import TARGET_SHARE, ScalingPace
-from voice_ops.simulate.calls import Calls
+from voice_blueprint.observability.azure.scaling import REPLICA_TARGET_UTILIZATION, ScalingBehavior
+from voice_ops.simulate.calls import CallSimulator
 from voice_ops.simulate.fleet import Fleet, Group, ProcessGenerator
-from voice_ops.simulate.metrics import METRIC_MODELS, MetricPeriod, load_percent
+from voice_ops.simulate.metrics import METRIC_MODELS, MetricPeriod, calculate_load_percent
 
 
 class Scaler(ABC):
@@ -48,12 +48,12 @@ class AlarmScaler(Scaler):
         self._period = MetricPeriod(statistic)
 
     @abstractmethod
-    def act(self, value: float) -> None:
+    def execute_action(self, value: float) -> None:
         """Execute the action of the alarm for the latest datapoint."""
 
     def watch(self) -> ProcessGenerator:
         """Evaluate the alarm after each period; in ALARM, act immediately and then every minute."""
-        window: deque[float | None] = deque(maxlen=evaluation_range(self._alarm))
+        window: deque[float | None] = deque(maxlen=count_evaluated_periods(self._alarm))
         state, acted_at = AlarmState.OK, -math.inf
         while True:
             yield self._env.timeout(self._period_s)
@@ -61,18 +61,18 @@ class AlarmScaler(Scaler):
             window.append(newest)
             before, state = state, evaluate_alarm(self._alarm, tuple(window), state)
             entered = state is AlarmState.ALARM and before is not AlarmState.ALARM
-            due = state is AlarmState.ALARM and self._env.now - acted_at >= ACTION_REPEAT_S
+            due = state is AlarmState.ALARM and self._env.now - acted_at >= ACTION_REPEAT_INTERVAL_S
             if newest is not None and (entered or due):
                 acted_at = self._env.now
                 self.actions += 1
-                self.act(newest)
+                self.execute_action(newest)
 
 
 class StepScaler(AlarmScaler):
     """Scaler for a scaling rule, with an alarm on the whole fleet and a step policy for each group."""
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, rule: ScalingRule) -> None:
-        super().__init__(env, alarm_rule_for(rule), rule.period_s, rule.statistic)
+        super().__init__(env, to_alarm_rule(rule), rule.period_s, rule.statistic)
         self._fleet, self._rule, self._bands = fleet, rule, rule.bands
 
     def sample(self) -> None:
@@ -80,11 +80,11 @@ class StepScaler(AlarmScaler):
         if self._rule.metric not in self._fleet.silent_metrics:
             self._period.add(METRIC_MODELS[self._rule.metric](self._fleet)[self._fleet.live])
 
-    def act(self, value: float) -> None:
+    def execute_action(self, value: float) -> None:
         """Adjust every group by the step that matches the datapoint."""
-        adjustment = step_adjustment(self._bands, value - self._rule.threshold)
+        adjustment = find_step_adjustment(self._bands, value - self._rule.threshold)
         for group in self._fleet.groups if adjustment else ():
-            group.resize(desired_capacity_after(group.size, adjustment))
+            group.resize(adjust_desired_capacity(group.size, adjustment))
 
 
 CPU_TARGET_PERCENT = 50.0
@@ -125,14 +125,16 @@ class TargetTracker(AlarmScaler):
         counted = fleet.settled & (fleet.group == self._group_index)
         if self._grows:
             counted &= fleet.open
-        self._period.add(np.minimum(100.0, load_percent(fleet)[counted]))
+        self._period.add(np.minimum(100.0, calculate_load_percent(fleet)[counted]))
 
-    def act(self, value: float) -> None:
+    def execute_action(self, value: float) -> None:
         """Set the group's size so that the metric reaches the target."""
-        self._group.resize(tracked_capacity(self._group.size, value, self._target, grows=self._grows))
+        self._group.resize(calculate_capacity_for_target(self._group.size, value, self._target, grows=self._grows))
 
 
-def tracked_capacity(size: GroupSize, value: float, target: float = CPU_TARGET_PERCENT, *, grows: bool) -> int:
+def calculate_capacity_for_target(
+    size: GroupSize, value: float, target: float = CPU_TARGET_PERCENT, *, grows: bool
+) -> int:
     """Return the desired capacity that brings a metric to its target.
 
     Args:
@@ -143,14 +145,14 @@ def tracked_capacity(size: GroupSize, value: float, target: float = CPU_TARGET_P
     """
     if grows:
         return max(size.desired, size.clamp(math.ceil(size.in_service * value / target)))
-    if size.warming:
+    if size.warming_host_count:
         return size.desired
     return min(size.desired, size.clamp(math.ceil((size.in_service + size.terminating) * value / target)))
 
 
 _SYNC_S, _TOLERANCE = 15, 0.1
-DEFAULT_SCALE_UP = ScalingPace(pods=4, percent=100, period_s=15, settle_s=0)
-DEFAULT_SCALE_DOWN = ScalingPace(pods=0, percent=100, period_s=15, settle_s=300)
+DEFAULT_SCALE_UP = ScalingBehavior(pods=4, percent=100, period_s=15, stabilization_window_s=0)
+DEFAULT_SCALE_DOWN = ScalingBehavior(pods=0, percent=100, period_s=15, stabilization_window_s=300)
 """Default rate limits of Kubernetes:
 https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
 
@@ -173,16 +175,16 @@ class QueueScaler(Scaler):
         self,
         env: simpy.Environment,
         group: Group,
-        calls: Calls,
+        calls: CallSimulator,
         share: float,
-        up: ScalingPace = DEFAULT_SCALE_UP,
-        down: ScalingPace = DEFAULT_SCALE_DOWN,
-        target: float = TARGET_SHARE,
+        up: ScalingBehavior = DEFAULT_SCALE_UP,
+        down: ScalingBehavior = DEFAULT_SCALE_DOWN,
+        target: float = REPLICA_TARGET_UTILIZATION,
     ) -> None:
         self._env, self._group, self._calls, self._share, self._target = env, group, calls, share, target
         self._scale_up_policy, self._scale_down_policy = up, down
         self._group_index = group.fleet.groups.index(group)
-        self._requested_counts: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
+        self._requested_counts: deque[int] = deque(maxlen=down.stabilization_window_s // _SYNC_S)
         self._host_counts: deque[int] = deque(maxlen=max(up.period_s, down.period_s) // _SYNC_S)
 
     def sample(self) -> None:
@@ -195,10 +197,12 @@ class QueueScaler(Scaler):
             fleet, size = self._group.fleet, self._group.size
             in_flight = int(
                 fleet.calls[fleet.group == self._group_index].sum()
-            ) + self._share * self._calls.waiting_calls(self._env.now)
-            self._requested_counts.append(capacity_for_queue(size, in_flight / (fleet.plan.slots * self._target)))
+            ) + self._share * self._calls.calculate_waiting_calls(self._env.now)
+            self._requested_counts.append(
+                calculate_capacity_for_queue(size, in_flight / (fleet.plan.slots * self._target))
+            )
             self._host_counts.append(size.desired)
-            low, high = self._host_bounds()
+            low, high = self._calculate_host_bounds()
             desired = size.clamp(
                 min(max(self._requested_counts), high)
                 if self._requested_counts[-1] > size.desired
@@ -208,7 +212,7 @@ class QueueScaler(Scaler):
                 self.actions += 1
                 self._group.resize(desired)
 
-    def _host_bounds(self) -> tuple[int, int]:
+    def _calculate_host_bounds(self) -> tuple[int, int]:
         """Return the minimum and maximum number of hosts that the rate limits allow after the latest changes."""
         host_counts = list(self._host_counts)
         max_hosts = min(host_counts[-self._scale_up_policy.period_s // _SYNC_S :])
@@ -219,7 +223,7 @@ class QueueScaler(Scaler):
         )
 
 
-def capacity_for_queue(size: GroupSize, hosts: float) -> int:
+def calculate_capacity_for_queue(size: GroupSize, hosts: float) -> int:
     """Return the desired number of hosts for a queue.
 
     Args:

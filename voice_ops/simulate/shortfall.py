@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from voice_blueprint.capacity.tiers import mean_of_random_calls
+from voice_blueprint.capacity.tiers import calculate_max_mean_calls
 from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
-from voice_ops.simulate.run import Result
+from voice_ops.simulate.run import PolicyResult
 
 MARGIN_DEVIATIONS = 4.0
 """Margin for deviations of the number of calls from the trace, in standard deviations. A standard deviation is the
@@ -63,11 +63,11 @@ class Shortfall:
         return text + f"; {self.hold_usd_per_hour:,.2f} USD more per hour, {monthly:,.0f} per month"
 
 
-def find_shortfall(result: Result) -> Shortfall | None:
+def find_shortfall(result: PolicyResult) -> Shortfall | None:
     """Return the first shortfall of a policy that refused calls, or ``None`` if each tier had enough slots."""
     course = result.time_series
     short = np.flatnonzero(course.wanted > course.places)
-    if not result.ledger.refused or not short.size:
+    if not result.call_results.refused or not short.size:
         return None
     begin = int(short[0])
     growth_ticks = np.flatnonzero(course.places[begin:] > course.places[begin])
@@ -76,8 +76,10 @@ def find_shortfall(result: Result) -> Shortfall | None:
         math.ceil(float(course.wanted.max())),
         [plan for plan in result.plans if plan.kind in TRANSCRIBING_KINDS],
     )
-    reserve = reserve_for(fleets, peak + MARGIN_DEVIATIONS * math.sqrt(peak))
-    fronts = [(plan, _required_front_hosts(plan, peak * plan.share)) for plan in result.plans if plan not in fleets]
+    reserve = plan_reserve(fleets, peak + MARGIN_DEVIATIONS * math.sqrt(peak))
+    fronts = [
+        (plan, _calculate_required_front_hosts(plan, peak * plan.share)) for plan in result.plans if plan not in fleets
+    ]
     fixed_hosts = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
     if reserve:
         reserve |= {name: hosts for name, hosts in fixed_hosts.items() if hosts > course.hosts[name][begin]}
@@ -96,7 +98,7 @@ def find_shortfall(result: Result) -> Shortfall | None:
     )
 
 
-def _required_front_hosts(plan: FleetPlan, calls: float) -> int:
+def _calculate_required_front_hosts(plan: FleetPlan, calls: float) -> int:
     """Return the number of hosts for a number of calls, which the front distributes randomly.
 
     Agents and ASR pods share calls evenly.
@@ -104,10 +106,10 @@ def _required_front_hosts(plan: FleetPlan, calls: float) -> int:
     parts = len(plan.groups)
     if plan.kind in {"agent", "asr"}:
         return parts * math.ceil((calls + MARGIN_DEVIATIONS * math.sqrt(calls)) / (plan.slots * parts))
-    return parts * math.ceil(calls / (mean_of_random_calls(plan.slots) * parts))
+    return parts * math.ceil(calls / (calculate_max_mean_calls(plan.slots) * parts))
 
 
-def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
+def plan_reserve(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
     """Return the number of hosts of each fleet for a number of calls, starting with the cheapest slots.
 
     The result is empty if the fleets' maximum is insufficient.
@@ -125,9 +127,9 @@ def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
 def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
     """Return the fleets with the reserve as their minimum, distributed evenly over the groups of each fleet."""
 
-    def at_minimum(plan: FleetPlan) -> FleetPlan:
+    def raise_minimum(plan: FleetPlan) -> FleetPlan:
         min_hosts = reserve.get(plan.name, 0) // len(plan.groups)
         groups = (replace(group, min_hosts=max(min_hosts, group.min_hosts)) for group in plan.groups)
         return replace(plan, groups=tuple(groups))
 
-    return tuple(map(at_minimum, plans))
+    return tuple(map(raise_minimum, plans))

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from voice_blueprint.aws.edge import ALIAS_TTL_S, HEALTH_CHECK_FAILURES, HEALTH_CHECK_INTERVAL_S
-from voice_blueprint.day import design_day
+from voice_blueprint.aws.edge import ALIAS_TTL_S, HEALTH_CHECK_FAILURE_THRESHOLD, HEALTH_CHECK_INTERVAL_S
+from voice_blueprint.day import resolve_design_load_curve
 from voice_blueprint.file.model.deployment import Deployment
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
-_COLUMNS = ["second", "calls"]
+_CSV_COLUMNS = ["second", "calls"]
 MAX_CALLS = 100_000_000
 """Maximum concurrent calls, since numpy's hypergeometric distributions support up to 1,000 million."""
 MAX_DURATION_S = 31 * 24 * _HOUR_S
@@ -48,7 +48,7 @@ class SpotWave:
 
 
 @dataclass(frozen=True)
-class Trace:
+class LoadTrace:
     """Number of concurrent calls over time if none are refused, interpolated linearly between points.
 
     Attributes:
@@ -85,7 +85,7 @@ class Trace:
         """Maximum concurrent calls."""
         return max(self.calls)
 
-    def calls_at(self, second: float) -> float:
+    def interpolate_calls(self, second: float) -> float:
         """Return the number of requested calls at a time. The first value also applies before the first point."""
         return float(np.interp(second, *self._points))
 
@@ -96,18 +96,18 @@ class Trace:
 
 
 REGION_LOST_S, REGION_RESTORED_S = 20 * _MINUTE_S, 80 * _MINUTE_S
-DETECTION_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
+FAILURE_DETECTION_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURE_THRESHOLD
 """Time from a region's loss until its host name resolves to another region."""
 
 
-def diurnal_trace(peak: float) -> Trace:
+def create_diurnal_trace(peak: float) -> LoadTrace:
     """Return a day of office hours, with a fifth of the peak at 03:00 and the peak at 15:00."""
     seconds = np.arange(0, 24 * _HOUR_S + 1, 5 * _MINUTE_S)
     share = 0.6 - 0.4 * np.cos((seconds / _HOUR_S - 3) * math.pi / 12)
-    return Trace("diurnal", tuple(map(float, seconds)), tuple(map(float, peak * share)))
+    return LoadTrace("diurnal", tuple(map(float, seconds)), tuple(map(float, peak * share)))
 
 
-def spike_trace(peak: float) -> Trace:
+def create_spike_trace(peak: float) -> LoadTrace:
     """Return a trace that rises to ten times the calls within 60 s, for an hour."""
     points = {
         0.0: 0.1,
@@ -117,69 +117,71 @@ def spike_trace(peak: float) -> Trace:
         81 * _MINUTE_S: 0.1,
         120 * _MINUTE_S: 0.1,
     }
-    return Trace("spike", tuple(points), tuple(peak * share for share in points.values()))
+    return LoadTrace("spike", tuple(points), tuple(peak * share for share in points.values()))
 
 
-def az_outage_trace(peak: float) -> Trace:
+def create_az_outage_trace(peak: float) -> LoadTrace:
     """Return a trace at half the peak, with an outage of the first zone from minute 20 to minute 80."""
     end = 120 * _MINUTE_S
-    return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE_S, 80 * _MINUTE_S),))
+    return LoadTrace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE_S, 80 * _MINUTE_S),))
 
 
-def region_loss_trace(peak: float) -> Trace:
+def create_region_loss_trace(peak: float) -> LoadTrace:
     """Return the trace of one of two regions, while the other is lost from minute 20 to minute 80.
 
     Each region serves half the peak, and the remaining region serves the full peak during the loss. The callers of the
     lost region arrive once health checks have detected the loss, as cached DNS records expire.
     """
-    detected, restored = REGION_LOST_S + DETECTION_S, REGION_RESTORED_S
+    detected, restored = REGION_LOST_S + FAILURE_DETECTION_S, REGION_RESTORED_S
     failover_s, failback_s = ALIAS_TTL_S + detected, ALIAS_TTL_S + restored
     points = {0.0: 0.5, detected: 0.5, failover_s: 1.0, restored: 1.0, failback_s: 0.5, 120 * _MINUTE_S: 0.5}
-    return Trace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
+    return LoadTrace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
 
 
-def spot_wave_trace(peak: float) -> Trace:
+def create_spot_wave_trace(peak: float) -> LoadTrace:
     """Return a trace at half the peak load, without spot capacity from minute 20 to minute 80."""
     end = 120 * _MINUTE_S
-    return Trace("spot-wave", (0.0, end), (peak / 2, peak / 2), spot_waves=(SpotWave(20 * _MINUTE_S, 80 * _MINUTE_S),))
+    return LoadTrace(
+        "spot-wave", (0.0, end), (peak / 2, peak / 2), spot_waves=(SpotWave(20 * _MINUTE_S, 80 * _MINUTE_S),)
+    )
 
 
-def flash_crowd_trace(peak: float) -> Trace:
+def create_flash_crowd_trace(peak: float) -> LoadTrace:
     """Return a trace that rises to five times the calls within 5 minutes, and decays with a half-life of 20 minutes."""
     start, top = 10 * _MINUTE_S, 15 * _MINUTE_S
     decay = np.arange(top, 180 * _MINUTE_S + 1, _MINUTE_S)
     share = 0.2 + 0.8 * 0.5 ** ((decay - top) / (20 * _MINUTE_S))
     seconds = (0.0, start, *map(float, decay))
-    return Trace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
+    return LoadTrace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
 
 
-DAY = "day"
+DAY_TRACE = "day"
 """Value of ``--load`` for the day that the file is designed for."""
 
 
-def designed_day(deployment: Deployment) -> Trace:
+def create_design_day_trace(deployment: Deployment) -> LoadTrace:
     """Return the trace of the day that a file is designed for.
 
     Raises:
-        DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
+        LoadCurveError: The CSV file cannot be read, or its mean or peak differs from the load's.
         ValueError: The deployment serves no calls.
     """
-    day_trace = design_day(deployment)
-    return Trace(f"{DAY} ({day_trace.name})", day_trace.seconds, day_trace.calls)
+    day_trace = resolve_design_load_curve(deployment)
+    return LoadTrace(f"{DAY_TRACE} ({day_trace.name})", day_trace.seconds, day_trace.calls)
 
 
-BUILT_IN_TRACES: dict[str, Callable[[float], Trace]] = {
-    "diurnal": diurnal_trace,
-    "spike": spike_trace,
-    "az-outage": az_outage_trace,
-    "region-loss": region_loss_trace,
-    "spot-wave": spot_wave_trace,
-    "flash-crowd": flash_crowd_trace,
+BUILT_IN_TRACES: dict[str, Callable[[float], LoadTrace]] = {
+    "diurnal": create_diurnal_trace,
+    "spike": create_spike_trace,
+    "az-outage": create_az_outage_trace,
+    "region-loss": create_region_loss_trace,
+    "spot-wave": create_spot_wave_trace,
+    "flash-crowd": create_flash_crowd_trace,
 }
 """Functions that create a trace from its peak, by the value of ``--load``."""
 
 
-def read_trace(file: Path) -> Trace:
+def read_trace(file: Path) -> LoadTrace:
     """Read a trace from a CSV file with the header ``second,calls``.
 
     ``second`` increases strictly from 0; ``calls`` is the number of requested calls, interpolated linearly between
@@ -199,15 +201,15 @@ def read_trace(file: Path) -> Trace:
     if not max(calls):
         raise TraceError(f"{file}: every row has 0 calls")
     try:
-        return Trace(file.stem, seconds, calls)
+        return LoadTrace(file.stem, seconds, calls)
     except TraceError as error:
         raise TraceError(f"{file}: {str(error).removeprefix(f'{file.stem}: ')}") from None
 
 
 def _parse_points(file: Path, rows: Iterator[list[str]]) -> Iterator[tuple[float, float]]:
     header = next(rows, [])
-    if header != _COLUMNS:
-        raise TraceError(f"{file}:1: the header is {','.join(header)!r}; write {','.join(_COLUMNS)!r}")
+    if header != _CSV_COLUMNS:
+        raise TraceError(f"{file}:1: the header is {','.join(header)!r}; write {','.join(_CSV_COLUMNS)!r}")
     last = -1.0
     for line, row in enumerate(rows, start=2):
         try:

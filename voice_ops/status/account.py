@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from voice_blueprint.aws import names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
-from voice_ops.aws.account import AREA, Account
-from voice_ops.aws.regions import removed_regions
-from voice_ops.preflight.report import Row, Status, make_row
-from voice_ops.status.fleets import hosts_in_service
+from voice_ops.aws.account import REPORT_AREA, Account
+from voice_ops.aws.regions import find_removed_region_accounts
+from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_result
+from voice_ops.status.fleets import count_hosts_in_service
 
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
@@ -29,37 +29,39 @@ SCALING_POLICY_TYPE = "AWS::AutoScaling::ScalingPolicy"
 PROTECTION_ATTRIBUTE = {"Key": "deletion_protection.enabled", "Value": "true"}
 
 
-def stack_rows(account: Account) -> Iterator[Row]:
+def compare_stacks(account: Account) -> Iterator[CheckResult]:
     """Compare the stacks of the file with the existing stacks."""
-    live = account.stacks()
+    live = account.fetch_stack_statuses()
     for stack in account.templates:
         state = live.get(stack, "not deployed")
         remedy = "deploy the file" if stack not in live else "see the events of the stack"
-        yield make_row(AREA, f"stack {stack}", state, warns="" if state in _COMPLETE_STATES else remedy)
+        yield create_check_result(
+            REPORT_AREA, f"stack {stack}", state, warns="" if state in _COMPLETE_STATES else remedy
+        )
     prune = f"run `voice prune {account.deployment.source.file}` to drain and delete what was removed from the file"
     for stack in sorted(live.keys() - account.templates.keys()):
-        yield make_row(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
-    for regional in removed_regions(account) if account.deployment.is_first_region else ():
-        result = f"{len(regional.stacks())} stacks of {regional.deployment.name}"
-        yield make_row(AREA, f"region {regional.region}", result, "not in the file", warns=prune)
+        yield create_check_result(REPORT_AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
+    for regional in find_removed_region_accounts(account) if account.deployment.is_first_region else ():
+        result = f"{len(regional.fetch_stack_statuses())} stacks of {regional.deployment.name}"
+        yield create_check_result(REPORT_AREA, f"region {regional.region}", result, "not in the file", warns=prune)
 
 
-def protection_rows(account: Account) -> Iterator[Row]:
+def compare_deletion_protection(account: Account) -> Iterator[CheckResult]:
     """Compare the deletion protection of stacks and load balancers with the file."""
     result = account.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
     is_protected = {stack: live[stack] for stack in account.templates if stack in live}
     elbv2 = account.session.client("elbv2")
-    balancer_stacks = (names.stack_name(account.deployment, tier) for tier in ("edge", "agents"))
+    balancer_stacks = (names.build_stack_name(account.deployment, tier) for tier in ("edge", "agents"))
     for stack in [stack for stack in balancer_stacks if stack in is_protected]:
-        for arn in (each for each in account.physical_ids(stack).values() if ":loadbalancer/" in each):
+        for arn in (each for each in account.fetch_physical_ids(stack).values() if ":loadbalancer/" in each):
             attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
             is_protected[f"load balancer {arn.split('/')[2]}"] = PROTECTION_ATTRIBUTE in attributes
     if is_protected:
         desired = account.deployment.aws.deletion_protection
         unexpected = ", ".join(name for name, refused in is_protected.items() if refused != desired)
-        yield make_row(
-            AREA,
+        yield create_check_result(
+            REPORT_AREA,
             "refuse deletion",
             f"{sum(is_protected.values())} of {len(is_protected)} stacks and load balancers",
             "all" if desired else "none",
@@ -67,13 +69,13 @@ def protection_rows(account: Account) -> Iterator[Row]:
         )
 
 
-def alarm_rows(account: Account) -> Iterator[Row]:
+def check_alarms(account: Account) -> Iterator[CheckResult]:
     """Report each alarm in ALARM, the missing metrics of hosts in service, and the number of alarms by state."""
     desired = [
         resource["Properties"]["AlarmName"]
-        for resource in account.resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+        for resource in account.iter_resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     ]
-    scaling = set(_scaling_alarms(account))
+    scaling = set(_iter_scaling_alarms(account))
     states: Counter[str] = Counter()
     silent: dict[str, set[str]] = {}
     client = account.session.client("cloudwatch")
@@ -87,16 +89,20 @@ def alarm_rows(account: Account) -> Iterator[Row]:
             if alarm["StateValue"] == "ALARM":
                 name, reason = alarm["AlarmName"], alarm.get("StateReason", "")
                 if name in scaling:
-                    yield make_row(AREA, f"alarm {name}", "in alarm", "may be in alarm: it scales a fleet")
+                    yield create_check_result(
+                        REPORT_AREA, f"alarm {name}", "in alarm", "may be in alarm: it scales a fleet"
+                    )
                 else:
-                    yield make_row(AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook")
+                    yield create_check_result(
+                        REPORT_AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook"
+                    )
             if alarm["StateValue"] == "INSUFFICIENT_DATA":
-                for fleet, metric in _own_metrics(alarm):
+                for fleet, metric in _iter_own_metrics(alarm):
                     silent.setdefault(fleet, set()).add(metric)
-    yield from _silent_metric_rows(account, silent)
+    yield from _report_silent_metrics(account, silent)
     missing = len(desired) - states.total()
-    yield make_row(
-        AREA,
+    yield create_check_result(
+        REPORT_AREA,
         "alarms",
         f"{states['ALARM']} in alarm, {states['OK']} fine, {states['INSUFFICIENT_DATA']} without data",
         f"{len(desired)} alarms",
@@ -104,7 +110,7 @@ def alarm_rows(account: Account) -> Iterator[Row]:
     )
 
 
-def _scaling_alarms(account: Account) -> Iterator[str]:
+def _iter_scaling_alarms(account: Account) -> Iterator[str]:
     """Yield the names of the alarms that trigger a scaling policy.
 
     A scale-in alarm stays in ALARM as long as its fleet is at the minimum, so its state is no problem.
@@ -119,7 +125,7 @@ def _scaling_alarms(account: Account) -> Iterator[str]:
                     yield resource["Properties"]["AlarmName"]
 
 
-def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _iter_own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fleet and name of each metric that an alarm reads and that hosts publish themselves."""
     stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
     for metric in (alarm, *stats):
@@ -128,29 +134,29 @@ def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from ((fleet, metric["MetricName"]) for fleet in fleets)
 
 
-def _silent_metric_rows(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
-    in_service = hosts_in_service(account) if silent else {}
+def _report_silent_metrics(account: Account, silent: Mapping[str, set[str]]) -> Iterator[CheckResult]:
+    in_service = count_hosts_in_service(account) if silent else {}
     for fleet, metrics in silent.items():
         if hosts := in_service.get(fleet, 0):
             result = f"{hosts} in service, but no data for {', '.join(sorted(metrics))}"
             remedy = "check the telemetry container in the hosts' log group: without its data, the fleet does not scale"
-            yield make_row(AREA, f"metrics of {fleet}", result, "data of every metric", warns=remedy)
+            yield create_check_result(REPORT_AREA, f"metrics of {fleet}", result, "data of every metric", warns=remedy)
 
 
-def drift_rows(account: Account) -> Iterator[Row]:
+def detect_drift(account: Account) -> Iterator[CheckResult]:
     """Run CloudFormation's drift detection for each stack, which takes some seconds per stack."""
     client = account.session.client("cloudformation")
-    live = account.stacks()
+    live = account.fetch_stack_statuses()
     runs = {
         stack: client.detect_stack_drift(StackName=stack)["StackDriftDetectionId"]
         for stack in account.templates
         if stack in live
     }
     for stack, run in runs.items():
-        yield _drift_row(client, stack, run)
+        yield _report_stack_drift(client, stack, run)
 
 
-def cost_rows(account: Account) -> Iterator[Row]:
+def report_costs(account: Account) -> Iterator[CheckResult]:
     """Report the cost of the current month. The request to Cost Explorer costs 0.01 USD."""
     today = datetime.now(UTC).date()
     answer = account.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
@@ -164,27 +170,42 @@ def cost_rows(account: Account) -> Iterator[Row]:
     remedy = "" if usd else f"activate the cost allocation tag {names.DEPLOYMENT_TAG}; costs appear a day later"
     budget = f"budget {account.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
     result = f"{usd:,.2f} USD" if usd else "no resource has the tag yet"
-    yield Row(AREA, "cost so far this month", Status.SUFFICIENT if usd else Status.SKIPPED, result, budget, remedy)
+    yield CheckResult(
+        REPORT_AREA,
+        "cost so far this month",
+        CheckStatus.SUFFICIENT if usd else CheckStatus.SKIPPED,
+        result,
+        budget,
+        remedy,
+    )
 
 
-def _drift_row(client: CloudFormationClient, stack: str, run: str) -> Row:
+def _report_stack_drift(client: CloudFormationClient, stack: str, run: str) -> CheckResult:
     subject = f"drift of {stack}"
     deadline = time.monotonic() + DETECTION_TIMEOUT_S
     while (state := client.describe_stack_drift_detection_status(StackDriftDetectionId=run)).get(
         "DetectionStatus"
     ) == "DETECTION_IN_PROGRESS":
         if time.monotonic() > deadline:
-            return Row(
-                AREA, subject, Status.UNANSWERED, f"not detected in {DETECTION_TIMEOUT_S:.0f} s", remedy="run it again"
+            return CheckResult(
+                REPORT_AREA,
+                subject,
+                CheckStatus.UNANSWERED,
+                f"not detected in {DETECTION_TIMEOUT_S:.0f} s",
+                remedy="run it again",
             )
         time.sleep(_POLL_S)
     if state["DetectionStatus"] == "DETECTION_FAILED":
-        return Row(
-            AREA, subject, Status.UNANSWERED, state.get("DetectionStatusReason", "failed"), remedy="run it again"
+        return CheckResult(
+            REPORT_AREA,
+            subject,
+            CheckStatus.UNANSWERED,
+            state.get("DetectionStatusReason", "failed"),
+            remedy="run it again",
         )
     drifts = client.describe_stack_resource_drifts(
         StackName=stack, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"]
     )["StackResourceDrifts"]
     drifted = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
     remedy = "add the change to the file or revert it; a deploy does not revert it" if drifts else ""
-    return make_row(AREA, subject, drifted or "in sync", "in sync", warns=remedy)
+    return create_check_result(REPORT_AREA, subject, drifted or "in sync", "in sync", warns=remedy)

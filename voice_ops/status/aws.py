@@ -4,39 +4,39 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import AREA, Account, sign_in
-from voice_ops.aws.refusals import ERRORS, explain
+from voice_ops.aws.account import REPORT_AREA, Account, sign_in
+from voice_ops.aws.refusals import AWS_ERRORS, explain_error
 from voice_ops.preflight.aws import fleets as catalogue
-from voice_ops.preflight.questions import run_checks, skipped_rows
-from voice_ops.preflight.report import Row
+from voice_ops.preflight.questions import report_skipped_checks, run_checks
+from voice_ops.preflight.report import CheckResult
 from voice_ops.status import account as whole
 from voice_ops.status import fleets
-from voice_ops.synthesis import templates
+from voice_ops.synthesis import synthesize_templates
 
 
-def deployment_rows(deployment: Deployment) -> Iterator[Row]:
+def check_deployment_account(deployment: Deployment) -> Iterator[CheckResult]:
     """Compare the account of a deployment with the file. Missing credentials become a result."""
     try:
         session = sign_in(deployment)
-    except ERRORS as error:
-        refusal = explain(error)
-        yield from skipped_rows(AREA, ["everything"], refusal.result, refusal.remedy)
+    except AWS_ERRORS as error:
+        refusal = explain_error(error)
+        yield from report_skipped_checks(REPORT_AREA, ["everything"], refusal.result, refusal.remedy)
     else:
-        yield from aws_rows(Account(deployment, templates(deployment), session))
+        yield from check_account(Account(deployment, synthesize_templates(deployment), session))
 
 
-def aws_rows(account: Account) -> Iterator[Row]:
+def check_account(account: Account) -> Iterator[CheckResult]:
     """Compare an account with the file in all topics. Errors of AWS become results."""
-    topics: dict[str, Callable[[Account], Iterable[Row]]] = {
-        "stacks": whole.stack_rows,
-        "deletion protection": whole.protection_rows,
-        "hosts and tasks": fleets.fleet_rows,
-        "calls that these support": fleets.calls_row,
-        "alarms": whole.alarm_rows,
-        "images": fleets.image_rows,
-        "drift of the stacks": whole.drift_rows,
-        "instance types against the catalogue": catalogue.drift_rows,
-        "cost so far this month": whole.cost_rows,
+    topics: dict[str, Callable[[Account], Iterable[CheckResult]]] = {
+        "stacks": whole.compare_stacks,
+        "deletion protection": whole.compare_deletion_protection,
+        "hosts and tasks": fleets.check_fleets,
+        "calls that these support": fleets.check_serving_capacity,
+        "alarms": whole.check_alarms,
+        "images": fleets.compare_image_digests,
+        "drift of the stacks": whole.detect_drift,
+        "instance types against the catalogue": catalogue.check_catalogue_drift,
+        "cost so far this month": whole.report_costs,
     }
     questions = {topic: partial(rows, account) for topic, rows in topics.items()}
-    yield from run_checks(AREA, questions, ERRORS, explain)
+    yield from run_checks(REPORT_AREA, questions, AWS_ERRORS, explain_error)

@@ -6,14 +6,14 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import FAILED
-from voice_ops.findings import load_region
-from voice_ops.options import DeploymentFile, Json, Region
+from voice_ops.findings import load_region_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
 from voice_ops.output import err, out, print_json
-from voice_ops.preflight.report import Row, Status, format_summary, print_report
+from voice_ops.preflight.report import CheckResult, CheckStatus, format_summary, print_report
 from voice_ops.progress import Progress
 
 
-def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
+def status(file: DeploymentFileArgument, region: Region = None, as_json: JsonOption = False) -> None:
     """Show the fleets, alarms, drift, image versions and cost to date of a deployment.
 
     For Azure it shows the cluster, its pools, and the pods, images and settings of each Deployment. Requires
@@ -24,9 +24,9 @@ def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -
 
     Example: voice status deployments/production-us-east-1.yaml
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     with Progress(err).phase("read the account"):
-        rows = list(_rows(deployment))
+        rows = list(_run_status_checks(deployment))
     if as_json:
         print_json({"answers": [row.as_dict() for row in rows]}, deployment.name)
     else:
@@ -36,19 +36,19 @@ def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         raise typer.Exit(FAILED)
 
 
-def is_healthy(rows: list[Row]) -> bool:
+def is_healthy(rows: list[CheckResult]) -> bool:
     """Return True if at least one row is sufficient, and none is a warning or an error."""
-    wrong = {Status.WARNING, Status.BLOCKS}
-    return any(row.status is Status.SUFFICIENT for row in rows) and not any(row.status in wrong for row in rows)
+    wrong = {CheckStatus.WARNING, CheckStatus.BLOCKING}
+    return any(row.status is CheckStatus.SUFFICIENT for row in rows) and not any(row.status in wrong for row in rows)
 
 
-def _rows(deployment: Deployment) -> Iterator[Row]:
+def _run_status_checks(deployment: Deployment) -> Iterator[CheckResult]:
     # Imported here, since each cloud needs an extra of its own.
     if deployment.aws_section:
-        from voice_ops.status.aws import deployment_rows  # noqa: PLC0415
+        from voice_ops.status.aws import check_deployment_account  # noqa: PLC0415
 
-        yield from deployment_rows(deployment)
+        yield from check_deployment_account(deployment)
     if deployment.azure_section:
-        from voice_ops.status.azure import azure_rows  # noqa: PLC0415
+        from voice_ops.status.azure import check_azure_section  # noqa: PLC0415
 
-        yield from azure_rows(deployment)
+        yield from check_azure_section(deployment)

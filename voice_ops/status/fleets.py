@@ -10,82 +10,84 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import capacities
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.capacity.tiers import build_aws_tier_capacities
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.edge import TaskCount
 from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES
-from voice_ops.aws.account import AREA, Account, Group
-from voice_ops.preflight.report import Row, make_row
+from voice_ops.aws.account import REPORT_AREA, Account, ScalingGroup
+from voice_ops.preflight.report import CheckResult, create_check_result
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
 
 IN_SERVICE = "InService"
-_IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{64})")
+_IMAGE_PATTERN = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{64})")
 
 
-def fleet_rows(account: Account) -> Iterator[Row]:
+def check_fleets(account: Account) -> Iterator[CheckResult]:
     """Compare the hosts and tasks in service with the desired number, and the desired number with the file."""
-    live = live_groups(account)
+    live = list_live_groups(account)
     for group in account.groups.values():
         result = live.get(group.name)
-        yield _fleet_row(account, group, result) if result else _missing_row(f"hosts of {group.name}")
-    yield from _removed_fleet_rows(account)
+        yield _check_fleet(account, group, result) if result else _create_missing_result(f"hosts of {group.name}")
+    yield from _report_removed_fleets(account)
     aws = account.deployment.aws
-    yield _tasks_row(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
+    yield _check_tasks(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
     if aws.agents:
-        yield _tasks_row(account, "agents", "tasks of the agents", AGENT_IMAGES, aws.agents.tasks)
+        yield _check_tasks(account, "agents", "tasks of the agents", AGENT_IMAGES, aws.agents.tasks)
 
 
-def calls_row(account: Account) -> Iterator[Row]:
+def check_serving_capacity(account: Account) -> Iterator[CheckResult]:
     """Compare the capacity of hosts in service and running tasks with the calls that the file expects."""
-    hosts, service = hosts_in_service(account), _describe_service(account, "edge")
+    hosts, service = count_hosts_in_service(account), _describe_service(account, "edge")
     hosts[Tier.GATEWAY] = service["runningCount"] if service else 0
     capacity: Counter[Tier] = Counter()
-    for each in capacities(account.deployment.aws):
+    for each in build_aws_tier_capacities(account.deployment.aws):
         capacity[each.tier] += each.calls * (1 if each.tier is Tier.STATE else hosts.get(each.name, 0))
     tier, calls = min(capacity.items(), key=itemgetter(1))
     load = account.deployment.load
-    yield make_row(
-        AREA,
+    yield create_check_result(
+        REPORT_AREA,
         "calls that these support",
         f"{calls:,}; limited by {tier}",
-        f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else "",
+        f"{load.calls:,}, at the peak {calculate_peak_calls(load):,}" if load else "",
         warns="see the hosts and tasks above: fewer are in service than the load needs"
         if load and calls < load.calls
         else "",
     )
 
 
-def hosts_in_service(account: Account) -> dict[str, int]:
+def count_hosts_in_service(account: Account) -> dict[str, int]:
     """Return the number of healthy hosts in service, by fleet."""
-    live, result = live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
+    live, result = list_live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
     for name, group in live.items():
         result[account.groups[name].fleet] += _count_in_service(group)
     return result
 
 
-def image_rows(account: Account) -> Iterator[Row]:
+def compare_image_digests(account: Account) -> Iterator[CheckResult]:
     """Compare the image digests of running hosts and tasks with the digests in the file."""
-    live = live_groups(account)
+    live = list_live_groups(account)
     for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
-            yield _image_row(account, group.name, group.images, _running_digests(account, live[group.name]))
+            yield _compare_running_images(
+                account, group.name, group.images, _collect_running_digests(account, live[group.name])
+            )
     for stack, tier, images in (("edge", Tier.GATEWAY, GATEWAY_IMAGES), ("agents", Tier.AGENT, AGENT_IMAGES)):
         if service := _describe_service(account, stack):
             task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
             text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
-            yield _image_row(account, tier, images, _find_digests(account, text))
+            yield _compare_running_images(account, tier, images, _find_digests(account, text))
 
 
-def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
+def list_live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
     result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
     return {group["AutoScalingGroupName"]: group for group in result if group["AutoScalingGroupName"] in account.groups}
 
 
-def _removed_fleet_rows(account: Account) -> Iterator[Row]:
+def _report_removed_fleets(account: Account) -> Iterator[CheckResult]:
     """Report the number of hosts of each group that was removed from the file."""
     tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
     result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
@@ -93,12 +95,12 @@ def _removed_fleet_rows(account: Account) -> Iterator[Row]:
         if (name := group["AutoScalingGroupName"]) not in account.groups:
             counts = f"{_count_in_service(group)} in service of {group['DesiredCapacity']} desired"
             remedy = f"they have no alarms: run `voice prune {account.deployment.source.file}`"
-            yield make_row(AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
+            yield create_check_result(REPORT_AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
 
 
-def _fleet_row(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
-    bounds = group.low, group.high
-    return _count_row(
+def _check_fleet(account: Account, group: ScalingGroup, live: AutoScalingGroupTypeDef) -> CheckResult:
+    bounds = group.min_hosts, group.max_hosts
+    return _compare_count(
         account, f"hosts of {group.name}", _count_in_service(live), live["DesiredCapacity"], group.images, bounds
     )
 
@@ -110,17 +112,19 @@ def _count_in_service(live: AutoScalingGroupTypeDef) -> int:
     )
 
 
-def _tasks_row(account: Account, stack: str, subject: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
+def _check_tasks(
+    account: Account, stack: str, subject: str, images: tuple[Image, ...], tasks: TaskCount
+) -> CheckResult:
     service = _describe_service(account, stack)
     if service is None:
-        return _missing_row(subject)
+        return _create_missing_result(subject)
     running, desired = service["runningCount"], service["desiredCount"]
-    return _count_row(account, subject, running, desired, images, (tasks.min, tasks.max))
+    return _compare_count(account, subject, running, desired, images, (tasks.min, tasks.max))
 
 
-def _count_row(  # noqa: PLR0917  two callers
+def _compare_count(  # noqa: PLR0917  two callers
     account: Account, subject: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
-) -> Row:
+) -> CheckResult:
     low, high = bounds
     if any(image not in account.deployment.images for image in images):
         low = 0  # the number of hosts is kept at 0 while an image has no digest
@@ -129,11 +133,13 @@ def _count_row(  # noqa: PLR0917  two callers
         remedy = "see the activity of the group or service; `voice preflight` checks quotas and capacity"
     elif not low <= desired <= high:
         remedy = "wait for scaling; if it persists, deploy the file again: the account has other limits"
-    return make_row(AREA, subject, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
+    return create_check_result(
+        REPORT_AREA, subject, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy
+    )
 
 
-def _missing_row(subject: str) -> Row:
-    return make_row(AREA, subject, "not deployed", warns="deploy the file")
+def _create_missing_result(subject: str) -> CheckResult:
+    return create_check_result(REPORT_AREA, subject, "not deployed", warns="deploy the file")
 
 
 def _describe_service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
@@ -145,7 +151,7 @@ def _describe_service(account: Account, stack: str) -> Any:  # noqa: ANN401  the
     return next(iter(services), None)
 
 
-def _running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
+def _collect_running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
     """Return the digests of each image, from the user data of all launch template versions in use."""
     versions = {
         (template["LaunchTemplateId"], template["Version"])
@@ -165,19 +171,21 @@ def _running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[st
 
 def _find_digests(account: Account, text: str) -> dict[str, set[str]]:
     results: dict[str, set[str]] = {}
-    for repository, digest in _IMAGE.findall(text):
+    for repository, digest in _IMAGE_PATTERN.findall(text):
         prefix, _, image = repository.rpartition("/")
         if prefix == account.deployment.name:
             results.setdefault(image, set()).add(digest)
     return results
 
 
-def _image_row(account: Account, subject: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
+def _compare_running_images(
+    account: Account, subject: str, images: tuple[Image, ...], running: Mapping[str, set[str]]
+) -> CheckResult:
     desired = account.deployment.images
     other = [image for image in images if image in desired and running.get(image, set()) != {desired[image]}]
     digests_text = ", ".join(f"{image} {_shorten_digests(running.get(image, set()))}" for image in other or images)
-    return make_row(
-        AREA,
+    return create_check_result(
+        REPORT_AREA,
         f"images of {subject}",
         digests_text,
         ", ".join(f"{image} {_shorten_digests({desired[image]})}" for image in other) or "as in the file",

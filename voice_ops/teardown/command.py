@@ -10,31 +10,31 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.deletion import DeletionError, delete_stacks, deletion_order, exporting_stacks
-from voice_ops.aws.refusals import ERRORS, command_error, explain
+from voice_ops.aws.deletion import DeletionError, delete_stacks, find_exporting_stacks, sort_stacks_for_deletion
+from voice_ops.aws.refusals import AWS_ERRORS, explain_error, report_aws_error
 from voice_ops.cost.command import load_prices
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.findings import load_region
-from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import err, out, print_json, stop
+from voice_ops.findings import load_region_deployment
+from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.output import create_exit, err, out, print_json
 from voice_ops.progress import Progress
-from voice_ops.synthesis import synthesize, templates
+from voice_ops.synthesis import synthesize, synthesize_templates
 from voice_ops.teardown.azure import plan_azure_teardown
-from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout, machine_images
-from voice_ops.teardown.plan import Sizes, TeardownPlan, plan_teardown
+from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout, find_machine_images
+from voice_ops.teardown.plan import ResourceSizes, TeardownPlan, plan_teardown
 from voice_ops.teardown.remaining_resources import (
     RemainingResource,
-    earlier_retained_resources,
+    find_earlier_retained_resources,
+    find_remaining_resources,
     is_expected,
-    remaining_resources,
 )
 from voice_ops.teardown.removal import (
-    OperatorAws,
+    OperatorAccount,
     Resource,
     disable_protection,
     empty_log_buckets,
-    existing_resources,
-    stored_sizes,
+    list_existing_resources,
+    measure_stored_sizes,
 )
 from voice_ops.teardown.report import print_azure_commands, print_plan, print_remaining
 from voice_sandbox.azure.errors import EngineError
@@ -46,13 +46,13 @@ DRY_RUN_HELP = "Show the resources to delete and to retain, without deleting the
 
 
 def teardown(
-    file: DeploymentFile,
+    file: DeploymentFileArgument,
     *,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help=NAME_HELP)] = None,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
     region: Region = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete the stacks of a deployment, and list the resources that remain.
 
@@ -62,26 +62,26 @@ def teardown(
 
     Example: voice teardown deployments/sandbox.yaml --dry-run
     """
-    deployment = load_region(file, region)
+    deployment = load_region_deployment(file, region)
     if not dry_run:
         check_name_confirmation(deployment, name)
     report: dict[str, Any] = {"dry_run": dry_run}
     is_removed = True
     try:
         if deployment.aws_section:
-            is_removed = tear_down(deployment, report, dry_run=dry_run, confirm=not yes, as_json=as_json)
+            is_removed = tear_down_aws(deployment, report, dry_run=dry_run, confirm=not yes, as_json=as_json)
         if deployment.azure_section:
             report["azure"] = order = plan_azure_teardown(deployment)
             if not as_json:
                 print_azure_commands(order)
             is_removed = is_removed and dry_run
-    except ERRORS as error:
-        raise command_error(error) from None
+    except AWS_ERRORS as error:
+        raise report_aws_error(error) from None
     except (CdkError, DeletionError, EngineError) as error:
-        raise stop(str(error), FAILED) from None
+        raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
         text = "interrupted: deletions that were started may still complete; run the command again"
-        raise stop(text, INTERRUPTED) from None
+        raise create_exit(text, INTERRUPTED) from None
     if as_json:
         print_json(report, deployment.name)
     if not is_removed:
@@ -99,12 +99,14 @@ def check_name_confirmation(deployment: Deployment, name: str | None) -> None:
     if needs_name_confirmation(deployment) and name != deployment.name:
         name_note = "" if name is None else f", not {name}"
         reason = "production" if deployment.environment is Environment.PRODUCTION else "protected"
-        raise stop(f"{deployment.name} is {reason}: confirm with --name {deployment.name}{name_note}", REFUSED)
+        raise create_exit(f"{deployment.name} is {reason}: confirm with --name {deployment.name}{name_note}", REFUSED)
     if name not in {None, deployment.name}:
-        raise stop(f"the deployment of the file is {deployment.name}, not {name}", REFUSED)
+        raise create_exit(f"the deployment of the file is {deployment.name}, not {name}", REFUSED)
 
 
-def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, confirm: bool, as_json: bool) -> bool:
+def tear_down_aws(
+    deployment: Deployment, report: dict[str, Any], *, dry_run: bool, confirm: bool, as_json: bool
+) -> bool:
     """Tear down the AWS section, or show the plan for a dry run.
 
     Args:
@@ -113,30 +115,30 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
     Returns:
         Whether no unexpected resources remain.
     """
-    defined = templates(deployment)
+    defined = synthesize_templates(deployment)
     account: Account | None = None
     live: dict[str, dict[str, Any]] = {}
     resources: list[Resource] = []
-    stored: Sizes = {}
+    stored: ResourceSizes = {}
     try:
         signed_in = Account(deployment, defined, sign_in(deployment))
         _refuse_other_account(signed_in)
-        live = signed_in.live_templates()
-        resources = existing_resources(signed_in, live)
-        stored = stored_sizes(signed_in, resources)
+        live = signed_in.fetch_live_templates()
+        resources = list_existing_resources(signed_in, live)
+        stored = measure_stored_sizes(signed_in, resources)
         account = signed_in
-    except ERRORS as error:
+    except AWS_ERRORS as error:
         if not dry_run:
             raise
-        result = explain(error).result
+        result = explain_error(error).result
         err.print(f"no account was checked, so this is what the file creates: {result}", soft_wrap=True)
     planned = plan_teardown((live if account else None) or defined, deployment.aws, load_prices(), stored)
     if account:
-        planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
+        planned = replace(planned, kept=(*planned.kept, *find_machine_images(account)))
     removed_plan = plan_teardown(
         {stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, load_prices()
     )
-    number = account.caller["Account"] if account else None
+    number = account.caller_identity["Account"] if account else None
     report["aws"] = {"account": number, "deployed": bool(account and live), **vars(planned)}
     report["aws"] |= {"kept_usd_per_month": planned.usd_per_month}
     if not as_json:
@@ -146,52 +148,54 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         return True
     if confirm and not needs_name_confirmation(deployment):
         typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
-    earlier = earlier_retained_resources(account, resources, planned.retained_kinds)
+    earlier = find_earlier_retained_resources(account, resources, planned.retained_kinds)
     _delete_deployment(account, resources)
     delete_log_groups(account, {**defined, **live})
     return _report_remaining_resources(account, removed_plan, resources, report, earlier=earlier, as_json=as_json)
 
 
 def _refuse_other_account(account: Account) -> None:
-    result, expected_account = account.caller["Account"], account.deployment.aws.account
+    result, expected_account = account.caller_identity["Account"], account.deployment.aws.account
     if expected_account not in {None, result}:
-        raise stop(f"the credentials are for account {result}, but the file is for {expected_account}", REFUSED)
+        raise create_exit(f"the credentials are for account {result}, but the file is for {expected_account}", REFUSED)
 
 
 def _delete_deployment(account: Account, resources: list[Resource]) -> None:
     end_rollout(account, lambda line: err.print(line, soft_wrap=True))
-    if not account.stacks():
+    if not account.fetch_stack_statuses():
         err.print("none of its stacks exist")
         return
     progress = Progress(err)
     with progress.phase("terminate the hosts of jobs"):
-        end_jobs(account, progress.detail)
+        end_jobs(account, progress.show_detail)
     if needs_name_confirmation(account.deployment):
         with progress.phase("disable the protection of stacks and load balancers"):
-            disable_protection(account, account.stacks(), resources)
+            disable_protection(account, account.fetch_stack_statuses(), resources)
     with progress.phase("empty the buckets of access logs"):
         empty_log_buckets(account, resources)
-    if first := _removed_stacks(account):
+    if first := _find_removed_stacks(account):
         with progress.phase("delete the stacks removed from the file"):
-            delete_stacks(account.session.client("cloudformation"), first, progress.detail)
+            delete_stacks(account.session.client("cloudformation"), first, progress.show_detail)
     with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
-        operator = OperatorAws(account.caller["Account"], account.region)
+        operator = OperatorAccount(account.caller_identity["Account"], account.region)
         cdk = Cdk(operator, account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
-        cdk.on_line = progress.detail
+        cdk.on_line = progress.show_detail
         cdk.destroy()
 
 
-def _removed_stacks(account: Account) -> tuple[str, ...]:
+def _find_removed_stacks(account: Account) -> tuple[str, ...]:
     """Return the stacks that were removed from the file and the stacks that import from them, in deletion order.
 
     `cdk destroy` only deletes the stacks of the file.
     """
-    live = account.live_templates()
+    live = account.fetch_live_templates()
     stacks = {stack for stack in live if stack not in account.templates}
-    while importers_left := {stack for stack in live.keys() - stacks if exporting_stacks(live[stack], live) & stacks}:
+    while importers_left := {
+        stack for stack in live.keys() - stacks if find_exporting_stacks(live[stack], live) & stacks
+    }:
         stacks |= importers_left
-    return deletion_order(sorted(stacks), live)
+    return sort_stacks_for_deletion(sorted(stacks), live)
 
 
 def _report_remaining_resources(
@@ -205,7 +209,7 @@ def _report_remaining_resources(
 ) -> bool:
     expected: list[RemainingResource] = []
     unexpected: list[RemainingResource] = []
-    for resource in remaining_resources(account):
+    for resource in find_remaining_resources(account):
         is_kept = resource in earlier or is_expected(resource, resources, removed_plan.retained_kinds)
         (expected if is_kept else unexpected).append(resource)
     report["left"] = {"as_announced": expected, "behind": unexpected}

@@ -9,10 +9,10 @@ from typing import Any
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import DeletionError
-from voice_ops.rollout.resume import delete_rollout, stored_rollout
+from voice_ops.rollout.resume import delete_rollout, load_rollout
 from voice_ops.teardown.plan import RetainedResource
 
-POLL_S = 5.0
+POLL_INTERVAL_S = 5.0
 MAX_WAIT_S = 600.0
 """Timeout for the termination of a job's host. A shutdown takes a minute or two, or up to ten with accelerators."""
 MAX_UPDATE_WAIT_S = 7200.0
@@ -29,12 +29,12 @@ def end_rollout(account: Account, report: Callable[[str], None]) -> None:
     Raises:
         DeletionError: An update has not ended in time. CloudFormation cannot delete a stack during an update.
     """
-    if rollout := stored_rollout(account):
+    if rollout := load_rollout(account):
         report(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
         delete_rollout(account)
     client, started_at = account.session.client("cloudformation"), time.monotonic()
     reported = set[str]()
-    while updated := _updating_stacks(account):
+    while updated := _find_updating_stacks(account):
         for stack in updated.keys() - reported:
             reported.add(stack)
             report(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_WAIT_S / 3600:g} h for its end")
@@ -46,12 +46,12 @@ def end_rollout(account: Account, report: Callable[[str], None]) -> None:
                 f"{states} after {waited:.0f} s (limit: {MAX_UPDATE_WAIT_S:.0f} s): check the events, and run the "
                 "command again"
             )
-        time.sleep(POLL_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
-def _updating_stacks(account: Account) -> dict[str, str]:
+def _find_updating_stacks(account: Account) -> dict[str, str]:
     """Return the stacks whose update is in progress, with their status."""
-    states = account.stacks().items()
+    states = account.fetch_stack_statuses().items()
     return {stack: state for stack, state in states if state.startswith("UPDATE_") and state.endswith("_IN_PROGRESS")}
 
 
@@ -65,7 +65,7 @@ def end_jobs(account: Account, report: Callable[[str], None]) -> None:
     """
     client = account.session.client("ec2")
     started_at, reported = time.monotonic(), set[str]()
-    while hosts := _job_instances(account):
+    while hosts := _find_job_instances(account):
         if new_hosts := sorted(hosts - reported):
             report(f"terminate {', '.join(new_hosts)}: hosts of jobs, or not in an Auto Scaling group")
             client.terminate_instances(InstanceIds=new_hosts)
@@ -75,10 +75,10 @@ def end_jobs(account: Account, report: Callable[[str], None]) -> None:
                 f"{', '.join(sorted(hosts))} not terminated after {waited:.0f} s (limit: {MAX_WAIT_S:.0f} s): check "
                 "the state, and run the command again"
             )
-        time.sleep(POLL_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
-def _job_instances(account: Account) -> set[str]:
+def _find_job_instances(account: Account) -> set[str]:
     """Return the ids of the deployment's instances that do not belong to an Auto Scaling group."""
     filters: Any = [
         {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]},
@@ -91,21 +91,21 @@ def _job_instances(account: Account) -> set[str]:
     return {each["InstanceId"] for each in result if group_tag not in {tag["Key"] for tag in each.get("Tags", [])}}
 
 
-def service_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def find_service_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the log groups that AWS services have created for the resources of templates.
 
     Container Insights creates one log group per cluster, and Image Builder one per recipe.
     """
     for stack, template in templates.items():
         for logical, resource in template["Resources"].items():
-            prefix = _log_prefix(stack, logical, resource)
+            prefix = _build_log_prefix(stack, logical, resource)
             if prefix:
                 yield from account.list_all(
                     "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
                 )
 
 
-def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | None:
+def _build_log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | None:
     match resource["Type"]:
         case "AWS::ECS::Cluster":
             # CloudFormation appends random characters to generated names.
@@ -116,16 +116,16 @@ def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | 
 
 
 def delete_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> None:
-    """Delete the log groups that ``service_log_groups`` returns.
+    """Delete the log groups that ``find_service_log_groups`` returns.
 
     The resources that write to them must have been deleted.
     """
     client = account.session.client("logs")
-    for group in service_log_groups(account, templates):
+    for group in find_service_log_groups(account, templates):
         client.delete_log_group(logGroupName=group)
 
 
-def machine_images(account: Account) -> Iterator[RetainedResource]:
+def find_machine_images(account: Account) -> Iterator[RetainedResource]:
     """Yield the machine images that were built for fleets. They are retained because the file may refer to them."""
     tag_filter = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
     for each in account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):

@@ -70,12 +70,12 @@ class TeardownPlan:
         return sum(each.usd_per_month or 0 for each in self.kept)
 
 
-Sizes = Mapping[tuple[str, str], float]
+ResourceSizes = Mapping[tuple[str, str], float]
 """GB by stack and logical id."""
 
 
 def plan_teardown(
-    templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: Sizes | None = None
+    templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: ResourceSizes | None = None
 ) -> TeardownPlan:
     """Return the resources that `cdk destroy` would delete and retain."""
     deleted: dict[str, Counter[str]] = {}
@@ -85,14 +85,14 @@ def plan_teardown(
         for name, resource in template["Resources"].items():
             policy = resource.get("DeletionPolicy", "Delete")
             if policy in RETAINING_POLICIES:
-                entry = _retained_resource(stack, name, resource, book, section.region)
+                entry = _create_retained_resource(stack, name, resource, book, section.region)
                 retained.append(replace(entry, gb=(sizes or {}).get((stack, name))))
             if policy not in RETAINING_POLICIES or policy == "Snapshot":
                 deleted[stack][resource["Type"]] += 1
-    return TeardownPlan(deleted, (*retained, *_reservations(section)))
+    return TeardownPlan(deleted, (*retained, *_list_reservations(section)))
 
 
-def _retained_resource(
+def _create_retained_resource(
     stack: str, name: str, resource: Mapping[str, Any], book: PriceBook, region: str
 ) -> RetainedResource:
     kind = resource["Type"]
@@ -100,19 +100,19 @@ def _retained_resource(
         return RetainedResource(stack, name, f"snapshot of {kind}", "a final snapshot is taken", None, per_gb=True)
     reason = "its deletion policy"
     if kind in _STORAGE_ITEMS:
-        price = book.find(_STORAGE_ITEMS[kind], region)
+        price = book.find_price(_STORAGE_ITEMS[kind], region)
         return RetainedResource(stack, name, kind, reason, price.usd_per_month if price else None, per_gb=True)
     uses = (
-        list(aws.PRICED[kind](aws.Templates({}, ExpectedSizes(0)), stack, resource["Properties"]))
-        if kind in aws.PRICED
+        list(aws.PRICING_RULES[kind](aws.Templates({}, ExpectedSizes(0)), stack, resource["Properties"]))
+        if kind in aws.PRICING_RULES
         else []
     )
-    prices = [book.find(use.item, region) for use in uses]
+    prices = [book.find_price(use.item, region) for use in uses]
     known_prices = [price.usd_per_month * use.amount.low for price, use in zip(prices, uses, strict=True) if price]
     return RetainedResource(stack, name, kind, reason, sum(known_prices) if len(known_prices) == len(uses) else None)
 
 
-def _reservations(section: Aws) -> Iterator[RetainedResource]:
+def _list_reservations(section: Aws) -> Iterator[RetainedResource]:
     for fleet in section.asr:
         if isinstance(fleet.purchase, CapacityReservation):
             why = f"used by fleet {fleet.name}; charged as On-Demand hosts until you cancel it"

@@ -9,7 +9,7 @@ import jmespath
 
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
-from voice_ops.aws.regions import removed_regions
+from voice_ops.aws.regions import find_removed_region_accounts
 from voice_ops.teardown.removal import Resource
 
 GLOBAL_REGION = "us-east-1"
@@ -74,7 +74,7 @@ def _is_same_resource(remaining: RemainingResource, resource: Resource) -> bool:
     return remaining.kind == _KIND_BY_TYPE.get(resource.kind) and remaining.has_id(resource.physical_id)
 
 
-def earlier_retained_resources(
+def find_earlier_retained_resources(
     account: Account, resources: Sequence[Resource], kinds: set[str]
 ) -> set[RemainingResource]:
     """Return the resources that earlier teardowns have retained. Call this before the current stacks are deleted.
@@ -88,21 +88,21 @@ def earlier_retained_resources(
         return set()
     return {
         resource
-        for resource in remaining_resources(account)
+        for resource in find_remaining_resources(account)
         if resource.kind in retained and not any(_is_same_resource(resource, each) for each in resources)
     }
 
 
-def remaining_resources(account: Account) -> list[RemainingResource]:
+def find_remaining_resources(account: Account) -> list[RemainingResource]:
     """Return the resources of the deployment that still exist, including those of global services."""
     tagged_resources = [
         resource
         for region in dict.fromkeys((account.region, GLOBAL_REGION))
-        for resource in _tagged_resources(account, region)
+        for resource in _find_tagged_resources(account, region)
     ]
     resources = [
         RemainingResource(kind, result, account.region)
-        for kind, ids in _untagged_resources(account).items()
+        for kind, ids in _find_untagged_resources(account).items()
         for result in ids
     ]
     return tagged_resources + [
@@ -112,13 +112,13 @@ def remaining_resources(account: Account) -> list[RemainingResource]:
     ]
 
 
-def _tagged_resources(account: Account, region: str) -> Iterator[RemainingResource]:
+def _find_tagged_resources(account: Account, region: str) -> Iterator[RemainingResource]:
     tags = [{"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
     path = "ResourceTagMappingList[].ResourceARN"
     for arn in account.list_all("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
         _, _, service, _, _, rest = arn.split(":", 5)
         kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
-        if kind not in _STATE_QUERIES or _resource_state(account, kind, arn, region) not in _DELETED_STATES:
+        if kind not in _STATE_QUERIES or _query_resource_state(account, kind, arn, region) not in _DELETED_STATES:
             yield RemainingResource(kind, arn, region)
 
 
@@ -149,19 +149,22 @@ _STATE_QUERIES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
 """Operation, request and path of the state for each kind that the tagging API still lists during a deletion."""
 
 
-def _resource_state(account: Account, kind: str, arn: str, region: str) -> object:
+def _query_resource_state(account: Account, kind: str, arn: str, region: str) -> object:
     operation, request, path = _STATE_QUERIES[kind]
     client: Any = account.session.client(kind.split(maxsplit=1)[0], region_name=region)  # type: ignore[call-overload]
     return jmespath.search(path, getattr(client, operation)(**request(arn)))
 
 
-def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
+def _find_untagged_resources(account: Account) -> dict[str, Iterable[str]]:
     """Return the ids of the resources that the tagging API omits, by kind."""
-    name, store = account.deployment.name, names.state_group_id(account.deployment)
-    removed_accounts = removed_regions(account) if account.deployment.is_first_region else ()
-    alarms = _names_in_templates(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    name, store = account.deployment.name, names.build_state_group_id(account.deployment)
+    removed_accounts = find_removed_region_accounts(account) if account.deployment.is_first_region else ()
+    alarms = _collect_template_names(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
-        "cloudformation stack": [*account.stacks(), *(stack for each in removed_accounts for stack in each.stacks())],
+        "cloudformation stack": [
+            *account.fetch_stack_statuses(),
+            *(stack for each in removed_accounts for stack in each.fetch_stack_statuses()),
+        ],
         "autoscaling group": account.list_all(
             "autoscaling",
             "describe_auto_scaling_groups",
@@ -206,12 +209,12 @@ def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
                 AlarmTypes=["MetricAlarm", "CompositeAlarm"],
             )
         ),
-        "cloudwatch dashboard": _names_in_templates(
+        "cloudwatch dashboard": _collect_template_names(
             account, "DashboardName", "AWS::CloudWatch::Dashboard"
         ).intersection(account.list_all("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")),
     }
 
 
-def _names_in_templates(account: Account, setting: str, *kinds: str) -> set[str]:
+def _collect_template_names(account: Account, setting: str, *kinds: str) -> set[str]:
     """Return the names that the templates specify for resources of these types."""
-    return {resource["Properties"][setting] for resource in account.resources(*kinds)}
+    return {resource["Properties"][setting] for resource in account.iter_resources(*kinds)}

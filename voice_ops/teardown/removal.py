@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from voice_ops.aws.account import Account
-from voice_ops.teardown.plan import RETAINING_POLICIES, Sizes
+from voice_ops.teardown.plan import RETAINING_POLICIES, ResourceSizes
 
-_GB = 2**30
+_BYTES_PER_GB = 2**30
 """Bytes per GB, as charged by CloudWatch Logs and S3."""
 
 _METRIC_DAYS = 3
@@ -19,13 +19,13 @@ _METRIC_DAYS = 3
 
 
 @dataclass(frozen=True)
-class OperatorAws:
+class OperatorAccount:
     """Account and region of the operator's credentials, for the CDK CLI."""
 
     account: str
     region: str
 
-    def environment(self, _home: Path) -> dict[str, str]:
+    def build_environment(self, _home: Path) -> dict[str, str]:
         """Return the environment of this process with the account and region for the CDK CLI."""
         return {
             **os.environ,
@@ -52,7 +52,7 @@ class Resource:
     is_retained: bool
 
 
-def existing_resources(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
+def list_existing_resources(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
     """Return the resources of the existing stacks, with the deletion policies of the deployed templates.
 
     Args:
@@ -61,18 +61,20 @@ def existing_resources(account: Account, live: Mapping[str, Mapping[str, Any]]) 
     return [
         Resource(stack, logical, physical, resource["Type"], resource.get("DeletionPolicy") in RETAINING_POLICIES)
         for stack, template in live.items()
-        for logical, physical in account.physical_ids(stack).items()
+        for logical, physical in account.fetch_physical_ids(stack).items()
         if (resource := template["Resources"].get(logical))
     ]
 
 
-def stored_sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
+def measure_stored_sizes(account: Account, resources: Iterable[Resource]) -> ResourceSizes:
     """Return the sizes of the retained resources that are charged by size, in GB."""
-    stored = {(each.stack, each.logical_id): _stored_bytes(account, each) for each in resources if each.is_retained}
-    return {key: size / _GB for key, size in stored.items() if size is not None}
+    stored = {
+        (each.stack, each.logical_id): _measure_stored_bytes(account, each) for each in resources if each.is_retained
+    }
+    return {key: size / _BYTES_PER_GB for key, size in stored.items() if size is not None}
 
 
-def _stored_bytes(account: Account, resource: Resource) -> float | None:
+def _measure_stored_bytes(account: Account, resource: Resource) -> float | None:
     name = resource.physical_id
     match resource.kind:
         case "AWS::Logs::LogGroup":
@@ -82,11 +84,11 @@ def _stored_bytes(account: Account, resource: Resource) -> float | None:
             path = "imageDetails[].imageSizeInBytes"
             return float(sum(account.list_all("ecr", "describe_images", path, repositoryName=name)))
         case "AWS::S3::Bucket":
-            return _bucket_bytes(account, name)
+            return _measure_bucket_bytes(account, name)
     return None
 
 
-def _bucket_bytes(account: Account, name: str) -> float | None:
+def _measure_bucket_bytes(account: Account, name: str) -> float | None:
     now = datetime.now(UTC)
     dimensions = {"BucketName": name, "StorageType": "StandardStorage"}
     points = account.session.client("cloudwatch").get_metric_statistics(
@@ -103,7 +105,7 @@ def _bucket_bytes(account: Account, name: str) -> float | None:
 
 def disable_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
     """Disable the deletion protection of stacks and their load balancers."""
-    formation, states = account.session.client("cloudformation"), account.stacks()
+    formation, states = account.session.client("cloudformation"), account.fetch_stack_statuses()
     for stack in stacks:
         if states.get(stack) != "DELETE_IN_PROGRESS":  # deleted by an earlier run, and no longer modifiable
             formation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from voice_ops.output import empty_table, format_markup, out, stack_table
+from voice_ops.output import create_stack_table, create_table, format_markup, out
 from voice_ops.teardown.azure import AzureTeardown
 from voice_ops.teardown.plan import RetainedResource, TeardownPlan
 from voice_ops.teardown.remaining_resources import RemainingResource
@@ -11,11 +11,11 @@ from voice_ops.teardown.remaining_resources import RemainingResource
 
 def print_plan(plan: TeardownPlan) -> None:
     """Print the resources to delete, and the resources to retain with their cost."""
-    out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
+    out.print(create_stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
     if not plan.kept:
         out.print("  kept: nothing")
         return
-    table = empty_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
+    table = create_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
     groups: dict[tuple[str, str, str], list[RetainedResource]] = {}
     for resource in plan.kept:
         groups.setdefault((resource.stack, resource.kind, resource.why), []).append(resource)

@@ -11,28 +11,28 @@ from botocore.awsrequest import AWSRequest
 from botocore.client import BaseClient
 from botocore.config import Config
 
-_endpoint: list[str] = []
+_configured_endpoints: list[str] = []
 _creation_lock = threading.Lock()
 
 
 def set_endpoint(url: str) -> None:
     """Set the server's endpoint for the adapters."""
-    _endpoint[:] = [url]
-    _client.cache_clear()
+    _configured_endpoints[:] = [url]
+    _create_client.cache_clear()
 
 
-def client(service: str, *, region: str, account: str) -> BaseClient:
+def get_client(service: str, *, region: str, account: str) -> BaseClient:
     with _creation_lock:  # botocore's session cannot create two clients concurrently
-        return _client(service, region, account)
+        return _create_client(service, region, account)
 
 
 @lru_cache(maxsize=256)
-def _client(service: str, region: str, account: str) -> BaseClient:
+def _create_client(service: str, region: str, account: str) -> BaseClient:
     # `Any`, since the name is not a literal, and mypy takes five seconds to check 400 overloads.
     session: Any = boto3.Session(aws_access_key_id="sandbox", aws_secret_access_key="sandbox", region_name=region)  # noqa: S106
     new_client: BaseClient = session.client(
         service,
-        endpoint_url=_endpoint[0],
+        endpoint_url=_configured_endpoints[0],
         config=Config(
             retries={"total_max_attempts": 1},
             s3={"addressing_style": "path"},

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
-from voice_sandbox.aws.adapters.schemas import create_only_paths, identifier_properties, naming_properties, schema
-from voice_sandbox.aws.adapters.table import KINDS
-from voice_sandbox.aws.cloudformation.template import references
+from voice_sandbox.aws.adapters.schemas import (
+    list_create_only_paths,
+    list_identifier_properties,
+    list_naming_properties,
+    load_resource_schema,
+)
+from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
+from voice_sandbox.aws.cloudformation.template import iter_references
 from voice_sandbox.aws.shapes import Json
 from voice_sandbox.changes import Op
 
@@ -33,7 +38,7 @@ class Step:
         changes_type: Whether the created resource replaces one of another type, which CloudFormation rejects.
         downgrades: Properties that the service refuses to lower, with both values.
         keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
-        takes_name: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
+        has_name_conflict: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
     """
 
     op: Op
@@ -42,7 +47,7 @@ class Step:
     changes: tuple[str, ...] = ()
     replaced_references: frozenset[ResourceKey] = frozenset()
     keeps_name: bool = False
-    takes_name: bool = False
+    has_name_conflict: bool = False
     changes_type: bool = False
     downgrades: tuple[str, ...] = ()
 
@@ -50,26 +55,28 @@ class Step:
 UPGRADE_ONLY_PROPERTIES = {"AWS::ElastiCache::ReplicationGroup": ("EngineVersion",)}
 """Properties that a service can raise in place but never lower.
 https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html"""
-SHARED_NAMES = frozenset({"AWS::ApiGateway::RestApi"})
+NON_UNIQUE_NAME_TYPES = frozenset({"AWS::ApiGateway::RestApi"})
 """Types whose service accepts several resources of one name."""
 
 
-def compare(old: Templates, new: Templates) -> list[Step]:
+def diff_stacks(old: Templates, new: Templates) -> list[Step]:
     """Return a step for each resource in the old or the new stacks."""
-    before, after = _resources(old), _resources(new)
+    before, after = _collect_resources(old), _collect_resources(new)
     unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
-    changed = {key: tuple(_fixed_changes(before[key], after[key])) for key in unchanged_types}
+    changed = {key: tuple(_find_immutable_changes(before[key], after[key])) for key in unchanged_types}
     replaced = {key for key in unchanged_types if changed[key]}
-    named = {key: frozenset(_immutable_references(key, after[key], new)) & unchanged_types for key in unchanged_types}
+    named = {
+        key: frozenset(_find_immutable_references(key, after[key], new)) & unchanged_types for key in unchanged_types
+    }
     while affected := {key for key in unchanged_types - replaced if named[key] & replaced}:
         replaced |= affected
     owners: dict[str, set[ResourceKey]] = {}
     for key, body in before.items():
-        owners.setdefault(_name(key, body, replaced), set()).add(key)
+        owners.setdefault(_build_physical_name_key(key, body, replaced), set()).add(key)
 
-    def takes_name(key: ResourceKey) -> bool:
-        name = _name(key, after[key], replaced)
-        return bool(name) and after[key]["Type"] not in SHARED_NAMES and bool(owners.get(name, set()) - {key})
+    def has_name_conflict(key: ResourceKey) -> bool:
+        name = _build_physical_name_key(key, after[key], replaced)
+        return bool(name) and after[key]["Type"] not in NON_UNIQUE_NAME_TYPES and bool(owners.get(name, set()) - {key})
 
     steps = [
         Step(
@@ -79,26 +86,26 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             changed[key],
             named[key] & replaced,
             keeps_name=_has_fixed_name(before[key], after[key], named[key] & replaced, key[0]),
-            takes_name=takes_name(key),
+            has_name_conflict=has_name_conflict(key),
         )
         if key in replaced
         else Step(
             Op.UPDATE if before[key] != after[key] else Op.SAME,
             key,
             after[key]["Type"],
-            downgrades=tuple(_downgrades(before[key], after[key])),
+            downgrades=tuple(_find_downgrades(before[key], after[key])),
         )
         for key in unchanged_types
     ]
     steps += [
-        Step(Op.CREATE, key, after[key]["Type"], takes_name=takes_name(key), changes_type=key in before)
+        Step(Op.CREATE, key, after[key]["Type"], has_name_conflict=has_name_conflict(key), changes_type=key in before)
         for key in after.keys() - unchanged_types
     ]
     steps += [Step(Op.DELETE, key, before[key]["Type"]) for key in before.keys() - unchanged_types]
     return sorted(steps, key=lambda step: (step.key, step.op.value))
 
 
-def _resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
+def _collect_resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
     """Return resources with the defaults of their parameters substituted."""
     resources = {}
     for stack, template in templates.items():
@@ -121,13 +128,13 @@ def _substitute_defaults(node: Json, defaults: Mapping[str, Json]) -> Any:
             return node
 
 
-def _fixed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for path in create_only_paths(new["Type"]):
-        if _values_at(old.get("Properties"), path) != _values_at(new.get("Properties"), path):
+def _find_immutable_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for path in list_create_only_paths(new["Type"]):
+        if _find_values_at_path(old.get("Properties"), path) != _find_values_at_path(new.get("Properties"), path):
             yield ".".join(path)
 
 
-def _downgrades(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _find_downgrades(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     for name in UPGRADE_ONLY_PROPERTIES.get(new["Type"], ()):
         before, after = (str(each.get("Properties", {}).get(name, "")) for each in (old, new))
         if before and after and is_older(after, before):
@@ -140,69 +147,73 @@ def is_older(version: str, other: str) -> bool:
     return [one for one, _ in pairs] < [two for _, two in pairs]
 
 
-def _immutable_references(key: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
+def _find_immutable_references(
+    key: ResourceKey, body: Mapping[str, Any], templates: Templates
+) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
-    for path in create_only_paths(body["Type"]):
-        for value in _values_at(body.get("Properties"), path):
-            yield from ((key[0], name) for name in references(value))
-            for imported in imported_names(value):
-                yield from _exporters(imported, templates)
+    for path in list_create_only_paths(body["Type"]):
+        for value in _find_values_at_path(body.get("Properties"), path):
+            yield from ((key[0], name) for name in iter_references(value))
+            for imported in iter_imported_names(value):
+                yield from _find_exporting_resources(imported, templates)
 
 
-def imported_names(node: Json) -> Iterator[str]:
+def iter_imported_names(node: Json) -> Iterator[str]:
     """Yield the names of the exports that a part of a template imports."""
     match node:
         case {"Fn::ImportValue": str(name)}:
             yield name
         case dict():
             for item in node.values():
-                yield from imported_names(item)
+                yield from iter_imported_names(item)
         case list():
             for item in node:
-                yield from imported_names(item)
+                yield from iter_imported_names(item)
 
 
-def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
+def _find_exporting_resources(name: str, templates: Templates) -> Iterator[ResourceKey]:
     for stack, template in templates.items():
         for output in template.get("Outputs", {}).values():
             if output.get("Export", {}).get("Name") == name:
-                yield from ((stack, named) for named in references(output["Value"]))
+                yield from ((stack, named) for named in iter_references(output["Value"]))
 
 
 def _has_fixed_name(
     old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str
 ) -> bool:
-    name = _name((stack, ""), new, because)
-    return bool(name) and name == _name((stack, ""), old, because)
+    name = _build_physical_name_key((stack, ""), new, because)
+    return bool(name) and name == _build_physical_name_key((stack, ""), old, because)
 
 
-def _name(key: ResourceKey, body: Mapping[str, Any], replaced: Container[ResourceKey]) -> str:
+def _build_physical_name_key(key: ResourceKey, body: Mapping[str, Any], replaced: Container[ResourceKey]) -> str:
     """Return the stack, the type and the properties that contain a resource's name.
 
     The result is empty if AWS generates the name, or if it contains that of a replaced resource.
     """
     stack, kind = key[0], body["Type"]
-    names = _name_properties(kind)
-    values = {path: _values_at(body.get("Properties"), [path]) for path in {*names, *naming_properties(kind)}}
+    names = _list_name_properties(kind)
+    values = {
+        path: _find_values_at_path(body.get("Properties"), [path]) for path in {*names, *list_naming_properties(kind)}
+    }
     if not names or not all(values[path] for path in names):
         return ""
-    if any((stack, name) in replaced for value in values.values() for name in references(value)):
+    if any((stack, name) in replaced for value in values.values() for name in iter_references(value)):
         return ""
     return json.dumps([stack, kind, values], sort_keys=True)
 
 
-def _name_properties(resource_type: str) -> list[str]:
+def _list_name_properties(resource_type: str) -> list[str]:
     """Return the properties without which AWS generates a resource's name."""
-    kind = KINDS.get(resource_type)
+    kind = RESOURCE_KINDS.get(resource_type)
     if kind is None:
-        return identifier_properties(resource_type)
+        return list_identifier_properties(resource_type)
     if kind.name:
         return [kind.name]
     fields = [field.partition("[")[0] for _, field, _, _ in Formatter().parse(kind.id) if field]
-    return [field for field in fields if field in schema(resource_type)["properties"]]
+    return [field for field in fields if field in load_resource_schema(resource_type)["properties"]]
 
 
-def _values_at(properties: Json, path: list[str]) -> list[Any]:
+def _find_values_at_path(properties: Json, path: list[str]) -> list[Any]:
     """Return the values at a path; `*` matches each item of a list or mapping."""
     values = [] if properties is None else [properties]
     for name in path:

@@ -23,7 +23,7 @@ def _list_ids(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]
     return jmespath.search(path, getattr(client, operation)(**request))  # type: ignore[no-any-return]
 
 
-def _kms_keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
+def _list_kms_keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
     client = session.client("kms", endpoint_url=endpoint)
     for key in client.get_paginator("list_keys").paginate().search("Keys[].KeyId"):
         # A deleted key exists until its recovery window ends, as on AWS.
@@ -31,29 +31,29 @@ def _kms_keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
             yield key
 
 
-def _dns_records(session: boto3.Session, endpoint: str) -> Iterable[str]:
+def _list_dns_records(session: boto3.Session, endpoint: str) -> Iterable[str]:
     client = session.client("route53", endpoint_url=endpoint)
     for zone in client.list_hosted_zones()["HostedZones"]:
         for record in client.list_resource_record_sets(HostedZoneId=zone["Id"])["ResourceRecordSets"]:
             yield " ".join([record["Type"], record["Name"], record.get("SetIdentifier", "")])
 
 
-def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
+def _list_budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
     account = session.client("sts", endpoint_url=endpoint).get_caller_identity()["Account"]
     budgets = session.client("budgets", endpoint_url=endpoint).describe_budgets(AccountId=account)["Budgets"]
     return (budget["BudgetName"] for budget in budgets)
 
 
-_LISTERS = {"key": _kms_keys, "DNS record": _dns_records, "budget": _budgets}
-KINDS = {*LIST_CALLS, *_LISTERS}
+_LISTERS = {"key": _list_kms_keys, "DNS record": _list_dns_records, "budget": _list_budgets}
+INVENTORY_KINDS = {*LIST_CALLS, *_LISTERS}
 
 
-def inventory(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
+def collect_resource_ids(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
     """Return the ids of all resources, by kind."""
     ids_by_kind = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALLS}
     return ids_by_kind | {kind: set(count(session, endpoint)) for kind, count in _LISTERS.items()}
 
 
-def count_added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:
+def count_added_resources(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:
     """Count new resources by kind. Kinds without new resources are omitted."""
     return Counter({kind: len(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]})

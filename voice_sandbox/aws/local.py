@@ -15,7 +15,7 @@ from voice_sandbox.aws.clients import set_endpoint
 from voice_sandbox.aws.cloudformation.models import SandboxCloudFormation
 
 
-def start(port: int = 0) -> str:
+def start_server(port: int = 0) -> str:
     """Start the server in a thread and return its endpoint.
 
     The endpoint contains `localhost`, because for any other host in a template's URL moto treats the first label as the

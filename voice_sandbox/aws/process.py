@@ -16,7 +16,7 @@ from typing import Any, Self
 import boto3
 
 from voice_sandbox.aws.server import RELEASE_LINE
-from voice_sandbox.loopback import bypass_loopback
+from voice_sandbox.loopback import bypass_proxy_for_loopback
 
 _STOP_TIMEOUT_S = 10
 
@@ -86,14 +86,14 @@ class LocalAws:
         self._clients: dict[tuple[str, str | None], Any] = {}
         self._access_key = f"SANDBOX{uuid.uuid4().hex[:13].upper()}"
 
-    def environment(self, home: Path) -> dict[str, str]:
+    def build_environment(self, home: Path) -> dict[str, str]:
         """Return the environment for a tool (the CDK, the AWS CLI) that uses this AWS.
 
         Args:
             home: Folder in place of the home directory, for the tool's caches.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-        bypass_loopback(environment)
+        bypass_proxy_for_loopback(environment)
         return environment | {
             "HOME": str(home),
             "AWS_ACCESS_KEY_ID": self._access_key,

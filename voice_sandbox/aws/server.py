@@ -35,42 +35,42 @@ def main() -> None:
     parser.add_argument("--faults", type=Path, help="file of resources that cannot be created: stack/logical id")
     options = parser.parse_args()
 
-    _prepare_environment()
+    _configure_moto_environment()
     if not options.verbose:
         logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     stop = threading.Event()
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
+    def handle_signal(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGTERM, handle_signal)
+    signal.signal(signal.SIGINT, handle_signal)
 
     # Imported here, since moto reads the environment on import.
     from voice_sandbox.aws import stand_in_hosts  # noqa: PLC0415
     from voice_sandbox.aws.cloudformation import faults  # noqa: PLC0415
-    from voice_sandbox.aws.local import add_hosted_zone, start  # noqa: PLC0415
+    from voice_sandbox.aws.local import add_hosted_zone, start_server  # noqa: PLC0415
     from voice_sandbox.aws.patches import stores  # noqa: PLC0415
 
-    endpoint = start(options.port)
+    endpoint = start_server(options.port)
     if options.hosted_zone:
         add_hosted_zone(*options.hosted_zone)
     if options.stores:
-        stores.use_folder(options.stores)
+        stores.enable_servers(options.stores)
     if options.faults:
-        faults.read_faults_from(options.faults)
+        faults.add_fault_file(options.faults)
     if not options.real_hosts:
         threading.Thread(target=stand_in_hosts.complete_hooks, args=(stop,), daemon=True).start()
     print(json.dumps({"endpoint": endpoint}), flush=True)
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()
     stop.wait()
-    stores.stop_all()
+    stores.stop_all_servers()
     # A graceful stop would wait for clients to close their connections, and there is no state to save.
     os._exit(0)
 
 
-def _prepare_environment() -> None:
+def _configure_moto_environment() -> None:
     # AWS managed policies exist in every account; in moto, only on request.
     os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
     os.environ["MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION"] = "true"

@@ -16,7 +16,7 @@ class UnknownPropertyError(ValueError):
     """A property that the service's API does not have, or that has the wrong format."""
 
 
-def conform(shape: Shape, value: Json, path: str) -> Json:
+def conform_to_shape(shape: Shape, value: Json, path: str) -> Json:
     """Return `value` in the format of an API's input shape.
 
     Names are matched case-insensitively (`LogGroupName` is `logGroupName`), scalars are converted ("5" is 5, "true" is
@@ -37,14 +37,14 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
         return _convert_list(shape, value, path)
     if isinstance(shape, MapShape):
         pairs = _convert_to_map(value, path)
-        return {str(key): conform(shape.value, item, f"{path}.{key}") for key, item in pairs.items()}
+        return {str(key): conform_to_shape(shape.value, item, f"{path}.{key}") for key, item in pairs.items()}
     try:
         return _convert_scalar(shape.type_name, value)
     except (TypeError, ValueError, KeyError) as error:
         raise UnknownPropertyError(f"{path}: {value!r} is not of type {shape.type_name}") from error
 
 
-def member_name(shape: Shape | None, name: str) -> str | None:
+def find_member_name(shape: Shape | None, name: str) -> str | None:
     """Return the name of a member as the structure spells it, or None if the structure has no such member."""
     members = shape.members if isinstance(shape, StructureShape) else {}
     return (
@@ -63,12 +63,12 @@ def _convert_structure(shape: StructureShape, value: Json, path: str) -> Json:
         value = {next(iter(shape.members)): value}
     result = {}
     for key, item in value.items():
-        name = member_name(shape, key)
+        name = find_member_name(shape, key)
         if name is None:
             raise UnknownPropertyError(
                 f"{path}: unknown property {key} (the API accepts {', '.join(sorted(shape.members))})"
             )
-        result[name] = conform(shape.members[name], item, f"{path}.{key}")
+        result[name] = conform_to_shape(shape.members[name], item, f"{path}.{key}")
     return result
 
 
@@ -77,7 +77,7 @@ def _convert_list(shape: ListShape, value: Json, path: str) -> list[Any]:
         value = [{"Key": key, "Value": item} for key, item in value.items()]
     elif not isinstance(value, (list, tuple)):
         value = [value]
-    return [conform(shape.member, item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return [conform_to_shape(shape.member, item, f"{path}[{index}]") for index, item in enumerate(value)]
 
 
 def _convert_to_map(value: Json, path: str) -> Mapping[str, Any]:

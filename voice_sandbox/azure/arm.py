@@ -7,8 +7,8 @@ import re
 import uuid
 from collections.abc import Mapping
 
-from voice_sandbox.azure.schema import definitions, resource_shape
-from voice_sandbox.azure.values import Properties, Unknown, reveal
+from voice_sandbox.azure.schema import load_definitions, load_resource_shape
+from voice_sandbox.azure.values import Properties, Unknown, reveal_secrets
 
 SUBSCRIPTION_ID = "00000000-0000-4000-8000-5ab5c0000001"
 TENANT_ID = "00000000-0000-4000-8000-7e4a40000001"
@@ -45,7 +45,7 @@ _SINGLETON_NAME = "default"
 _INPUT_PATTERN = re.compile(r"\{(\w+)\}")
 
 
-def id_template(kind: str) -> str:
+def get_id_template(kind: str) -> str:
     """Return the template of a type's resource ids, with the names of inputs in braces.
 
     Args:
@@ -60,26 +60,26 @@ def _derive_template(kind: str) -> str:
     For a type that the definitions lack, Azure's name is assumed to equal the SDK's.
     """
     module, _, name = kind.partition(":")
-    shape = resource_shape(f"azure-native:{kind}")
+    shape = load_resource_shape(f"azure-native:{kind}")
     inputs = shape.inputs if shape else {}
     name_fields = [
         field for field in inputs.values() if field.name.endswith("Name") and field.name != "resourceGroupName"
     ]
-    parents = [field.name for field in name_fields if field.required]
-    optional_names = [field.name for field in name_fields if not field.required]
+    parents = [field.name for field in name_fields if field.is_required]
+    optional_names = [field.name for field in name_fields if not field.is_required]
     best = next((field for field in optional_names if field.removesuffix("Name").lower() in name.lower()), None)
     best = best or (
         "resourceName"
         if "resourceName" in optional_names
         else optional_names[0]
         if optional_names
-        else f"{_camel_case(name)}Name"
+        else f"{_to_camel_case(name)}Name"
     )
-    if definition := definitions().get(kind):
+    if definition := load_definitions().get(kind):
         provider, *types = definition["type"].partition("@")[0].split("/")
     else:
         provider = f"Microsoft.{module.capitalize()}"
-        types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel_case(name))]
+        types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _to_camel_case(name))]
     scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
     base = (
         f"{{{scope}}}"
@@ -92,39 +92,39 @@ def _derive_template(kind: str) -> str:
     return f"{base}/providers/{provider}" + "".join(f"/{part}/{{{field}}}" for part, field in path)
 
 
-def _camel_case(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     return name[0].lower() + name[1:]
 
 
-def name_input(kind: str) -> str:
+def get_name_input(kind: str) -> str:
     """Return the input with a resource's name, which is the last input in its id."""
-    return path_inputs(kind)[-1]
+    return list_path_inputs(kind)[-1]
 
 
-def path_inputs(kind: str) -> tuple[str, ...]:
+def list_path_inputs(kind: str) -> tuple[str, ...]:
     """Return the inputs in the id of a type's resources, outermost first."""
-    return tuple(_INPUT_PATTERN.findall(id_template(kind)))
+    return tuple(_INPUT_PATTERN.findall(get_id_template(kind)))
 
 
 def generate_name(kind: str, name: str, urn: str) -> str:
     """Return the name that the provider generates if the program sets none. Here, the name is deterministic."""
     if kind == "authorization:RoleAssignment":
-        return fake_uuid(urn, "name")
+        return derive_fake_uuid(urn, "name")
     suffix = hashlib.sha256(urn.encode()).hexdigest()[:8]
     return f"{name}{suffix}"
 
 
-def arm_id(kind: str, inputs: Properties) -> str | None:
+def build_arm_id(kind: str, inputs: Properties) -> str | None:
     """Return a resource's id, or `None` while one of its inputs is unknown or missing."""
-    values = {field: reveal(inputs.get(field)) for field in path_inputs(kind)}
+    values = {field: reveal_secrets(inputs.get(field)) for field in list_path_inputs(kind)}
     if any(value is None or isinstance(value, Unknown) for value in values.values()):
         return None
-    return _INPUT_PATTERN.sub(lambda match: str(values[match[1]]).rstrip("/"), id_template(kind))
+    return _INPUT_PATTERN.sub(lambda match: str(values[match[1]]).rstrip("/"), get_id_template(kind))
 
 
-def arm_type(kind: str) -> str:
+def to_arm_type(kind: str) -> str:
     """Return the type in Azure's notation, such as `Microsoft.ContainerService/managedClusters/agentPools`."""
-    path = id_template(kind).rpartition("/providers/")[2]
+    path = get_id_template(kind).rpartition("/providers/")[2]
     if kind == "resources:ResourceGroup":
         return "Microsoft.Resources/resourceGroups"
     return "/".join(part for part in path.split("/") if not part.startswith("{") and part != _SINGLETON_NAME)
@@ -136,13 +136,13 @@ def parse_id(kind: str, identifier: str) -> dict[str, str]:
         f"(?P<{part[1:-1]}>{'.+' if part in ('{scope}', '{resourceUri}') else '[^/]+'})"
         if part.startswith("{")
         else re.escape(part)
-        for part in re.split(r"(\{\w+\})", id_template(kind).replace(SUBSCRIPTION_ID, "{subscription}"))
+        for part in re.split(r"(\{\w+\})", get_id_template(kind).replace(SUBSCRIPTION_ID, "{subscription}"))
         if part
     )
     match = re.fullmatch(pattern, identifier, re.IGNORECASE)
     return {key: value for key, value in match.groupdict().items() if key != "subscription"} if match else {}
 
 
-def fake_uuid(*parts: str) -> str:
+def derive_fake_uuid(*parts: str) -> str:
     """Return a UUID that is derived from the parts."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(parts)))

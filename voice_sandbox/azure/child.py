@@ -40,7 +40,7 @@ class LanguageHost(AbstractContextManager["LanguageHost"]):
                 stdout=self._errors,
                 stderr=self._errors,
                 pass_fds=[child_end.fileno()],
-                env=_host_environment(),
+                env=_build_host_environment(),
                 # The parent handles Ctrl-C, and stops the child.
                 start_new_session=True,
             )
@@ -57,7 +57,7 @@ class LanguageHost(AbstractContextManager["LanguageHost"]):
             return {}
         return answer
 
-    def errors(self) -> str:
+    def read_stderr(self) -> str:
         """Return the text that the host has written to stderr so far."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
@@ -79,7 +79,7 @@ class LanguageHost(AbstractContextManager["LanguageHost"]):
         self.stop()
 
 
-def _host_environment() -> dict[str, str]:
+def _build_host_environment() -> dict[str, str]:
     """Return the environment with deterministic hashes, and without credentials, other configuration and proxies."""
     own_modules = {
         name: value

@@ -15,47 +15,47 @@ from voice_sandbox.changes import Op
 _NANOSECONDS_PER_S = 1_000_000_000
 
 
-def preview_json(project: Project, run: Run, steps: list[Step]) -> dict[str, Any]:
+def build_preview_json(project: Project, run: Run, steps: list[Step]) -> dict[str, Any]:
     """Return a project's preview in the format of the Pulumi CLI. The unit of `duration` is nanoseconds."""
     return {
         "config": {
             key: SECRET_TEXT if key in project.secret_keys else value for key, value in sorted(project.config.items())
         },
-        "steps": [_step_json(step) for step in steps],
+        "steps": [_serialize_step(step) for step in steps],
         "diagnostics": [{"message": message, "severity": "warning"} for message in run.messages],
         "duration": round(run.duration_s * _NANOSECONDS_PER_S),
         "changeSummary": dict(sorted(count_by_operation(steps).items())),
     }
 
 
-def _step_json(step: Step) -> dict[str, Any]:
+def _serialize_step(step: Step) -> dict[str, Any]:
     return _omit_empty(
         {
             "op": step.op.value,
             "urn": step.urn,
             "provider": step.resource.provider,
-            "oldState": _state_json(step.old),
-            "newState": _state_json(step.new),
+            "oldState": _serialize_state(step.old),
+            "newState": _serialize_state(step.new),
             "diffReasons": [change.path for change in step.changes],
-            "replaceReasons": _replace_reasons(step),
-            "detailedDiff": {change.path: _detailed_diff(change) for change in step.changes},
+            "replaceReasons": _list_replace_reasons(step),
+            "detailedDiff": {change.path: _to_detailed_diff(change) for change in step.changes},
         }
     )
 
 
-def _replace_reasons(step: Step) -> list[str]:
+def _list_replace_reasons(step: Step) -> list[str]:
     if step.op is not Op.REPLACE:
         return []
-    reasons = [change.path for change in step.changes if change.replaces]
+    reasons = [change.path for change in step.changes if change.requires_replacement]
     return [*reasons, step.replace_reason] if step.replace_reason else reasons
 
 
-def _detailed_diff(change: Change) -> dict[str, Any]:
-    kind = f"{change.kind.value}-replace" if change.replaces else change.kind.value
+def _to_detailed_diff(change: Change) -> dict[str, Any]:
+    kind = f"{change.kind.value}-replace" if change.requires_replacement else change.kind.value
     return {"kind": kind, "inputDiff": True}
 
 
-def _state_json(resource: Resource | None) -> dict[str, Any] | None:
+def _serialize_state(resource: Resource | None) -> dict[str, Any] | None:
     if resource is None:
         return None
     return {"urn": resource.urn, "custom": resource.custom, "type": resource.type} | _omit_empty(

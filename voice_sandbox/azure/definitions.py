@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from voice_sandbox.azure import arm
-from voice_sandbox.azure.schema import definitions
+from voice_sandbox.azure.schema import load_definitions
 from voice_sandbox.azure.values import Secret, Unknown
 
 REQUIRED, READ_ONLY = 1, 2
@@ -35,24 +35,24 @@ Node = Any
 """A type: `any`, `bool`, or an object with one of `int`, `string`, `enum`, `list`, `map`, `object`, `choice`."""
 
 
-def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
+def find_definition_problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
     """Return the violations of Azure's definition, or an empty list for a type that the table lacks.
 
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
         inputs: Inputs of azure-native: without `properties`, and including the resource's location.
     """
-    definition_of_type = definitions().get(kind)
+    definition_of_type = load_definitions().get(kind)
     return (
-        list(_check_node(definition_of_type["body"], request_body(kind, inputs, definition_of_type["body"]), ""))
+        list(_check_node(definition_of_type["body"], build_request_body(kind, inputs, definition_of_type["body"]), ""))
         if definition_of_type
         else []
     )
 
 
-def request_body(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
+def build_request_body(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
     """Return the request body that azure-native sends for the inputs of a resource."""
-    *parent_fields, name_field = arm.path_inputs(kind)
+    *parent_fields, name_field = arm.list_path_inputs(kind)
     renamed = RENAMED_PROPERTIES.get(kind, {})
     input_values = {
         renamed.get(name, name): value for name, value in inputs.items() if name not in (*parent_fields, name_field)
@@ -99,8 +99,8 @@ def _check_node(node: Node, value: Any, at: str) -> Iterator[str]:
         if not isinstance(value, bool):
             yield f"{at}: {value!r} is neither true nor false"
         return
-    ((kind, definition),) = ((kind, definition) for kind, definition in node.items() if kind in _CHECKS)
-    yield from _CHECKS[kind](definition, value, at)
+    ((kind, definition),) = ((kind, definition) for kind, definition in node.items() if kind in _CHECKS_BY_NODE_KIND)
+    yield from _CHECKS_BY_NODE_KIND[kind](definition, value, at)
 
 
 def _check_object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
@@ -110,21 +110,21 @@ def _check_object(properties: Mapping[str, Any], value: Any, at: str) -> Iterato
     value = _nest_properties(properties, value)
     for name, (flags, _) in properties.items():
         if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
-            yield f"{_child_path(at, name)}: Azure requires it"
+            yield f"{_join_child_path(at, name)}: Azure requires it"
     for name, item in value.items():
         if name not in properties:
-            yield f"{_child_path(at, name)}: Azure has no such property"
+            yield f"{_join_child_path(at, name)}: Azure has no such property"
         elif properties[name][0] & READ_ONLY:
-            yield f"{_child_path(at, name)}: it is read-only"
+            yield f"{_join_child_path(at, name)}: it is read-only"
         else:
-            yield from _check_node(properties[name][1], item, _child_path(at, name))
+            yield from _check_node(properties[name][1], item, _join_child_path(at, name))
 
 
 def _check_choice(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     """Yield the problems of one of several objects, selected by the value of a property."""
     chosen = value.get(definition["by"]) if isinstance(value, Mapping) else None
     if chosen not in definition["of"]:
-        yield f"{_child_path(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
+        yield f"{_join_child_path(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
     else:
         yield from _check_node(definition["of"][chosen], value, at)
 
@@ -175,11 +175,11 @@ def _check_range(definition: Mapping[str, Any], value: float, at: str, unit: str
         yield f"{at}: {value:g} {unit} is not {limits}".replace("  ", " ")
 
 
-def _child_path(at: str, name: str) -> str:
+def _join_child_path(at: str, name: str) -> str:
     return f"{at}.{name}".lstrip(".")
 
 
-_CHECKS: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
+_CHECKS_BY_NODE_KIND: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
     "object": _check_object,
     "choice": _check_choice,
     "list": _check_list,

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.replacements import paths_overlap, replaces
-from voice_sandbox.azure.values import Digest, Secret, Unknown
+from voice_sandbox.azure.replacements import paths_overlap, requires_replacement
+from voice_sandbox.azure.values import Secret, SecretDigest, Unknown
 from voice_sandbox.changes import Op
 
 
-class Kind(enum.Enum):
+class ChangeKind(enum.Enum):
     """Kind of a property's change."""
 
     ADD = "add"
@@ -35,10 +35,10 @@ class Change:
     """
 
     path: str
-    kind: Kind
+    kind: ChangeKind
     old: Any = None
     new: Any = None
-    replaces: bool = False
+    requires_replacement: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class Step:
         return current
 
 
-def compare(old: Graph | None, new: Graph) -> list[Step]:
+def diff_graphs(old: Graph | None, new: Graph) -> list[Step]:
     """Return a step for every resource.
 
     The resources of the new graph are followed by the deletions, which begin with dependents.
     """
-    before = dict(old.by_urn) if old else {}
+    before = dict(old.resources_by_urn) if old else {}
     steps: list[Step] = []
     replaced: set[str] = set()
     for resource in new.resources:
         previous_urn = next((urn for urn in (resource.urn, *resource.aliases) if urn in before), None)
-        step = _step(before.pop(previous_urn) if previous_urn else None, resource, replaced)
+        step = _create_step(before.pop(previous_urn) if previous_urn else None, resource, replaced)
         if step.op is Op.REPLACE:
             replaced.add(step.urn)
         steps.append(step)
@@ -92,58 +92,58 @@ def count_by_operation(steps: list[Step]) -> Counter[str]:
     return Counter(step.op.value for step in steps)
 
 
-def _step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
+def _create_step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
     if old is None:
         return Step(Op.CREATE, new.urn, new=new)
-    changes = tuple(_input_changes(old, new))
-    because = _dependency_replace_reason(new, replaced) if new.custom else ""
-    if any(change.replaces for change in changes) or because:
+    changes = tuple(_find_input_changes(old, new))
+    because = _find_dependency_replace_reason(new, replaced) if new.custom else ""
+    if any(change.requires_replacement for change in changes) or because:
         return Step(Op.REPLACE, new.urn, old, new, changes, because)
     return Step(Op.UPDATE if changes else Op.SAME, new.urn, old, new, changes)
 
 
-def _dependency_replace_reason(resource: Resource, replaced: set[str]) -> str:
+def _find_dependency_replace_reason(resource: Resource, replaced: set[str]) -> str:
     """Return the reason why a resource is replaced together with another one, or an empty text."""
     if resource.provider in replaced:
         return "its provider is replaced"
     for name, urns in resource.property_dependencies.items():
-        if replaced & set(urns) and replaces(resource, name):
+        if replaced & set(urns) and requires_replacement(resource, name):
             return f"{name} comes from a resource that is replaced"
     return ""
 
 
-def _input_changes(old: Resource, new: Resource) -> Iterator[Change]:
+def _find_input_changes(old: Resource, new: Resource) -> Iterator[Change]:
     if not new.custom:
         return
-    for change in _differences("", old.inputs, new.inputs):
+    for change in _diff_values("", old.inputs, new.inputs):
         if not any(paths_overlap(path, change.path) for path in new.ignore_changes):
-            replacing = replaces(new, change.path)
+            replacing = requires_replacement(new, change.path)
             yield Change(change.path, change.kind, change.old, change.new, replacing)
 
 
-def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
+def _diff_values(path: str, old: Any, new: Any) -> Iterator[Change]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         before, after = ({f".{key}": item for key, item in value.items()} for value in (old, new))
     elif isinstance(old, list) and isinstance(new, list):
         before, after = ({f"[{index}]": item for index, item in enumerate(value)} for value in (old, new))
     else:
         if not _is_equal(old, new):
-            yield Change(path, Kind.UPDATE, old, new)
+            yield Change(path, ChangeKind.UPDATE, old, new)
         return
     for part in before | after:
         child_path = f"{path}{part}".removeprefix(".")
         if part not in after:
-            yield Change(child_path, Kind.DELETE, before[part])
+            yield Change(child_path, ChangeKind.DELETE, before[part])
         elif part not in before:
-            yield Change(child_path, Kind.ADD, new=after[part])
+            yield Change(child_path, ChangeKind.ADD, new=after[part])
         else:
-            yield from _differences(child_path, before[part], after[part])
+            yield from _diff_values(child_path, before[part], after[part])
 
 
 def _is_equal(old: Any, new: Any) -> bool:
     if isinstance(old, Secret) and isinstance(new, Secret):
-        if isinstance(old.value, Digest):
-            return old.value == Digest.from_value(new.value, old.value.salt)
+        if isinstance(old.value, SecretDigest):
+            return old.value == SecretDigest.from_value(new.value, old.value.salt)
         return bool(old.value == new.value)
     if isinstance(old, Unknown) or isinstance(new, Unknown):
         return old is new

@@ -1,6 +1,6 @@
 """Errors in a run of a Pulumi program, with messages for the operator."""
 
-FAILURE_MARK = "voice-serve: the program failed:"
+FAILURE_MARKER = "voice-serve: the program failed:"
 """Line of a program's stderr that precedes its error."""
 
 

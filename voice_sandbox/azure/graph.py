@@ -67,7 +67,7 @@ class Resource:
     @property
     def label(self) -> str:
         """Readable type and name, such as `containerservice:AgentPool "gpu"`."""
-        return f'{short_type(self.type)} "{self.name}"'
+        return f'{shorten_type(self.type)} "{self.name}"'
 
     @property
     def dependency_reasons(self) -> dict[str, str]:
@@ -102,53 +102,55 @@ class Graph:
     outputs: Properties = field(default_factory=dict)
 
     @cached_property
-    def by_urn(self) -> dict[str, Resource]:
+    def resources_by_urn(self) -> dict[str, Resource]:
         return {resource.urn: resource for resource in self.resources}
 
     def __getitem__(self, urn: str) -> Resource:
-        return self.by_urn[urn]
+        return self.resources_by_urn[urn]
 
     def __contains__(self, urn: object) -> bool:
-        return urn in self.by_urn
+        return urn in self.resources_by_urn
 
     def __len__(self) -> int:
         return len(self.resources)
 
-    def resources_of_type(self, kind: str) -> list[Resource]:
+    def find_resources_of_type(self, kind: str) -> list[Resource]:
         """Return the resources of a type, which may be short, such as `containerservice:AgentPool`."""
-        return [resource for resource in self.resources if kind in (resource.type, short_type(resource.type))]
+        return [resource for resource in self.resources if kind in (resource.type, shorten_type(resource.type))]
 
-    def resource_named(self, name: str, kind: str | None = None) -> Resource:
+    def get_resource(self, name: str, kind: str | None = None) -> Resource:
         """Return the only resource with a name, and optionally a type.
 
         Raises:
             KeyError: There is not exactly one such resource.
         """
         matches = [
-            resource for resource in (self.resources_of_type(kind) if kind else self.resources) if resource.name == name
+            resource
+            for resource in (self.find_resources_of_type(kind) if kind else self.resources)
+            if resource.name == name
         ]
         if len(matches) != 1:
             raise KeyError(f"{len(matches)} resources are called {name!r}" + (f" and are a {kind}" if kind else ""))
         return matches[0]
 
-    def children(self, urn: str) -> list[Resource]:
+    def list_children(self, urn: str) -> list[Resource]:
         return [resource for resource in self.resources if resource.parent == urn]
 
-    def all_dependencies(self, urn: str) -> set[str]:
+    def find_all_dependencies(self, urn: str) -> set[str]:
         """Return the URNs of all direct and indirect dependencies of a resource.
 
         As in Pulumi's own SDKs, a dependency on a component includes its children. A parent does not.
         """
         matches: set[str] = set()
-        waiting = list(self.by_urn[urn].dependency_reasons)
+        waiting = list(self.resources_by_urn[urn].dependency_reasons)
         while waiting:
             current = waiting.pop()
-            if current not in matches and current in self.by_urn:
+            if current not in matches and current in self.resources_by_urn:
                 matches.add(current)
-                waiting.extend(self.by_urn[current].dependency_reasons)
+                waiting.extend(self.resources_by_urn[current].dependency_reasons)
         return matches
 
-    def managed_resources(self) -> Iterator[Resource]:
+    def iter_managed_resources(self) -> Iterator[Resource]:
         """Yield the resources that a provider would create.
 
         Components, providers and resources that are only read are excluded.
@@ -157,9 +159,9 @@ class Graph:
             if resource.custom and not resource.external and not resource.type.startswith(PROVIDER_PREFIX):
                 yield resource
 
-    def counts(self) -> Counter[str]:
+    def count_by_type(self) -> Counter[str]:
         """Count the managed resources by short type."""
-        return Counter(short_type(resource.type) for resource in self.managed_resources())
+        return Counter(shorten_type(resource.type) for resource in self.iter_managed_resources())
 
 
 def make_urn(stack: str, project: str, parent: str | None, kind: str, name: str) -> str:
@@ -172,7 +174,7 @@ def make_urn(stack: str, project: str, parent: str | None, kind: str, name: str)
     return f"urn:pulumi:{stack}::{project}::{qualified}::{name}"
 
 
-def short_type(kind: str) -> str:
+def shorten_type(kind: str) -> str:
     """Return a type without redundant parts, such as `containerservice:AgentPool` or `apps/v1:Deployment`."""
     for prefix in ("azure-native:", "kubernetes:", "pulumi:pulumi:", "pulumi:"):
         if kind.startswith(prefix):
@@ -180,10 +182,10 @@ def short_type(kind: str) -> str:
     return kind
 
 
-def label_for(graph: Graph | Mapping[str, Resource], urn: str) -> str:
+def format_resource_label(graph: Graph | Mapping[str, Resource], urn: str) -> str:
     """Return the label of a resource, or a label from the URN if the graph does not contain the resource."""
-    resources_by_urn = graph.by_urn if isinstance(graph, Graph) else graph
+    resources_by_urn = graph.resources_by_urn if isinstance(graph, Graph) else graph
     if urn in resources_by_urn:
         return resources_by_urn[urn].label
     _, types, name = urn.rsplit("::", 2)
-    return f'{short_type(types.rpartition("$")[2])} "{name}"'
+    return f'{shorten_type(types.rpartition("$")[2])} "{name}"'

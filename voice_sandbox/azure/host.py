@@ -34,9 +34,9 @@ import pulumi.runtime  # noqa: E402
 from pulumi.runtime.settings import Settings, configure  # noqa: E402
 from pulumi.runtime.stack import run_in_stack  # noqa: E402
 
-from voice_sandbox.azure.errors import FAILURE_MARK  # noqa: E402
+from voice_sandbox.azure.errors import FAILURE_MARKER  # noqa: E402
 from voice_sandbox.azure.sdk_calls import skip_provider_calls  # noqa: E402
-from voice_sandbox.azure.sdk_imports import import_by_file  # noqa: E402
+from voice_sandbox.azure.sdk_imports import enable_lazy_imports  # noqa: E402
 
 _OPEN_PIPES: list[IO[str]] = []
 """Stdout pipes of the policy packs, which remain open since the packs may still write."""
@@ -44,7 +44,7 @@ _OPEN_PIPES: list[IO[str]] = []
 
 def main() -> None:
     """Process requests until the caller exits."""
-    import_by_file()
+    enable_lazy_imports()
     with socket.socket(fileno=int(sys.argv[1])) as caller, caller.makefile() as requests:
         for program in sys.argv[2:]:
             _import_dependencies(Path(program))
@@ -145,7 +145,7 @@ def _run_in_process(settings: Mapping[str, Any], run: Mapping[str, Any], program
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a program is its result
         if isinstance(error, SystemExit) and not error.code:
             return 0
-        print(f"{FAILURE_MARK}\n{_format_error(error, program)}", file=sys.stderr)
+        print(f"{FAILURE_MARKER}\n{_format_error(error, program)}", file=sys.stderr)
         return 1
     return 0
 

@@ -7,31 +7,31 @@ from difflib import get_close_matches
 from typing import Any
 
 from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE
-from voice_sandbox.azure.schema import SDKS, Field, Shape, args_shape, resource_shape, tokens
+from voice_sandbox.azure.schema import SDK_MODULES, Field, Shape, load_args_shape, load_resource_shape, load_type_tokens
 from voice_sandbox.azure.values import Properties, Secret, Unknown
 
 _REMOTE_COMPONENTS = ("helm.sh/v4:Chart", "yaml/v2:ConfigFile", "yaml/v2:ConfigGroup", "kustomize/v2:Directory")
 _KUBERNETES_PART_COUNT = 3
 
 
-def problems(token: str, inputs: Properties) -> list[str]:
+def find_input_problems(token: str, inputs: Properties) -> list[str]:
     """Return the known reasons why a provider would reject a custom resource."""
-    unknown = _type_problem(token, inputs)
+    unknown = _find_type_problem(token, inputs)
     if unknown:
         return [unknown]
-    shape = resource_shape(token)
-    return list(_check(shape, inputs, "")) if shape else []
+    shape = load_resource_shape(token)
+    return list(_check_properties(shape, inputs, "")) if shape else []
 
 
-def _type_problem(token: str, inputs: Properties) -> str | None:
+def _find_type_problem(token: str, inputs: Properties) -> str | None:
     package = token.rpartition(":")[2] if token.startswith(PROVIDER_PREFIX) else token.partition(":")[0]
     if token == STACK_REFERENCE_TYPE:
         return None
-    if package not in SDKS:
-        return f"no provider for {package!r} is installed; this project uses {' and '.join(SDKS)}"
-    if token.startswith(PROVIDER_PREFIX) or token in tokens(package) or _is_custom_kind(token, inputs):
+    if package not in SDK_MODULES:
+        return f"no provider for {package!r} is installed; this project uses {' and '.join(SDK_MODULES)}"
+    if token.startswith(PROVIDER_PREFIX) or token in load_type_tokens(package) or _is_custom_kind(token, inputs):
         return None
-    close = get_close_matches(token, tokens(package), n=1)
+    close = get_close_matches(token, load_type_tokens(package), n=1)
     return f"the installed {package} SDK has no such type" + (f"; did you mean {close[0]}?" if close else "")
 
 
@@ -41,19 +41,21 @@ def _is_custom_kind(token: str, inputs: Properties) -> bool:
     if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PART_COUNT:
         return False
     is_same_kind = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
-    return is_same_kind and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
+    return is_same_kind and not any(
+        module.startswith(f"kubernetes:{parts[1]}:") for module in load_type_tokens("kubernetes")
+    )
 
 
-def remote_problem(token: str) -> str | None:
+def find_remote_component_problem(token: str) -> str | None:
     """Return the reason why a provider's remote component cannot run here, or `None` for other types."""
     if token.startswith("kubernetes:") and token.endswith(_REMOTE_COMPONENTS):
         return "this component runs inside the provider's process; use helm.v3.Release or typed resources instead"
     return None
 
 
-def _check(shape: Shape, properties: Properties, path: str) -> Iterator[str]:
+def _check_properties(shape: Shape, properties: Properties, path: str) -> Iterator[str]:
     for name, field in shape.inputs.items():
-        if field.required and properties.get(name) is None:
+        if field.is_required and properties.get(name) is None:
             yield f"missing required input {path}{name}"
     for name, value in properties.items():
         field_shape = shape.inputs.get(name)
@@ -66,17 +68,17 @@ def _check(shape: Shape, properties: Properties, path: str) -> Iterator[str]:
 
 
 def _check_nested(module: str, field: Field, value: Any, path: str) -> Iterator[str]:
-    nested = args_shape(module, field.args or "")
+    nested = load_args_shape(module, field.args or "")
     if nested is None:
         return
-    for item_path, item in _known_items(field, value, path):
+    for item_path, item in _iter_known_items(field, value, path):
         if isinstance(item, Mapping):
-            yield from _check(nested, item, f"{item_path}.")
+            yield from _check_properties(nested, item, f"{item_path}.")
         elif item is not None:
             yield f"{item_path} must be an object, not {item!r}"
 
 
-def _known_items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _iter_known_items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the known objects in a value, with their paths."""
     while isinstance(value, Secret):
         value = value.value

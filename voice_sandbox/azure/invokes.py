@@ -12,8 +12,8 @@ import yaml
 from voice_sandbox.azure import arm
 from voice_sandbox.azure.errors import OrderError, ResourceError
 from voice_sandbox.azure.graph import Resource
-from voice_sandbox.azure.schema import resource_shape
-from voice_sandbox.azure.values import Properties, reveal
+from voice_sandbox.azure.schema import load_resource_shape
+from voice_sandbox.azure.values import Properties, reveal_secrets
 
 _CLIENT_CONFIG = {
     "clientId": arm.CLIENT_ID,
@@ -23,10 +23,10 @@ _CLIENT_CONFIG = {
 }
 _CREDENTIALS_FUNCTION = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
 _GET_FUNCTION = re.compile(r"azure-native:(\w+):get(\w+)")
-_CLUSTER = "containerservice:ManagedCluster"
+_CLUSTER_TYPE = "containerservice:ManagedCluster"
 
 
-def invoke_result(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
+def invoke_function(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
     """Return the result of a function.
 
     Args:
@@ -41,21 +41,21 @@ def invoke_result(token: str, arguments: Properties, created: Iterable[Resource]
     if token == "azure-native:authorization:getClientConfig":  # noqa: S105 - a function
         return dict(_CLIENT_CONFIG)
     if credentials := _CREDENTIALS_FUNCTION.fullmatch(token):
-        owner = _find_resource(token, _CLUSTER, arguments, created)
-        return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _kubeconfig(owner)}]}
+        owner = _find_resource(token, _CLUSTER_TYPE, arguments, created)
+        return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _build_kubeconfig(owner)}]}
     match = _GET_FUNCTION.fullmatch(token)
     kind = ":".join(match.groups()) if match else ""
-    if resource_shape(f"azure-native:{kind}") is None:
+    if load_resource_shape(f"azure-native:{kind}") is None:
         raise ResourceError(
             f"{token}: the local engine does not support this function; it supports getClientConfig, "
             "list*Credentials of a cluster, and get<Type> of resources that the stack created"
         )
     owner = _find_resource(token, kind, arguments, created)
-    return {**reveal(owner.outputs), "id": owner.id}
+    return {**reveal_secrets(owner.outputs), "id": owner.id}
 
 
 def _find_resource(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
-    resource_id = arm.arm_id(kind, arguments)
+    resource_id = arm.build_arm_id(kind, arguments)
     if resource_id is None:
         raise ResourceError(
             f"{token}: its arguments do not identify a {kind}: {', '.join(sorted(arguments)) or 'none'}"
@@ -70,7 +70,7 @@ def _find_resource(token: str, kind: str, arguments: Properties, created: Iterab
     )
 
 
-def _kubeconfig(cluster: Resource) -> str:
+def _build_kubeconfig(cluster: Resource) -> str:
     """Return a kubeconfig without an actual server, in the format and encoding of Azure's API."""
     name = str(cluster.outputs.get("name"))
     user = f"clusterUser_{name}"
@@ -78,7 +78,7 @@ def _kubeconfig(cluster: Resource) -> str:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": {"server": f"https://{cluster.outputs.get('fqdn')}:443"}}],
-        "users": [{"name": user, "user": {"token": arm.fake_uuid(cluster.urn, "token")}}],
+        "users": [{"name": user, "user": {"token": arm.derive_fake_uuid(cluster.urn, "token")}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
         "current-context": name,
     }

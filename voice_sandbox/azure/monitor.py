@@ -13,14 +13,14 @@ from pulumi.runtime.proto import alias_pb2, engine_pb2, engine_pb2_grpc, resourc
 
 from voice_sandbox.azure.errors import EngineError, ResourceError
 from voice_sandbox.azure.graph import Resource, make_urn
-from voice_sandbox.azure.inputs import remote_problem
+from voice_sandbox.azure.inputs import find_remote_component_problem
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, Recorder
-from voice_sandbox.azure.values import UNKNOWN_SENTINEL, decode, encode
+from voice_sandbox.azure.values import UNKNOWN_SENTINEL, decode_struct, encode_properties
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 _CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-_FEATURES = (
+_ENGINE_FEATURES = (
     resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
     resource_pb2.RESOURCE_MONITOR_FEATURE_ALIAS_SPECS,
     resource_pb2.RESOURCE_MONITOR_FEATURE_DELETED_WITH,
@@ -44,97 +44,98 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             config=self._project.config,
             configSecretKeys=self._project.secret_keys,
             dryRun=self._recorder.mode is Mode.PREVIEW,
-            supportedFeatures=_FEATURES,
+            supportedFeatures=_ENGINE_FEATURES,
         )
 
     def RegisterResource(self, request: Any, context: Any) -> resource_pb2.RegisterResourceResponse:  # noqa: N802
         """Plan or create a resource."""
 
-        def answer() -> resource_pb2.RegisterResourceResponse:
-            declared = self._declared_resource(request)
+        def respond() -> resource_pb2.RegisterResourceResponse:
+            declared = self._parse_declared_resource(request)
             if request.remote:
                 raise ResourceError(
-                    f"{declared.label}: {remote_problem(request.type) or 'remote components are not supported'}"
+                    f"{declared.label}: "
+                    f"{find_remote_component_problem(request.type) or 'remote components are not supported'}"
                 )
             created = self._recorder.register(declared)
             return resource_pb2.RegisterResourceResponse(
-                urn=created.urn, id=created.id or "", object=encode(created.outputs)
+                urn=created.urn, id=created.id or "", object=encode_properties(created.outputs)
             )
 
-        return self._abort_on_error(context, answer)
+        return self._abort_on_error(context, respond)
 
     def ReadResource(self, request: Any, context: Any) -> resource_pb2.ReadResourceResponse:  # noqa: N802
         """Look up a resource that the program does not create."""
 
-        def answer() -> resource_pb2.ReadResourceResponse:
+        def respond() -> resource_pb2.ReadResourceResponse:
             declared = Resource(
-                urn=self._urn(request),
+                urn=self._build_urn(request),
                 type=request.type,
                 name=request.name,
                 parent=request.parent or None,
                 id=None if request.id in ("", UNKNOWN_SENTINEL) else request.id,
-                inputs=decode(request.properties),
+                inputs=decode_struct(request.properties),
                 dependencies=tuple(sorted(request.dependencies)),
-                provider=_provider_urn(request.provider),
+                provider=_parse_provider_urn(request.provider),
             )
             resource = self._recorder.read(declared)
             return resource_pb2.ReadResourceResponse(
-                urn=resource.urn, id=resource.id or "", properties=encode(resource.outputs)
+                urn=resource.urn, id=resource.id or "", properties=encode_properties(resource.outputs)
             )
 
-        return self._abort_on_error(context, answer)
+        return self._abort_on_error(context, respond)
 
     def RegisterResourceOutputs(self, request: Any, _context: Any) -> Empty:  # noqa: N802
         """Store the outputs of a component or of the stack."""
-        self._recorder.store_outputs(request.urn, decode(request.outputs))
+        self._recorder.store_outputs(request.urn, decode_struct(request.outputs))
         return Empty()
 
     def Invoke(self, request: Any, context: Any) -> resource_pb2.ResourceInvokeResponse:  # noqa: N802
         """Return the result of a function."""
 
-        def answer() -> resource_pb2.ResourceInvokeResponse:
-            result = self._recorder.invoke(request.tok, decode(request.args))
+        def respond() -> resource_pb2.ResourceInvokeResponse:
+            result = self._recorder.invoke(request.tok, decode_struct(request.args))
             response = resource_pb2.ResourceInvokeResponse()
-            getattr(response, "return").CopyFrom(encode(result))
+            getattr(response, "return").CopyFrom(encode_properties(result))
             return response
 
-        return self._abort_on_error(context, answer)
+        return self._abort_on_error(context, respond)
 
     def SignalAndWaitForShutdown(self, _request: Empty, _context: Any) -> Empty:  # noqa: N802
         """Return when a program has registered all resources, since there are no delete hooks to wait for."""
         return Empty()
 
-    def _abort_on_error(self, context: Any, answer: Callable[[], _Answer]) -> _Answer:
+    def _abort_on_error(self, context: Any, respond: Callable[[], _Response]) -> _Response:
         """Return a response, or abort the call with the error, which is also recorded for the report."""
         try:
-            return answer()
+            return respond()
         except EngineError as error:
             self._recorder.failure = self._recorder.failure or error
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
             raise
 
-    def _urn(self, request: Any) -> str:
+    def _build_urn(self, request: Any) -> str:
         return make_urn(self._project.stack, self._project.name, request.parent or None, request.type, request.name)
 
-    def _declared_resource(self, request: Any) -> Resource:
+    def _parse_declared_resource(self, request: Any) -> Resource:
         return Resource(
-            urn=self._urn(request),
+            urn=self._build_urn(request),
             type=request.type,
             name=request.name,
             parent=request.parent or None,
             custom=request.custom,
-            inputs=decode(request.object),
+            inputs=decode_struct(request.object),
             dependencies=tuple(sorted(request.dependencies)),
             property_dependencies={
                 name: tuple(sorted(dependencies.urns))
                 for name, dependencies in sorted(request.propertyDependencies.items())
                 if dependencies.urns
             },
-            provider=_provider_urn(request.provider),
+            provider=_parse_provider_urn(request.provider),
             protect=request.protect,
             retain_on_delete=request.retainOnDelete,
             deleted_with=request.deletedWith or None,
-            aliases=tuple(self._alias_urn(request, alias) for alias in request.aliases),
+            aliases=tuple(self._build_alias_urn(request, alias) for alias in request.aliases),
             delete_before_replace=request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None,
             ignore_changes=tuple(request.ignoreChanges),
             replace_on_changes=tuple(request.replaceOnChanges),
@@ -142,7 +143,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             timeouts={name.name: value for name, value in request.customTimeouts.ListFields()},
         )
 
-    def _alias_urn(self, request: Any, alias: alias_pb2.Alias) -> str:
+    def _build_alias_urn(self, request: Any, alias: alias_pb2.Alias) -> str:
         """Return the URN of an alias, whose unspecified parts are those of the resource."""
         if alias.WhichOneof("alias") == "urn":
             return alias.urn
@@ -203,6 +204,6 @@ def serve(monitor: Monitor | None, messages: LogService) -> Iterator[str]:
         server.stop(None)
 
 
-def _provider_urn(reference: str) -> str | None:
+def _parse_provider_urn(reference: str) -> str | None:
     """Return the URN of a provider reference, `<urn>::<id>`."""
     return reference.rpartition("::")[0] or None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from voice_sandbox.azure import arm
 from voice_sandbox.azure.errors import OrderError
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.values import reveal, string_values
+from voice_sandbox.azure.values import iter_string_values, reveal_secrets
 
 _MIN_DISTINCTIVE_LENGTH = 12
 """Minimum length of strings whose origin can be determined."""
@@ -22,7 +22,7 @@ _COMMON_IDS = {arm.SUBSCRIPTION_ID, arm.TENANT_ID, arm.CLIENT_ID, arm.OBJECT_ID}
 
 
 @dataclass(frozen=True)
-class Need:
+class ImpliedDependency:
     """A dependency between two resources.
 
     Attributes:
@@ -36,30 +36,32 @@ class Need:
     reason: str
 
 
-def implied_needs(graph: Graph) -> Iterator[Need]:
+def find_implied_dependencies(graph: Graph) -> Iterator[ImpliedDependency]:
     """Yield the dependencies in the values of a created graph, whether they are declared or not."""
-    owners = _owners_by_value(graph)
+    owners = _index_owners_by_value(graph)
     namespaces = {
         (resource.provider, resource.id): resource
-        for resource in graph.resources_of_type("kubernetes:core/v1:Namespace")
+        for resource in graph.find_resources_of_type("kubernetes:core/v1:Namespace")
     }
     for resource in graph.resources:
         if resource.external or not resource.custom:
             continue
-        text = "\n".join(string_values(resource.inputs)).lower()
+        text = "\n".join(iter_string_values(resource.inputs)).lower()
         id_prefix = f"{(resource.id or '').lower()}/"
         for value, owner in owners.items():
             if owner.urn == resource.urn:
                 continue
             if _contains_word(text, value):
-                yield Need(resource.urn, owner.urn, f"one of its inputs contains {value}, which {owner.label} provides")
+                yield ImpliedDependency(
+                    resource.urn, owner.urn, f"one of its inputs contains {value}, which {owner.label} provides"
+                )
             elif value == (owner.id or "").lower() and id_prefix.startswith(f"{value}/"):
-                yield Need(resource.urn, owner.urn, f"it lies in {owner.label}")
-        metadata = reveal(resource.inputs.get("metadata"))
+                yield ImpliedDependency(resource.urn, owner.urn, f"it lies in {owner.label}")
+        metadata = reveal_secrets(resource.inputs.get("metadata"))
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         if (resource.provider, namespace) in namespaces:
             namespace_resource = namespaces[resource.provider, namespace]
-            yield Need(resource.urn, namespace_resource.urn, f"it is in the namespace {namespace}")
+            yield ImpliedDependency(resource.urn, namespace_resource.urn, f"it is in the namespace {namespace}")
 
 
 def _contains_word(text: str, value: str) -> bool:
@@ -73,24 +75,24 @@ def _contains_word(text: str, value: str) -> bool:
     return False
 
 
-def _owners_by_value(graph: Graph) -> dict[str, Resource]:
+def _index_owners_by_value(graph: Graph) -> dict[str, Resource]:
     """Return the resource that created each distinctive value, such as a lower-case id, address or principal."""
     owners: dict[str, Resource] = {}
     for resource in graph.resources:
-        texts = {text.lower() for text in string_values(resource.inputs)}
+        texts = {text.lower() for text in iter_string_values(resource.inputs)}
         if resource.type.startswith("azure-native:") and not resource.external:
-            for text in (resource.id or "", *string_values(_computed_outputs(resource))):
+            for text in (resource.id or "", *iter_string_values(_select_computed_outputs(resource))):
                 value = text.lower()
                 if len(value) >= _MIN_DISTINCTIVE_LENGTH and value not in texts and not value.startswith("microsoft."):
                     owners.setdefault(value, resource)
     return {value: owner for value, owner in owners.items() if value not in _COMMON_IDS}
 
 
-def _computed_outputs(resource: Resource) -> dict[str, object]:
+def _select_computed_outputs(resource: Resource) -> dict[str, object]:
     return {name: value for name, value in resource.outputs.items() if name not in ("name", "location", "type", "tags")}
 
 
-def check_creation(graph: Graph) -> None:
+def validate_creation_order(graph: Graph) -> None:
     """Check the order of a simulated up.
 
     Raises:
@@ -98,8 +100,8 @@ def check_creation(graph: Graph) -> None:
     """
     position = {resource.urn: index for index, resource in enumerate(graph.resources)}
     broken: dict[tuple[str, str], str] = {}
-    for need in implied_needs(graph):
-        if need.dependency in graph.all_dependencies(need.resource):
+    for need in find_implied_dependencies(graph):
+        if need.dependency in graph.find_all_dependencies(need.resource):
             continue
         first = position[need.dependency] < position[need.resource]
         when = "may be created before" if first else "is created before"
@@ -113,7 +115,7 @@ def check_creation(graph: Graph) -> None:
 
 
 @dataclass(frozen=True)
-class Teardown:
+class DeletionPlan:
     """Plan for the deletion of stacks.
 
     Attributes:
@@ -127,7 +129,7 @@ class Teardown:
     removed_from_state: tuple[Resource, ...]
 
 
-def plan_teardown(graphs: Iterable[Graph]) -> Teardown:
+def plan_teardown(graphs: Iterable[Graph]) -> DeletionPlan:
     """Plan the deletion of stacks in the reverse order of their creation, and check each step.
 
     Args:
@@ -138,12 +140,12 @@ def plan_teardown(graphs: Iterable[Graph]) -> Teardown:
     """
     created = list(graphs)
     resources = [resource for graph in created for resource in graph.resources]
-    needs = _all_needs(created)
-    retained = _retained_reasons(resources, needs)
+    needs = _collect_all_dependencies(created)
+    retained = _find_retention_reasons(resources, needs)
     deleted: list[Resource] = []
     removed_from_state: list[Resource] = []
     alive = {resource.urn: resource for resource in resources}
-    managed = {resource.urn for graph in created for resource in graph.managed_resources()}
+    managed = {resource.urn for graph in created for resource in graph.iter_managed_resources()}
     for resource in reversed(resources):
         if resource.urn in retained:
             continue
@@ -155,19 +157,19 @@ def plan_teardown(graphs: Iterable[Graph]) -> Teardown:
             (removed_from_state if resource.retain_on_delete else deleted).append(resource)
     staying = [resource for resource in resources if resource.urn in retained and resource.urn in managed]
     reasons = tuple((resource, retained[resource.urn]) for resource in staying)
-    return Teardown(tuple(deleted), reasons, tuple(removed_from_state))
+    return DeletionPlan(tuple(deleted), reasons, tuple(removed_from_state))
 
 
-def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
+def _collect_all_dependencies(graphs: list[Graph]) -> dict[str, set[str]]:
     """Return the dependencies of each resource, including dependencies on values of earlier stacks."""
     combined = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
     needs = {resource.urn: set(resource.dependency_reasons) for resource in combined.resources}
-    for need in implied_needs(combined):
+    for need in find_implied_dependencies(combined):
         needs[need.resource].add(need.dependency)
     return needs
 
 
-def _retained_reasons(resources: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
+def _find_retention_reasons(resources: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
     reasons = {resource.urn: "protected" for resource in resources if resource.protect}
     waiting = [resource for resource in resources if resource.protect]
     labels = {resource.urn: resource for resource in resources}

@@ -14,9 +14,9 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
 from voice_sandbox.azure.child import LanguageHost
 from voice_sandbox.azure.errors import PolicyPackError
-from voice_sandbox.azure.graph import Graph, Resource, label_for
+from voice_sandbox.azure.graph import Graph, Resource, format_resource_label
 from voice_sandbox.azure.monitor import LogService, serve
-from voice_sandbox.azure.values import encode
+from voice_sandbox.azure.values import encode_properties
 
 _START_TIMEOUT_S = 30.0
 _RESPONSE_TIMEOUT_S = 60.0
@@ -66,7 +66,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         self._host = host or self._cleanup.enter_context(LanguageHost())
         self._analyzer: Any = None
 
-    def policy_names(self) -> list[str]:
+    def list_policy_names(self) -> list[str]:
         """Return the names of the pack's policies."""
         return [
             policy.name for policy in self._connect().GetAnalyzerInfo(Empty(), timeout=_RESPONSE_TIMEOUT_S).policies
@@ -82,10 +82,12 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         violations: list[PolicyViolation] = []
         for resource in graph.resources:
             if not resource.external:
-                request = self._analyze_request(graph, resource)
-                violations += _violations(graph, self._analyze(analyzer.Analyze, request), resource.urn)
-        stack_request = analyzer_pb2.AnalyzeStackRequest(resources=[_stack_resource(graph, r) for r in graph.resources])
-        return violations + _violations(graph, self._analyze(analyzer.AnalyzeStack, stack_request), "")
+                request = self._create_analyze_request(graph, resource)
+                violations += _parse_violations(graph, self._analyze(analyzer.Analyze, request), resource.urn)
+        stack_request = analyzer_pb2.AnalyzeStackRequest(
+            resources=[_to_stack_resource(graph, r) for r in graph.resources]
+        )
+        return violations + _parse_violations(graph, self._analyze(analyzer.AnalyzeStack, stack_request), "")
 
     def _analyze(self, method: Any, request: Any) -> Iterable[Any]:
         try:
@@ -95,14 +97,14 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         return diagnostics
 
     @staticmethod
-    def _analyze_request(graph: Graph, resource: Resource) -> Any:
+    def _create_analyze_request(graph: Graph, resource: Resource) -> Any:
         return analyzer_pb2.AnalyzeRequest(
             type=resource.type,
-            properties=encode(resource.inputs),
+            properties=encode_properties(resource.inputs),
             urn=resource.urn,
             name=resource.name,
-            options=_resource_options(resource),
-            provider=_provider_resource(graph, resource),
+            options=_to_resource_options(resource),
+            provider=_to_provider_resource(graph, resource),
         )
 
     def _connect(self) -> Any:
@@ -118,7 +120,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         request = {"folder": str(self._folder), "engine": engine, "config": self._config}
         port: int | None = (self._host.send_request({"pack": request}, _START_TIMEOUT_S) or {}).get("port")
         if port is None:
-            stderr = self._host.errors().strip()[-2000:]
+            stderr = self._host.read_stderr().strip()[-2000:]
             raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{stderr}")
         return port
 
@@ -129,13 +131,13 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         self.stop()
 
 
-def _violations(graph: Graph, diagnostics: Iterable[Any], urn: str) -> list[PolicyViolation]:
+def _parse_violations(graph: Graph, diagnostics: Iterable[Any], urn: str) -> list[PolicyViolation]:
     return [
         PolicyViolation(
             policy=diagnostic.policyName,
             pack=diagnostic.policyPackName,
             mandatory=diagnostic.enforcementLevel == analyzer_pb2.MANDATORY,
-            resource=label_for(graph, resource_urn) if resource_urn else None,
+            resource=format_resource_label(graph, resource_urn) if resource_urn else None,
             urn=resource_urn,
             message=diagnostic.message.strip(),
         )
@@ -144,14 +146,14 @@ def _violations(graph: Graph, diagnostics: Iterable[Any], urn: str) -> list[Poli
     ]
 
 
-def _stack_resource(graph: Graph, resource: Resource) -> Any:
+def _to_stack_resource(graph: Graph, resource: Resource) -> Any:
     return analyzer_pb2.AnalyzerResource(
         type=resource.type,
-        properties=encode(resource.outputs),
+        properties=encode_properties(resource.outputs),
         urn=resource.urn,
         name=resource.name,
-        options=_resource_options(resource),
-        provider=_provider_resource(graph, resource),
+        options=_to_resource_options(resource),
+        provider=_to_provider_resource(graph, resource),
         parent=resource.parent or "",
         dependencies=resource.dependencies,
         propertyDependencies={
@@ -160,7 +162,7 @@ def _stack_resource(graph: Graph, resource: Resource) -> Any:
     )
 
 
-def _resource_options(resource: Resource) -> Any:
+def _to_resource_options(resource: Resource) -> Any:
     return analyzer_pb2.AnalyzerResourceOptions(
         protect=resource.protect,
         ignoreChanges=resource.ignore_changes,
@@ -172,10 +174,10 @@ def _resource_options(resource: Resource) -> Any:
     )
 
 
-def _provider_resource(graph: Graph, resource: Resource) -> Any:
+def _to_provider_resource(graph: Graph, resource: Resource) -> Any:
     if resource.provider is None or resource.provider not in graph:
         return None
     provider = graph[resource.provider]
     return analyzer_pb2.AnalyzerProviderResource(
-        type=provider.type, properties=encode(provider.inputs), urn=provider.urn, name=provider.name
+        type=provider.type, properties=encode_properties(provider.inputs), urn=provider.urn, name=provider.name
     )

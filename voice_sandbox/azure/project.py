@@ -66,14 +66,14 @@ class Project:
         if not (folder / "__main__.py").is_file():
             raise ProjectError(f"{folder}: has no __main__.py, which is the program of a Python project")
         config, secrets = _parse_config(name, _read_yaml(folder / f"Pulumi.{stack}.yaml", required=False))
-        config |= {_full_key(name, key): value for key, value in (overrides or {}).items()}
+        config |= {_qualify_key(name, key): value for key, value in (overrides or {}).items()}
         return cls(name, folder.resolve(), stack, config, tuple(sorted(secrets)))
 
 
 def _parse_config(project: str, document: dict[str, Any]) -> tuple[dict[str, str], set[str]]:
     config, secrets = {}, set()
     for key, value in (document.get("config") or {}).items():
-        full = _full_key(project, str(key))
+        full = _qualify_key(project, str(key))
         if isinstance(value, dict) and set(value) == {"secure"}:
             # Only the stack's own key decrypts it; a program sees that there is a secret, but not its value.
             secrets.add(full)
@@ -83,7 +83,7 @@ def _parse_config(project: str, document: dict[str, Any]) -> tuple[dict[str, str
     return config, secrets
 
 
-def _full_key(project: str, key: str) -> str:
+def _qualify_key(project: str, key: str) -> str:
     return key if ":" in key else f"{project}:{key}"
 
 

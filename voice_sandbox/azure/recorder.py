@@ -10,9 +10,16 @@ from typing import Any
 
 from voice_sandbox.azure import arm, definitions, fakes, invokes, schema
 from voice_sandbox.azure.errors import EngineError, OrderError, ResourceError
-from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Graph, Resource, label_for, short_type
-from voice_sandbox.azure.inputs import problems
-from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, contains_secret, reveal
+from voice_sandbox.azure.graph import (
+    PROVIDER_PREFIX,
+    STACK_REFERENCE_TYPE,
+    Graph,
+    Resource,
+    format_resource_label,
+    shorten_type,
+)
+from voice_sandbox.azure.inputs import find_input_problems
+from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, contains_secret, reveal_secrets
 
 _AZURE_PREFIX = "azure-native:"
 
@@ -50,7 +57,7 @@ class Recorder:
     """
 
     def __init__(self, project: str, stack: str, mode: Mode, existing: PreexistingResources) -> None:
-        schema.definitions()  # loaded now, since the first resource would otherwise be registered after others
+        schema.load_definitions()  # loaded now, since the first resource would otherwise be registered after others
         self._project = project
         self._stack = stack
         self._existing = existing
@@ -60,7 +67,7 @@ class Recorder:
         self.mode = mode
         self.failure: EngineError | None = None
 
-    def graph(self) -> Graph:
+    def build_graph(self) -> Graph:
         """Return the registered resources."""
         with self._lock:
             return Graph(self._project, self._stack, tuple(self._resources.values()), self._outputs)
@@ -77,16 +84,16 @@ class Recorder:
                     f"{declared.label}: declared twice; type, parents' types and name must be unique together, "
                     "so rename one of the two"
                 )
-            self._check_order(declared)
+            self._validate_order(declared)
             named = self._add_auto_name(declared)
             if named.custom:
-                wrong = problems(named.type, named.inputs)
+                wrong = find_input_problems(named.type, named.inputs)
                 if named.type.startswith("azure-native:"):
-                    wrong = wrong or definitions.problems(short_type(named.type), named.inputs)
+                    wrong = wrong or definitions.find_definition_problems(shorten_type(named.type), named.inputs)
                 if wrong:
                     raise ResourceError("\n".join(f"{named.label}: {problem}" for problem in wrong))
             created = self._add_outputs(named)
-            self._check_duplicate_id(created)
+            self._reject_duplicate_id(created)
             self._resources[created.urn] = created
             return created
 
@@ -108,8 +115,8 @@ class Recorder:
             EngineError: The engine does not support the function, or the requested resource does not exist yet.
         """
         with self._lock:
-            return invokes.invoke_result(
-                token, reveal(arguments), [*self._existing.resources, *self._resources.values()]
+            return invokes.invoke_function(
+                token, reveal_secrets(arguments), [*self._existing.resources, *self._resources.values()]
             )
 
     def store_outputs(self, urn: str, outputs: Properties) -> None:
@@ -120,11 +127,12 @@ class Recorder:
             if resource.parent is None:
                 self._outputs = outputs
 
-    def _check_order(self, declared: Resource) -> None:
+    def _validate_order(self, declared: Resource) -> None:
         for urn, reason in declared.dependency_reasons.items():
             if urn not in self._resources:
                 raise OrderError(
-                    f"{declared.label} is declared before {label_for(self._resources, urn)} exists, but {reason}"
+                    f"{declared.label} is declared before {format_resource_label(self._resources, urn)} exists, but "
+                    f"{reason}"
                 )
 
     def _add_auto_name(self, declared: Resource) -> Resource:
@@ -134,8 +142,8 @@ class Recorder:
         inputs = dict(declared.inputs)
         if declared.type.startswith(_AZURE_PREFIX):
             kind = declared.type.removeprefix(_AZURE_PREFIX)
-            if inputs.get(arm.name_input(kind)) is None:
-                inputs[arm.name_input(kind)] = arm.generate_name(kind, declared.name, declared.urn)
+            if inputs.get(arm.get_name_input(kind)) is None:
+                inputs[arm.get_name_input(kind)] = arm.generate_name(kind, declared.name, declared.urn)
         elif declared.type.endswith("helm.sh/v3:Release"):
             inputs.setdefault("name", arm.generate_name("", f"{declared.name}-", declared.urn))
         elif declared.type.startswith("kubernetes:"):
@@ -149,30 +157,32 @@ class Recorder:
     def _add_outputs(self, declared: Resource) -> Resource:
         if not declared.custom:
             return declared
-        outputs, identifier = self._outputs_and_id(declared)
+        outputs, identifier = self._build_outputs_and_id(declared)
         secret = {name for name, value in declared.inputs.items() if contains_secret(value)}
         secret |= set(declared.additional_secret_outputs)
-        marked = {name: Secret(reveal(value)) if name in secret else value for name, value in outputs.items()}
+        marked = {name: Secret(reveal_secrets(value)) if name in secret else value for name, value in outputs.items()}
         return replace(declared, id=identifier, outputs=marked)
 
-    def _outputs_and_id(self, declared: Resource) -> tuple[dict[str, Any], str | None]:
+    def _build_outputs_and_id(self, declared: Resource) -> tuple[dict[str, Any], str | None]:
         planned = self.mode is Mode.PREVIEW
         if declared.type.startswith(PROVIDER_PREFIX):
-            return dict(declared.inputs), None if planned else arm.fake_uuid(declared.urn)
+            return dict(declared.inputs), None if planned else arm.derive_fake_uuid(declared.urn)
         if not declared.type.startswith(_AZURE_PREFIX):
-            identifier = None if planned else fakes.kubernetes_id(declared.inputs) or arm.fake_uuid(declared.urn)
-            return fakes.kubernetes_outputs(declared.type, declared.inputs, planned=planned), identifier
+            identifier = (
+                None if planned else fakes.build_kubernetes_id(declared.inputs) or arm.derive_fake_uuid(declared.urn)
+            )
+            return fakes.build_kubernetes_outputs(declared.type, declared.inputs, planned=planned), identifier
         kind = declared.type.removeprefix(_AZURE_PREFIX)
         if planned:
-            return fakes.planned_outputs(kind, declared.inputs), None
-        identifier = arm.arm_id(kind, declared.inputs)
+            return fakes.build_planned_outputs(kind, declared.inputs), None
+        identifier = arm.build_arm_id(kind, declared.inputs)
         if identifier is None:
-            missing = [name for name in arm.path_inputs(kind) if declared.inputs.get(name) is None]
+            missing = [name for name in arm.list_path_inputs(kind) if declared.inputs.get(name) is None]
             raise ResourceError(f"{declared.label}: its resource id requires {' and '.join(missing)}")
-        fake = fakes.FakeResource(kind, declared.inputs, identifier, self._group_location(identifier))
-        return fakes.azure_outputs(fake), identifier
+        fake = fakes.FakeResource(kind, declared.inputs, identifier, self._find_group_location(identifier))
+        return fakes.build_azure_outputs(fake), identifier
 
-    def _check_duplicate_id(self, created: Resource) -> None:
+    def _reject_duplicate_id(self, created: Resource) -> None:
         """Reject a resource that has the same id in the cloud as another resource of the program."""
         if created.id is None or created.type.startswith(PROVIDER_PREFIX):
             return
@@ -181,7 +191,7 @@ class Recorder:
             if same_place and (other.id or "").lower() == created.id.lower():
                 raise ResourceError(f"{created.label}: {other.label} already has this name in the cloud ({created.id})")
 
-    def _group_location(self, identifier: str) -> str | None:
+    def _find_group_location(self, identifier: str) -> str | None:
         """Return the region of the resource group in an id."""
         group = "/".join(identifier.split("/")[:5]).lower()
         candidates = (*self._existing.resources, *self._resources.values())
@@ -202,7 +212,11 @@ class Recorder:
         return replace(declared, id=expected_name, outputs=answer, external=True)
 
     def _read_resource(self, declared: Resource) -> Resource:
-        wrong = problems(declared.type, {}) if not declared.type.startswith((_AZURE_PREFIX, "kubernetes:")) else []
+        wrong = (
+            find_input_problems(declared.type, {})
+            if not declared.type.startswith((_AZURE_PREFIX, "kubernetes:"))
+            else []
+        )
         if wrong:
             raise ResourceError(f"{declared.label}: {wrong[0]}")
         candidates = [r for r in self._existing.resources if r.id == declared.id and r.type == declared.type]
@@ -211,7 +225,7 @@ class Recorder:
         outputs: dict[str, Any] = dict(declared.inputs)
         if declared.type.startswith(_AZURE_PREFIX) and declared.id and not isinstance(declared.id, Unknown):
             kind = declared.type.removeprefix(_AZURE_PREFIX)
-            outputs = fakes.azure_outputs(fakes.FakeResource(kind, arm.parse_id(kind, declared.id), declared.id))
+            outputs = fakes.build_azure_outputs(fakes.FakeResource(kind, arm.parse_id(kind, declared.id), declared.id))
         elif self.mode is Mode.PREVIEW and "status" not in outputs:
             outputs["status"] = UNKNOWN
         return replace(declared, outputs=outputs, external=True)

@@ -16,20 +16,20 @@ from pathlib import Path
 import yaml
 
 from voice_sandbox.azure import arm
-from voice_sandbox.azure.graph import Resource, short_type
-from voice_sandbox.azure.schema import Shape, args_shape, resource_shape
+from voice_sandbox.azure.graph import Resource, shorten_type
+from voice_sandbox.azure.schema import Shape, load_args_shape, load_resource_shape
 
-_INDEX = re.compile(r"\[\d+\]")
+_INDEX_PATTERN = re.compile(r"\[\d+\]")
 _MAX_DEPTH = 3
 """Maximum depth of nested definitions with properties of the resource's own."""
 
-_TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
+_IMMUTABLE_INPUTS: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
     Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
 )
 AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS = (
     {
         kind: {path: source for source, paths in paths_by_source.items() for path in paths}
-        for kind, paths_by_source in _TABLE[cloud].items()
+        for kind, paths_by_source in _IMMUTABLE_INPUTS[cloud].items()
     }
     for cloud in ("azure", "kubernetes")
 )
@@ -39,16 +39,16 @@ AZURE_IMMUTABLE_INPUTS["containerservice:ManagedCluster"] |= {
 }
 
 
-def replacement_paths(resource: Resource) -> tuple[str, ...]:
+def list_replacement_paths(resource: Resource) -> tuple[str, ...]:
     """Return the paths of the inputs whose change replaces a resource."""
     properties = resource.replace_on_changes
-    kind = short_type(resource.type)
+    kind = shorten_type(resource.type)
     if resource.type.startswith("azure-native:"):
         return (
             *properties,
-            *arm.path_inputs(kind),
+            *arm.list_path_inputs(kind),
             "location",
-            *immutable_inputs(resource.type),
+            *list_immutable_inputs(resource.type),
             *AZURE_IMMUTABLE_INPUTS.get(kind, ()),
         )
     if resource.type.startswith("kubernetes:"):
@@ -63,29 +63,29 @@ def replacement_paths(resource: Resource) -> tuple[str, ...]:
     return properties
 
 
-def replaces(resource: Resource, path: str) -> bool:
+def requires_replacement(resource: Resource, path: str) -> bool:
     """Return True if a change at an input path replaces a resource."""
-    unindexed_path = _INDEX.sub("", path)
+    unindexed_path = _INDEX_PATTERN.sub("", path)
     return any(
         paths_overlap(trigger, path) or paths_overlap(trigger, unindexed_path)
-        for trigger in replacement_paths(resource)
+        for trigger in list_replacement_paths(resource)
     )
 
 
 @cache
-def immutable_inputs(kind: str) -> tuple[str, ...]:
+def list_immutable_inputs(kind: str) -> tuple[str, ...]:
     """Return the paths of a type's inputs that the SDK's own definitions specify as immutable."""
-    shape = resource_shape(kind)
-    return tuple(_immutable_paths(shape, "", _MAX_DEPTH)) if shape else ()
+    shape = load_resource_shape(kind)
+    return tuple(_iter_immutable_paths(shape, "", _MAX_DEPTH)) if shape else ()
 
 
-def _immutable_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
+def _iter_immutable_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
     for field in shape.inputs.values():
         child_path = f"{path}{field.name}"
-        if field.immutable:
+        if field.is_immutable:
             yield child_path
-        elif field.args and depth and not field.is_list and (inner := args_shape(shape.module, field.args)):
-            yield from _immutable_paths(inner, f"{child_path}.", depth - 1)
+        elif field.args and depth and not field.is_list and (inner := load_args_shape(shape.module, field.args)):
+            yield from _iter_immutable_paths(inner, f"{child_path}.", depth - 1)
 
 
 def paths_overlap(trigger: str, path: str) -> bool:

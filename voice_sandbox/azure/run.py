@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from voice_sandbox.azure.child import LanguageHost
-from voice_sandbox.azure.errors import FAILURE_MARK, ProgramError
+from voice_sandbox.azure.errors import FAILURE_MARKER, ProgramError
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.monitor import LogService, Monitor, serve
-from voice_sandbox.azure.order import check_creation
+from voice_sandbox.azure.order import validate_creation_order
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 
-TIMEOUT_S = 120.0
+RUN_TIMEOUT_S = 120.0
 _MAX_OUTPUT_LINES = 12
 
 
@@ -49,8 +49,8 @@ class _ActiveRun:
     output: Path
 
 
-def run(
-    project: Project, mode: Mode, existing: PreexistingResources | None = None, timeout_s: float = TIMEOUT_S
+def run_project(
+    project: Project, mode: Mode, existing: PreexistingResources | None = None, timeout_s: float = RUN_TIMEOUT_S
 ) -> Run:
     """Run a project's program in a single mode, as `run_modes` does for several."""
     return run_modes(project, [mode], existing, timeout_s)[0]
@@ -60,7 +60,7 @@ def run_modes(
     project: Project,
     modes: Sequence[Mode],
     existing: PreexistingResources | None = None,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = RUN_TIMEOUT_S,
     host: LanguageHost | None = None,
 ) -> list[Run]:
     """Run a project's program once in each mode, concurrently. Nothing outside of this machine is accessed.
@@ -100,11 +100,11 @@ def run_modes(
         _wait_for_runs(
             host or exit_stack.enter_context(LanguageHost([project.program])), request, project, served, timeout_s
         )
-    graphs = [each.recorder.graph() for each in served]
+    graphs = [each.recorder.build_graph() for each in served]
     duration_s = time.monotonic() - start
     for each, graph in zip(served, graphs, strict=True):
         if each.mode is Mode.UP:
-            check_creation(graph)
+            validate_creation_order(graph)
     return [
         Run(graph, each.mode, duration_s, tuple(each.messages.lines))
         for each, graph in zip(served, graphs, strict=True)
@@ -121,19 +121,21 @@ def _wait_for_runs(
     if answer is None:
         raise ProgramError(
             f"{project.name}: the program did not end within {timeout_s:g} s, after "
-            f"{len(served[0].recorder.graph())} resources; it was stopped. "
-            f"Its last output:\n{_last_lines(_run_output(host, served[0]))}"
+            f"{len(served[0].recorder.build_graph())} resources; it was stopped. "
+            f"Its last output:\n{_select_last_lines(_read_run_output(host, served[0]))}"
         )
     if answer.get("code") != 0:
-        outputs = [_run_output(host, each) for each in served]
-        text = next((text for text in outputs if FAILURE_MARK in text), outputs[0])
-        raise ProgramError(f"{project.name}: the program failed\n{_last_lines(text.rpartition(FAILURE_MARK)[2])}")
+        outputs = [_read_run_output(host, each) for each in served]
+        text = next((text for text in outputs if FAILURE_MARKER in text), outputs[0])
+        raise ProgramError(
+            f"{project.name}: the program failed\n{_select_last_lines(text.rpartition(FAILURE_MARKER)[2])}"
+        )
 
 
-def _run_output(host: LanguageHost, served: _ActiveRun) -> str:
+def _read_run_output(host: LanguageHost, served: _ActiveRun) -> str:
     output = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
-    return output or host.errors()
+    return output or host.read_stderr()
 
 
-def _last_lines(text: str) -> str:
+def _select_last_lines(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-_MAX_OUTPUT_LINES:]) or "(nothing)"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 DEFINITIONS_FILE = Path(__file__).with_name("definitions.json")
-SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
+SDK_MODULES: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
 """Python module of the SDK by package name in a type token."""
 
-_GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
-_PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
+_GETTER_PATTERN = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
+_PARAMETER_PATTERN = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
 _IMMUTABLE_WORDING = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
 """Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is a different case."""
 _API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
@@ -30,7 +30,7 @@ _MODULE_ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"'
 
 
 @cache
-def definitions() -> Mapping[str, Mapping[str, Any]]:
+def load_definitions() -> Mapping[str, Mapping[str, Any]]:
     """Return Azure's definition of each deployed type, with its name, its API version and its body."""
     table: dict[str, Mapping[str, Any]] = json.loads(DEFINITIONS_FILE.read_text(encoding="utf-8"))["resources"]
     return table
@@ -43,16 +43,16 @@ class Field:
     Attributes:
         name: Name on the wire.
         annotation: Python type in the SDK.
-        required: Whether the input is required, or the output is always present.
+        is_required: Whether the input is required, or the output is always present.
         args: Class of the object; `None` for plain values and for unions of classes.
-        immutable: Whether its definition marks it as immutable after creation.
+        is_immutable: Whether its definition marks it as immutable after creation.
     """
 
     name: str
     annotation: str
-    required: bool
+    is_required: bool
     args: str | None = None
-    immutable: bool = False
+    is_immutable: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -74,11 +74,11 @@ class Shape:
 
 
 @cache
-def tokens(package: str) -> Mapping[str, tuple[str, str]]:
-    """Return the module and the class for each type token of a package in `SDKS`."""
+def load_type_tokens(package: str) -> Mapping[str, tuple[str, str]]:
+    """Return the module and the class for each type token of a package in `SDK_MODULES`."""
     classes: dict[str, tuple[str, str]] = {}
     module = ""
-    for match in _MODULE_ENTRY.finditer(_module_source(SDKS[package])):
+    for match in _MODULE_ENTRY.finditer(_read_module_source(SDK_MODULES[package])):
         if match[1]:
             module = match[1]
         else:
@@ -87,29 +87,29 @@ def tokens(package: str) -> Mapping[str, tuple[str, str]]:
 
 
 @cache
-def resource_shape(token: str) -> Shape | None:
+def load_resource_shape(token: str) -> Shape | None:
     """Return the shape of a resource type, or `None` if the SDKs do not contain the type."""
     package = token.partition(":")[0]
     if package == "pulumi" and token.startswith("pulumi:providers:"):
-        sdk = SDKS.get(token.rpartition(":")[2])
+        sdk = SDK_MODULES.get(token.rpartition(":")[2])
         return _parse_shape(f"{sdk}.provider", "Provider") if sdk else None
-    if package not in SDKS or token not in tokens(package):
+    if package not in SDK_MODULES or token not in load_type_tokens(package):
         return None
-    module, name = tokens(package)[token]
-    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{module_file_name(name)}"
+    module, name = load_type_tokens(package)[token]
+    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{to_module_file_name(name)}"
     return _parse_shape(file, name)
 
 
 @cache
-def api_version(token: str) -> str:
+def find_api_version(token: str) -> str:
     """Return the version of the service's API that azure-native uses for a type."""
-    module, name = tokens(token.partition(":")[0])[token]
-    match = _API_VERSION.search(_module_source(f"{module}.{module_file_name(name)}"))
+    module, name = load_type_tokens(token.partition(":")[0])[token]
+    match = _API_VERSION.search(_read_module_source(f"{module}.{to_module_file_name(name)}"))
     return match[1] if match else ""
 
 
 @cache
-def args_shape(module: str, reference: str) -> Shape | None:
+def load_args_shape(module: str, reference: str) -> Shape | None:
     """Return the shape of a nested object.
 
     Args:
@@ -121,29 +121,29 @@ def args_shape(module: str, reference: str) -> Shape | None:
         folder = ".".join([module.partition(".")[0], path[0].removeprefix("_"), *path[1:]])
     else:
         folder = module.rpartition(".")[0]
-    text = _class_source(_module_source(f"{folder}._inputs"), name)
+    text = _extract_class_source(_read_module_source(f"{folder}._inputs"), name)
     return Shape(f"{folder}._inputs", _parse_inputs(text), {}) if text else None
 
 
 def _parse_shape(file: str, name: str) -> Shape | None:
-    source = _module_source(file)
-    own_class = _class_source(source, name)
+    source = _read_module_source(file)
+    own_class = _extract_class_source(source, name)
     if not own_class:
         return None
-    arguments = _class_source(source, f"{name}InitArgs") or _class_source(source, f"{name}Args")
+    arguments = _extract_class_source(source, f"{name}InitArgs") or _extract_class_source(source, f"{name}Args")
     return Shape(file, _parse_inputs(arguments), _parse_outputs(own_class))
 
 
 def _parse_inputs(text: str) -> dict[str, Field]:
     signature, _, body = text.partition('        """')
     wire, immutable = {}, set()
-    for match in _GETTER.finditer(body):
+    for match in _GETTER_PATTERN.finditer(body):
         wire[match[2]] = match[1] or match[2]
         text = body[match.end() : body.find("return pulumi.get", match.end())]
         if _IMMUTABLE_WORDING.search(text):
             immutable.add(match[2])
     fields = {}
-    for match in _PARAMETER.finditer(signature):
+    for match in _PARAMETER_PATTERN.finditer(signature):
         annotation, _, default = match[2].partition(" = ")
         references = set(_ARGS_REFERENCE.findall(annotation))
         name = wire.get(match[1], match[1])
@@ -155,11 +155,11 @@ def _parse_inputs(text: str) -> dict[str, Field]:
 def _parse_outputs(text: str) -> dict[str, Field]:
     return {
         (name := match[1] or match[2]): Field(name, match[3], "Optional[" not in match[3])
-        for match in _GETTER.finditer(text)
+        for match in _GETTER_PATTERN.finditer(text)
     }
 
 
-def _class_source(source: str, name: str) -> str:
+def _extract_class_source(source: str, name: str) -> str:
     """Return the source of a class, or an empty text if the module does not contain the class."""
     # A text search, since a regular expression takes a hundred times as long for these megabytes of sources.
     start = max(source.find(f"\nclass {name}{after}") for after in "(:")
@@ -171,7 +171,7 @@ def _class_source(source: str, name: str) -> str:
 
 
 @cache
-def _module_source(module: str) -> str:
+def _read_module_source(module: str) -> str:
     package, *path = module.split(".")
     spec = importlib.util.find_spec(package)
     if not spec or not spec.origin:
@@ -181,6 +181,6 @@ def _module_source(module: str) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
-def module_file_name(name: str) -> str:
+def to_module_file_name(name: str) -> str:
     """Return the file name of a class. The SDK generator splits words, so that `IoTHub` is in `io_t_hub`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

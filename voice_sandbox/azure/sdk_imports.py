@@ -13,15 +13,15 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from voice_sandbox.azure.schema import SDKS, module_file_name
+from voice_sandbox.azure.schema import SDK_MODULES, to_module_file_name
 
-SDK_PACKAGE = SDKS["azure-native"]
+SDK_PACKAGE = SDK_MODULES["azure-native"]
 
-_EXTRA_NAMES = re.compile(r"(?:Awaitable)?(\w+?)(?:InitArgs|Args|Result|_output)?")
+_DERIVED_NAME_PATTERN = re.compile(r"(?:Awaitable)?(\w+?)(?:InitArgs|Args|Result|_output)?")
 """Names that a file defines in addition to the class or function after which it is named."""
 
 
-class Service(ModuleType):
+class LazyServiceModule(ModuleType):
     """A service's package with lazy imports."""
 
     def __init__(self, folder: Path) -> None:
@@ -30,8 +30,8 @@ class Service(ModuleType):
         self.__package__ = self.__name__
 
     def __getattr__(self, name: str) -> object:
-        match = _EXTRA_NAMES.fullmatch(name)
-        for file in (module_file_name(match[1]), "_inputs", "_enums") if match and not name.startswith("__") else ():
+        match = _DERIVED_NAME_PATTERN.fullmatch(name)
+        for file in (to_module_file_name(match[1]), "_inputs", "_enums") if match and not name.startswith("__") else ():
             if importlib.util.find_spec(f"{self.__name__}.{file}"):
                 module = importlib.import_module(f"{self.__name__}.{file}")
                 value: object = getattr(module, name, module if file == name else None)
@@ -41,11 +41,11 @@ class Service(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 
-def import_by_file() -> None:
+def enable_lazy_imports() -> None:
     """Enable lazy imports for those azure-native services that this process has not imported yet."""
     sdk = importlib.util.find_spec(SDK_PACKAGE)
     if sdk and sdk.origin:
         for file in Path(sdk.origin).parent.glob("*/__init__.py"):
             if file.parent.name != "config":  # values, not classes
-                service = Service(file.parent)
+                service = LazyServiceModule(file.parent)
                 sys.modules.setdefault(service.__name__, service)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown, map_leaves
+from voice_sandbox.azure.values import UNKNOWN, Secret, SecretDigest, Unknown, map_leaves
 
-_VERSION = 1
+_FORMAT_VERSION = 1
 _MARK_KEY = "voice:mark"
 
 
-def state_file(root: Path, deployment: str, project: str) -> Path:
+def get_state_file(root: Path, deployment: str, project: str) -> Path:
     """Return the file of the last preview of a deployment's project."""
     return root / ".voice" / "azure" / deployment / f"{project}.json"
 
@@ -25,7 +25,7 @@ def save_graph(file: Path, graph: Graph) -> None:
     """Write a graph atomically."""
     salt = secrets.token_hex(16)
     document = {
-        "version": _VERSION,
+        "version": _FORMAT_VERSION,
         "project": graph.project,
         "stack": graph.stack,
         "resources": [_pack(vars(resource), salt) for resource in graph.resources],
@@ -41,7 +41,7 @@ def load_graph(file: Path) -> Graph | None:
     """Load the last preview. Return `None` if there is no preview that this version can read."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
-        if document["version"] != _VERSION:
+        if document["version"] != _FORMAT_VERSION:
             return None
         resources = tuple(_unpack_resource(item) for item in document["resources"])
         return Graph(document["project"], document["stack"], resources, _unpack(document["outputs"]))
@@ -58,13 +58,13 @@ def _unpack_resource(item: Mapping[str, Any]) -> Resource:
 
 
 def _pack(value: Any, salt: str) -> Any:
-    def with_secrets(leaf: Any) -> Any:
+    def pack_leaf(leaf: Any) -> Any:
         if isinstance(leaf, Secret):
-            digest = leaf.value if isinstance(leaf.value, Digest) else Digest.from_value(leaf.value, salt)
+            digest = leaf.value if isinstance(leaf.value, SecretDigest) else SecretDigest.from_value(leaf.value, salt)
             return {_MARK_KEY: "secret", "salt": digest.salt, "sha256": digest.sha256}
         return {_MARK_KEY: "unknown"} if isinstance(leaf, Unknown) else leaf
 
-    return map_leaves(value, with_secrets)
+    return map_leaves(value, pack_leaf)
 
 
 def _unpack(value: Any) -> Any:
@@ -72,7 +72,7 @@ def _unpack(value: Any) -> Any:
         case {"voice:mark": "unknown"}:
             return UNKNOWN
         case {"voice:mark": "secret", "salt": salt, "sha256": sha256}:
-            return Secret(Digest(str(salt), str(sha256)))
+            return Secret(SecretDigest(str(salt), str(sha256)))
         case dict():
             return {key: _unpack(item) for key, item in value.items()}
         case list():

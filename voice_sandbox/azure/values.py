@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.struct_pb2 import Struct, Value
 
-SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+SIGNATURE_KEY: Final = "4dabf18193072939515e22adb298388d"
 """Key that marks a dictionary as a special value; `pulumi.runtime.rpc` has the same constants."""
 
 SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, not a secret
@@ -50,19 +50,19 @@ class Secret:
 
 
 @dataclass(frozen=True)
-class Digest:
+class SecretDigest:
     """The stored form of a secret, which is sufficient to detect a change."""
 
     salt: str
     sha256: str
 
     @classmethod
-    def from_value(cls, value: Any, salt: str) -> Digest:
+    def from_value(cls, value: Any, salt: str) -> SecretDigest:
         text = salt + json.dumps(value, sort_keys=True, default=repr)
         return cls(salt, hashlib.sha256(text.encode()).hexdigest())
 
 
-def decode(struct: Struct) -> dict[str, Any]:
+def decode_struct(struct: Struct) -> dict[str, Any]:
     """Convert a struct to properties, with `Secret` and `UNKNOWN` in place of their marks."""
     return {key: _decode(value) for key, value in struct.fields.items()}
 
@@ -71,9 +71,9 @@ def _decode(value: Value) -> Any:
     match value.WhichOneof("kind"):
         case "struct_value":
             fields = value.struct_value.fields
-            if SIGNATURE in fields and fields[SIGNATURE].string_value == SECRET_SIGNATURE:
+            if SIGNATURE_KEY in fields and fields[SIGNATURE_KEY].string_value == SECRET_SIGNATURE:
                 return Secret(_decode(fields["value"]))
-            return decode(value.struct_value)
+            return decode_struct(value.struct_value)
         case "list_value":
             return [_decode(item) for item in value.list_value.values]
         case "number_value":
@@ -98,7 +98,7 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
             return change(value)
 
 
-def encode(properties: Properties) -> Struct:
+def encode_properties(properties: Properties) -> Struct:
     """Convert properties to a struct with the marks of Pulumi's SDKs."""
     struct = Struct()
     struct.update(map_leaves(properties, _mark_secret))
@@ -107,7 +107,7 @@ def encode(properties: Properties) -> Struct:
 
 def _mark_secret(leaf: Any) -> Any:
     if isinstance(leaf, Secret):
-        return {SIGNATURE: SECRET_SIGNATURE, "value": map_leaves(leaf.value, _mark_secret)}
+        return {SIGNATURE_KEY: SECRET_SIGNATURE, "value": map_leaves(leaf.value, _mark_secret)}
     return UNKNOWN_SENTINEL if isinstance(leaf, Unknown) else leaf
 
 
@@ -116,27 +116,27 @@ def to_display_value(value: Any) -> Any:
     return map_leaves(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
 
 
-def reveal(value: Any) -> Any:
+def reveal_secrets(value: Any) -> Any:
     """Return a value with its secrets in plain form, for processing."""
-    return map_leaves(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
+    return map_leaves(value, lambda leaf: reveal_secrets(leaf.value) if isinstance(leaf, Secret) else leaf)
 
 
-def _leaf_values(value: Any) -> Iterator[Any]:
+def _iter_leaf_values(value: Any) -> Iterator[Any]:
     """Yield every leaf of a value, without keys."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _leaf_values(item)
+            yield from _iter_leaf_values(item)
     else:
         yield value
 
 
-def string_values(value: Any) -> Iterator[str]:
+def iter_string_values(value: Any) -> Iterator[str]:
     """Yield every string in a value, including secrets."""
-    return (leaf for leaf in _leaf_values(reveal(value)) if isinstance(leaf, str))
+    return (leaf for leaf in _iter_leaf_values(reveal_secrets(value)) if isinstance(leaf, str))
 
 
 def contains_secret(value: Any) -> bool:
     """Return True if a value contains a secret."""
-    return any(isinstance(leaf, Secret) for leaf in _leaf_values(value))
+    return any(isinstance(leaf, Secret) for leaf in _iter_leaf_values(value))

@@ -20,7 +20,7 @@ Manifest = Mapping[str, Any]
 
 READY_TIMEOUT_S = 800.0
 """All engines of a pod start together, which takes a minute on two idle cores, and many minutes on busy ones."""
-_POLL_S = 0.2
+_POLL_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,24 @@ class ManifestContainer(Launcher):
     """
 
     manifest: Manifest
-    texts: Mapping[str, str]
+    config_files: Mapping[str, str]
 
     @property
     def name(self) -> str:
         return str(self.manifest["name"])
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the command, which all containers of engines have."""
         return tuple(self.manifest["command"])
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables. References are not supported, since none of these pods uses them."""
         return {entry["name"]: entry["value"] for entry in self.manifest.get("env", ())}
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the files that are mounted from ConfigMaps."""
         mounts = self.manifest["volumeMounts"]
-        return {mount["mountPath"]: self.texts[mount["subPath"]] for mount in mounts if "subPath" in mount}
+        return {mount["mountPath"]: self.config_files[mount["subPath"]] for mount in mounts if "subPath" in mount}
 
     @property
     def pre_stop_s(self) -> float:
@@ -87,16 +87,16 @@ class Pod:
 
     def _create_process(self, container: ManifestContainer) -> EngineProcess:
         process = self._substitutes.render_process(container)
-        get = next((probe["httpGet"] for probe in self._probes(container) if "httpGet" in probe), None)
-        url = f"http://{LOOPBACK}:{self._local_port(get['port'])}" if get else ""
+        get = next((probe["httpGet"] for probe in self._list_probes(container) if "httpGet" in probe), None)
+        url = f"http://{LOOPBACK}:{self._find_local_port(get['port'])}" if get else ""
         return EngineProcess(container.name, process, self._substitutes.folder, url, get["path"] if get else "")
 
-    def _local_port(self, rendered: int) -> int:
+    def _find_local_port(self, rendered: int) -> int:
         return self._substitutes.ports.get(rendered, rendered)
 
-    def url(self, port: int) -> str:
+    def get_url(self, port: int) -> str:
         """Return the local URL of a port in the manifest."""
-        return f"http://{LOOPBACK}:{self._local_port(port)}"
+        return f"http://{LOOPBACK}:{self._find_local_port(port)}"
 
     @property
     def ports(self) -> Mapping[int, int]:
@@ -104,25 +104,25 @@ class Pod:
         return self._substitutes.ports
 
     @staticmethod
-    def _probes(container: ManifestContainer) -> list[Manifest]:
+    def _list_probes(container: ManifestContainer) -> list[Manifest]:
         names = ("startupProbe", "readinessProbe", "livenessProbe")
         return [container.manifest[name] for name in names if container.manifest.get(name)]
 
-    def _all_containers(self) -> list[ManifestContainer]:
+    def _list_all_containers(self) -> list[ManifestContainer]:
         return [*self._sidecars, *self._engines]
 
     def passes_probe(self, name: str, probe: str) -> bool:
         """Return True if a container passes its probe now or, without a probe, if it is running."""
-        (container,) = (each for each in self._all_containers() if each.name == name)
+        (container,) = (each for each in self._list_all_containers() if each.name == name)
         probe_spec, process = container.manifest.get(probe), self.containers[name]
-        if process.exit_code() is not None:
+        if process.get_exit_code() is not None:
             return False
         if not probe_spec:
             return True
         if "httpGet" in probe_spec:
             get = probe_spec["httpGet"]
-            at = EngineProcess(name, process.process, process.folder, self.url(get["port"]), get["path"])
-            return at.status(float(probe_spec.get("timeoutSeconds", 1))) in range(200, 400)
+            at = EngineProcess(name, process.process, process.folder, self.get_url(get["port"]), get["path"])
+            return at.fetch_health_status(float(probe_spec.get("timeoutSeconds", 1))) in range(200, 400)
         argv = [self._substitutes.localize(argument) for argument in probe_spec["exec"]["command"]]
         try:
             return subprocess.run(argv, capture_output=True, check=False, timeout=30).returncode == 0  # noqa: S603
@@ -149,20 +149,22 @@ class Pod:
         """
         began, process = time.monotonic(), self.containers[name]
         while not self.passes_probe(name, probe):
-            if process.exit_code() is not None:
-                raise EngineError(f"{name} ended with {process.exit_code()}:\n{process.tail()}")
+            if process.get_exit_code() is not None:
+                raise EngineError(f"{name} ended with {process.get_exit_code()}:\n{process.read_log_tail()}")
             if time.monotonic() - began > within_s:
-                raise EngineError(f"{name} did not pass its {probe} within {within_s:.0f} s:\n{process.tail()}")
-            time.sleep(_POLL_S)
+                raise EngineError(
+                    f"{name} did not pass its {probe} within {within_s:.0f} s:\n{process.read_log_tail()}"
+                )
+            time.sleep(_POLL_INTERVAL_S)
         return time.monotonic() - began
 
-    def wait_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until every container passes its readiness probe, so that the pod is ready.
 
         Raises:
             EngineError: A container exited, or does not become ready in time.
         """
-        for each in reversed(self._all_containers()):
+        for each in reversed(self._list_all_containers()):
             self.wait_for_probe(each.name)
 
     @property

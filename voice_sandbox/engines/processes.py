@@ -18,17 +18,17 @@ from typing import Any, Self
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from voice_sandbox.engines.substitutions import Process
+from voice_sandbox.engines.substitutions import RenderedProcess
 
 ROOT = Path(__file__).parents[2]
-ENVIRONMENT = ROOT / ".tools/engines"
+VENV_FOLDER = ROOT / ".tools/engines"
 """Virtual environment that ``make test-engines`` installs."""
-MODELS = ENVIRONMENT / "models"
+MODELS_FOLDER = VENV_FOLDER / "models"
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 600.0
 """Timeout of an engine, which is ready after 25 s on two idle cores, and after minutes on busy ones."""
 STOP_TIMEOUT_S = 60.0
-_POLL_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _INHERITED_VARIABLES = ("LANG", "LC_ALL", "TMPDIR")
 
 
@@ -54,12 +54,12 @@ class EngineProcess:
     """
 
     name: str
-    process: Process
+    process: RenderedProcess
     folder: Path
     url: str
     health_path: str = "/health"
     _child: "subprocess.Popen[bytes] | None" = None
-    _frozen: list[psutil.Process] = field(default_factory=list)
+    _suspended_processes: list[psutil.Process] = field(default_factory=list)
 
     @property
     def log(self) -> Path:
@@ -82,7 +82,7 @@ class EngineProcess:
         port = urllib.parse.urlsplit(self.url).port
         if port and _is_port_in_use(port):
             raise EngineError(f"{self.name}: port {port} is in use: stop the process that listens on it")
-        program = shutil.which(self.process.argv[0], path=self._search_path())
+        program = shutil.which(self.process.argv[0], path=self._build_search_path())
         if program is None:
             raise EngineError(
                 f"{self.process.argv[0]} is not installed: run make test-engines, and install tests/packages.txt"
@@ -94,7 +94,7 @@ class EngineProcess:
             if name in self.process.environment:
                 Path(self.process.environment[name]).mkdir(parents=True, exist_ok=True)
         inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-        environment = {"PATH": self._search_path(), **inherited, **self.process.environment}
+        environment = {"PATH": self._build_search_path(), **inherited, **self.process.environment}
         with self.log.open("ab") as output:
             self._child = subprocess.Popen(  # noqa: S603  a launcher's command
                 [program, *self.process.argv[1:]],
@@ -106,25 +106,25 @@ class EngineProcess:
             )
         return self
 
-    def wait_ready(self, within_s: float = READY_TIMEOUT_S) -> Self:
+    def wait_until_ready(self, within_s: float = READY_TIMEOUT_S) -> Self:
         """Wait until the process is ready.
 
         Raises:
             EngineError: The process exited, or is not ready in time.
         """
         limit = time.monotonic() + within_s
-        while self.status() != 200:  # noqa: PLR2004
-            if self.exit_code() is not None:
-                raise EngineError(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
+        while self.fetch_health_status() != 200:  # noqa: PLR2004
+            if self.get_exit_code() is not None:
+                raise EngineError(f"{self.name} ended with {self.get_exit_code()}:\n{self.read_log_tail()}")
             if time.monotonic() > limit:
                 raise EngineError(
                     f"{self.name} did not respond at {self.url}{self.health_path} within {within_s:.0f} "
-                    f"s:\n{self.tail()}"
+                    f"s:\n{self.read_log_tail()}"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_INTERVAL_S)
         return self
 
-    def status(self, timeout_s: float = 5.0) -> int | None:
+    def fetch_health_status(self, timeout_s: float = 5.0) -> int | None:
         """Return the HTTP status of the health path, or ``None`` while the process does not respond."""
         try:
             with urllib.request.urlopen(self.url + self.health_path, timeout=timeout_s) as answer:  # noqa: S310  this machine
@@ -134,7 +134,7 @@ class EngineProcess:
         except OSError:
             return None
 
-    def exit_code(self) -> int | None:
+    def get_exit_code(self) -> int | None:
         """Return the exit code, or ``None`` while the process runs."""
         return self._child.poll() if self._child else None
 
@@ -154,7 +154,7 @@ class EngineProcess:
         try:
             return self._child.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise EngineError(f"{self.name} did not exit within {within_s:.0f} s:\n{self.tail()}") from None
+            raise EngineError(f"{self.name} did not exit within {within_s:.0f} s:\n{self.read_log_tail()}") from None
 
     def kill(self) -> None:
         """Kill the process and its children, as the loss of a node does.
@@ -190,35 +190,37 @@ class EngineProcess:
             EngineError: The engine has no such processes.
         """
         cores = [
-            each for each in psutil.Process(self.pid).children(recursive=True) if "EngineCore" in _command_line(each)
+            each
+            for each in psutil.Process(self.pid).children(recursive=True)
+            if "EngineCore" in _read_command_line(each)
         ]
         if not cores:
             raise EngineError(f"{self.name} has no process EngineCore")
         for each in cores:
             each.suspend()
-        self._frozen = cores
+        self._suspended_processes = cores
 
     def freeze(self) -> None:
         """Suspend all processes, as if the node had hung."""
         parent = psutil.Process(self.pid)
-        self._frozen = [parent, *parent.children(recursive=True)]
-        for each in self._frozen:
+        self._suspended_processes = [parent, *parent.children(recursive=True)]
+        for each in self._suspended_processes:
             each.suspend()
 
     def thaw(self) -> None:
         """Resume all suspended processes."""
-        for each in self._frozen:
+        for each in self._suspended_processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.resume()
-        self._frozen = []
+        self._suspended_processes = []
 
-    def tail(self, lines: int = 30) -> str:
+    def read_log_tail(self, lines: int = 30) -> str:
         """Return the last lines of the log."""
         if not self.log.exists():
             return "it wrote no log"
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
-    def metrics(self, path: str = "/metrics") -> dict[str, float]:
+    def fetch_metrics(self, path: str = "/metrics") -> dict[str, float]:
         """Return the value of each published metric, summed over its labels."""
         with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310  this machine
             text = answer.read().decode()
@@ -229,11 +231,11 @@ class EngineProcess:
         return sums
 
     @staticmethod
-    def _search_path() -> str:
-        return f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    def _build_search_path() -> str:
+        return f"{VENV_FOLDER / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
-def _command_line(process: psutil.Process) -> str:
+def _read_command_line(process: psutil.Process) -> str:
     try:
         return " ".join([process.name(), *process.cmdline()])
     except psutil.Error:
@@ -247,7 +249,7 @@ def run_processes(*processes: EngineProcess) -> Iterator[tuple[EngineProcess, ..
     try:
         started.extend(each.start() for each in processes)
         for each in processes:
-            each.wait_ready()
+            each.wait_until_ready()
         yield processes
     finally:
         for each in reversed(started):

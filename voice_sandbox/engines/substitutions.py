@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from voice_blueprint.engines.launch.base import Launcher, compact_json
+from voice_blueprint.engines.launch.base import Launcher, dump_compact_json
 
 VLLM, LMCACHE = "vllm", "lmcache"
 MODELS_PARENT = "<beside the models>"
@@ -24,7 +24,7 @@ class Substitution:
         value: New value; ``None`` removes the flag; a function receives the old value.
         reason: Limitation of the CPU or the tiny model.
         add_if_missing: Whether the flag or variable is added to a command that lacks it.
-        required: Whether every launcher of the program must render the flag or variable.
+        is_required: Whether every launcher of the program must render the flag or variable.
     """
 
     program: str
@@ -32,7 +32,7 @@ class Substitution:
     value: str | Callable[[str], str] | None
     reason: str
     add_if_missing: bool = False
-    required: bool = False
+    is_required: bool = False
 
     @property
     def is_variable(self) -> bool:
@@ -49,11 +49,11 @@ def _use_host_memory(config: str) -> str:
             return {name: replace_device(each) for name, each in value.items()} | extra
         return [replace_device(each) for each in value] if isinstance(value, list) else value
 
-    return compact_json(replace_device(json.loads(config)))
+    return dump_compact_json(replace_device(json.loads(config)))
 
 
 def _shrink_store(adapter: str) -> str:
-    return compact_json(json.loads(adapter) | {"max_capacity_gb": 1})
+    return dump_compact_json(json.loads(adapter) | {"max_capacity_gb": 1})
 
 
 SUBSTITUTIONS = (
@@ -61,7 +61,7 @@ SUBSTITUTIONS = (
         VLLM, "--load-format", "dummy", "weights are random; the seed makes them equal in every process", True
     ),
     Substitution(VLLM, "--quantization", None, "kernels for FP8 weights require a GPU"),
-    Substitution(VLLM, "--tensor-parallel-size", "1", "a tiny model does not need two processes", required=True),
+    Substitution(VLLM, "--tensor-parallel-size", "1", "a tiny model does not need two processes", is_required=True),
     Substitution(
         VLLM,
         "--distributed-executor-backend",
@@ -71,7 +71,7 @@ SUBSTITUTIONS = (
         True,
     ),
     Substitution(
-        VLLM, "--gpu-memory-utilization", "0.1", "on a CPU, a fraction of the machine's memory", required=True
+        VLLM, "--gpu-memory-utilization", "0.1", "on a CPU, a fraction of the machine's memory", is_required=True
     ),
     Substitution(
         VLLM, "--enforce-eager", "", "compiling takes minutes on two cores, and there are no CUDA graphs", True
@@ -98,7 +98,7 @@ SUBSTITUTIONS = (
         "by default, the server opens the engine's GPU memory",
         True,
     ),
-    Substitution(LMCACHE, "--l1-size-gb", "0.25", "several servers share the memory of this machine", required=True),
+    Substitution(LMCACHE, "--l1-size-gb", "0.25", "several servers share the memory of this machine", is_required=True),
     Substitution(LMCACHE, "--l2-adapter", _shrink_store, "the disk is this machine's"),
 )
 
@@ -106,7 +106,7 @@ _VOLUME_PATH = re.compile(r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/vo
 """Volumes of a pod or a host, which are subfolders of one folder here."""
 
 
-def real_weight_substitutions(context_tokens: int) -> tuple[Substitution, ...]:
+def build_real_weight_substitutions(context_tokens: int) -> tuple[Substitution, ...]:
     """Return the additional substitutions for a small model with actual weights.
 
     Args:
@@ -119,7 +119,7 @@ def real_weight_substitutions(context_tokens: int) -> tuple[Substitution, ...]:
 
 
 @dataclass(frozen=True)
-class Process:
+class RenderedProcess:
     """A launcher's process on this machine.
 
     Attributes:
@@ -129,7 +129,7 @@ class Process:
     argv: list[str]
     environment: dict[str, str]
     files: dict[Path, str]
-    applied: list[Substitution]
+    applied_substitutions: list[Substitution]
 
 
 @dataclass
@@ -140,7 +140,7 @@ class CommandRenderer:
         folder: Folder of volumes and files.
         models: Folder of tiny models.
         ports: Free local port for each rendered port.
-        skip: Names of disabled substitutions.
+        skipped_names: Names of disabled substitutions.
         extra_substitutions: Additional substitutions, which are applied last.
         weights: Folder of a model with actual weights, which replaces the tiny model.
     """
@@ -148,31 +148,33 @@ class CommandRenderer:
     folder: Path
     models: Path
     ports: Mapping[int, int] = field(default_factory=dict)
-    skip: frozenset[str] = frozenset()
+    skipped_names: frozenset[str] = frozenset()
     extra_substitutions: tuple[Substitution, ...] = ()
     weights: Path | None = None
 
-    def render_process(self, launcher: Launcher) -> Process:
+    def render_process(self, launcher: Launcher) -> RenderedProcess:
         """Render a launcher as a process on this machine.
 
         Raises:
             ValueError: The command lacks a flag of a required substitution.
         """
-        argv, environment = remove_numactl(launcher.command()), dict(launcher.environment())
+        argv, environment = remove_numactl(launcher.build_command()), dict(launcher.build_environment())
         argv[0] = Path(argv[0]).name  # an image's program, which is on PATH here
-        program = _target_program(argv)
+        program = _find_target_program(argv)
         applied = [
             each
             for each in (*SUBSTITUTIONS, *self.extra_substitutions)
-            if each.program == program and each.name not in self.skip and _apply_substitution(each, argv, environment)
+            if each.program == program
+            and each.name not in self.skipped_names
+            and _apply_substitution(each, argv, environment)
         ]
         local_argv = [self.localize(argument) for argument in argv]
         if program == VLLM:
-            local_argv[argv.index(VLLM) + 2] = str(self.weights or self.models / tiny_model_for(argv))
-        return Process(
+            local_argv[argv.index(VLLM) + 2] = str(self.weights or self.models / select_tiny_model(argv))
+        return RenderedProcess(
             local_argv,
             {name: self.localize(value) for name, value in environment.items()},
-            {Path(self.localize(path)): self.localize(text) for path, text in launcher.files().items()},
+            {Path(self.localize(path)): self.localize(text) for path, text in launcher.render_files().items()},
             applied,
         )
 
@@ -181,16 +183,16 @@ class CommandRenderer:
         text = text.replace(MODELS_PARENT, str(self.models.parent))
         text = _VOLUME_PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (
-            re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._local_port(found[0])), text)
+            re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._map_local_port(found[0])), text)
             if self.ports
             else text
         )
 
-    def _local_port(self, number: str) -> int | str:
+    def _map_local_port(self, number: str) -> int | str:
         return self.ports.get(int(number), number)
 
 
-def _target_program(argv: Sequence[str]) -> str:
+def _find_target_program(argv: Sequence[str]) -> str:
     """Return the program to which substitutions apply.
 
     The decode engine of a cell is a child of its transport check.
@@ -208,7 +210,7 @@ def remove_numactl(argv: Sequence[str]) -> list[str]:
     return [*argv[:start], *argv[argv.index("--", start) + 1 :]]
 
 
-def tiny_model_for(argv: list[str]) -> str:
+def select_tiny_model(argv: list[str]) -> str:
     """Return the tiny model with the architecture of the model in a ``vllm serve`` command."""
     if "--config-format" in argv:
         return "voxtral"
@@ -218,7 +220,7 @@ def tiny_model_for(argv: list[str]) -> str:
 def _apply_substitution(substitution: Substitution, argv: list[str], environment: dict[str, str]) -> bool:
     name, value = substitution.name, substitution.value
     has = name in (environment if substitution.is_variable else argv)
-    if not has and substitution.required:
+    if not has and substitution.is_required:
         raise ValueError(f"{argv[0]} does not render {name}; correct or remove the substitution")
     if not has and not substitution.add_if_missing:
         return False

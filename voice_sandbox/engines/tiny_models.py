@@ -15,11 +15,11 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, WhisperConfig, WhisperFeatureExtractor
 
-CONTEXT_TOKENS = 32768
+MAX_CONTEXT_TOKENS = 32768
 """The maximum context length in a shipped file."""
 HIDDEN_SIZE, HEADS, KV_HEADS, HEAD_DIM = 64, 4, 2, 32
 """A head has 32 dimensions, since vLLM's attention on CPUs has no kernel for 16."""
-LAYERS = 2
+LAYER_COUNT = 2
 TOKENIZER_TEXT = "hello world this is a small tokenizer for tests of engines"
 CHAT_TEMPLATE = "{% for m in messages %}<|{{m.role}}|>{{m.content}}<|end|>{% endfor %}<|assistant|>"
 
@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
 
 def create_qwen(folder: Path) -> None:
     """Create ``Qwen3ForCausalLM``."""
-    tokenizer = _byte_tokenizer(["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"])
+    tokenizer = _create_byte_tokenizer(["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"])
     tokenizer.save(str(folder / "tokenizer.json"))
     _write_json(
         folder / "tokenizer_config.json",
@@ -52,12 +52,12 @@ def create_qwen(folder: Path) -> None:
         model_type="qwen3",
         hidden_size=HIDDEN_SIZE,
         intermediate_size=2 * HIDDEN_SIZE,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=LAYER_COUNT,
         num_attention_heads=HEADS,
         num_key_value_heads=KV_HEADS,
         head_dim=HEAD_DIM,
         vocab_size=tokenizer.get_vocab_size(),
-        max_position_embeddings=CONTEXT_TOKENS,
+        max_position_embeddings=MAX_CONTEXT_TOKENS,
         rms_norm_eps=1e-6,
         rope_theta=1_000_000.0,
         hidden_act="silu",
@@ -83,13 +83,14 @@ def create_voxtral(folder: Path) -> None:
         "chunk_length_s": 30.0,
     }
     tekken["special_tokens"] = [
-        {"rank": rank, "token_str": token, "is_control": True} for rank, token in enumerate(_mistral_control_tokens())
+        {"rank": rank, "token_str": token, "is_control": True}
+        for rank, token in enumerate(_iter_mistral_control_tokens())
     ]
     (folder / "tekken.json").write_text(json.dumps(tekken), encoding="utf-8")
     encoder = {
         "audio_encoding_args": {"sampling_rate": 16000, **features},
         "dim": HIDDEN_SIZE,
-        "n_layers": LAYERS,
+        "n_layers": LAYER_COUNT,
         "head_dim": HIDDEN_SIZE // HEADS,
         "hidden_dim": 2 * HIDDEN_SIZE,
         "n_heads": HEADS,
@@ -99,7 +100,7 @@ def create_voxtral(folder: Path) -> None:
     _write_json(
         folder / "params.json",
         dim=HIDDEN_SIZE,
-        n_layers=LAYERS,
+        n_layers=LAYER_COUNT,
         head_dim=HEAD_DIM,
         hidden_dim=2 * HIDDEN_SIZE,
         n_heads=HEADS,
@@ -107,8 +108,8 @@ def create_voxtral(folder: Path) -> None:
         norm_eps=1e-5,
         rope_theta=1e8,
         vocab_size=131072,
-        max_position_embeddings=CONTEXT_TOKENS,
-        max_seq_len=CONTEXT_TOKENS,
+        max_position_embeddings=MAX_CONTEXT_TOKENS,
+        max_seq_len=MAX_CONTEXT_TOKENS,
         multimodal={
             "whisper_model_args": {"encoder_args": encoder, "downsample_args": {"downsample_factor": 4}},
         },
@@ -130,7 +131,7 @@ def create_whisper(folder: Path) -> None:
         "<|notimestamps|>",
         *(f"<|{step * 0.02:.2f}|>" for step in range(1501)),
     ]
-    tokenizer = _byte_tokenizer([])
+    tokenizer = _create_byte_tokenizer([])
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
     ids = {token: tokenizer.token_to_id(token) for token in special}
     fast = PreTrainedTokenizerFast(
@@ -145,8 +146,8 @@ def create_whisper(folder: Path) -> None:
     config = WhisperConfig(
         vocab_size=tokenizer.get_vocab_size(),
         d_model=HIDDEN_SIZE,
-        encoder_layers=LAYERS,
-        decoder_layers=LAYERS,
+        encoder_layers=LAYER_COUNT,
+        decoder_layers=LAYER_COUNT,
         encoder_attention_heads=HIDDEN_SIZE // HEAD_DIM,
         decoder_attention_heads=HIDDEN_SIZE // HEAD_DIM,
         encoder_ffn_dim=2 * HIDDEN_SIZE,
@@ -166,7 +167,7 @@ def create_whisper(folder: Path) -> None:
         _write_json(folder / name, **settings)
 
 
-def _byte_tokenizer(special: list[str]) -> Tokenizer:
+def _create_byte_tokenizer(special: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -177,7 +178,7 @@ def _byte_tokenizer(special: list[str]) -> Tokenizer:
     return tokenizer
 
 
-def _mistral_control_tokens() -> Iterable[str]:
+def _iter_mistral_control_tokens() -> Iterable[str]:
     """Yield a thousand names, of which mistral_common's audio encoder looks up those at 24, 25 and 34."""
     named = {
         0: "<unk>", 1: "<s>", 2: "</s>", 3: "[INST]", 4: "[/INST]", 5: "[AVAILABLE_TOOLS]", 6: "[/AVAILABLE_TOOLS]",

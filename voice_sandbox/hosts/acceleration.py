@@ -13,7 +13,7 @@ _BOOT_MESSAGE = b"Kernel panic - not syncing: VFS"
 
 
 @cache
-def accelerator(kernel: Path, within_s: float = BOOT_TIMEOUT_S) -> str:
+def detect_accelerator(kernel: Path, within_s: float = BOOT_TIMEOUT_S) -> str:
     """Return ``KVM`` if the kernel boots with KVM in time, and ``EMULATION`` otherwise.
 
     It is not sufficient that ``/dev/kvm`` opens: some nested KVMs never reach the kernel's first line.

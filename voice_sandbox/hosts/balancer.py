@@ -45,16 +45,16 @@ class Target:
     """A registered host.
 
     Attributes:
-        consecutive_results: Number of consecutive equal check results.
+        consecutive_result_count: Number of consecutive equal check results.
         answered: Whether the target answered the last check.
-        forwarded_packets: Number of forwarded packets.
+        forwarded_packet_count: Number of forwarded packets.
     """
 
     is_healthy: bool = False
-    consecutive_results: int = 0
-    answered: bool = False
+    consecutive_result_count: int = 0
+    passed_last_check: bool = False
     checked_at: float = float("-inf")
-    forwarded_packets: int = 0
+    forwarded_packet_count: int = 0
 
 
 class Balancer:
@@ -99,7 +99,7 @@ class Balancer:
                 self.lost_packets += 1
             else:
                 self._private.sendto(_build_packet(caller, (address, self._rules.port), payload), (address, 0))
-                target.forwarded_packets += 1
+                target.forwarded_packet_count += 1
 
     def choose_target(self, caller: Endpoint) -> str | None:
         """Return the address of the target for a caller's packets, or None if no target is healthy."""
@@ -118,15 +118,17 @@ class Balancer:
             for address, target in self._targets.items():
                 if time.monotonic() >= target.checked_at + self._rules.interval_s:
                     target.checked_at = time.monotonic()
-                    self._record_result(target, answered=_accepts_connection(address, self._rules.health_port))
+                    self._record_result(target, passed=_accepts_connection(address, self._rules.health_port))
 
-    def _record_result(self, target: Target, *, answered: bool) -> None:
-        target.consecutive_results = target.consecutive_results + 1 if answered == target.answered else 1
-        target.answered = answered
-        if target.consecutive_results >= (
-            self._rules.healthy_threshold if answered else self._rules.unhealthy_threshold
+    def _record_result(self, target: Target, *, passed: bool) -> None:
+        target.consecutive_result_count = (
+            target.consecutive_result_count + 1 if passed == target.passed_last_check else 1
+        )
+        target.passed_last_check = passed
+        if target.consecutive_result_count >= (
+            self._rules.healthy_threshold if passed else self._rules.unhealthy_threshold
         ):
-            target.is_healthy = answered
+            target.is_healthy = passed
 
     def close(self) -> None:
         self._closing.set()

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-_VALIDITY = timedelta(days=825)
-_PEM = serialization.Encoding.PEM
+_CERTIFICATE_VALIDITY = timedelta(days=825)
+_PEM_ENCODING = serialization.Encoding.PEM
 _CA_KEY_USAGE = x509.KeyUsage(
     digital_signature=False,
     content_commitment=False,
@@ -29,7 +29,7 @@ _CA_KEY_USAGE = x509.KeyUsage(
 """Extensions that RFC 5280 requires of an authority; Python 3.13 verifies them by default."""
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority, whose key and certificate are created once and then loaded from a folder.
 
     Attributes:
@@ -43,14 +43,14 @@ class Authority:
         if not self._key_file.exists():
             folder.mkdir(parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
-            name = _common_name("voice-serve rehearsal of hosts")
+            name = _build_common_name("voice-serve rehearsal of hosts")
             builder = (
-                _certificate_builder(name, key.public_key(), name)
+                _create_certificate_builder(name, key.public_key(), name)
                 .add_extension(x509.BasicConstraints(True, 0), critical=True)
                 .add_extension(_CA_KEY_USAGE, critical=True)
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             )
-            self.file.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(_PEM))
+            self.file.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(_PEM_ENCODING))
             self._key_file.touch(mode=0o600)
             self._key_file.write_bytes(_encode_private_key(key))
 
@@ -69,28 +69,28 @@ class Authority:
             alternative_names.append(x509.IPAddress(ip_address(address)))
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
-            _certificate_builder(_common_name(name[:64]), key.public_key(), issuer)
+            _create_certificate_builder(_build_common_name(name[:64]), key.public_key(), issuer)
             .add_extension(x509.SubjectAlternativeName(alternative_names), critical=False)
             .add_extension(authority, critical=False)
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
-        certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
+        certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM_ENCODING))
         private.touch(mode=0o600)
         private.write_bytes(_encode_private_key(key))
         return certificate, private
 
-    def server_context(self, name: str, folder: Path) -> ssl.SSLContext:
+    def create_server_context(self, name: str, folder: Path) -> ssl.SSLContext:
         """Return the TLS context of a server with this name."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(name, folder))
         return context
 
 
-def _common_name(name: str) -> x509.Name:
+def _build_common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _certificate_builder(
+def _create_certificate_builder(
     subject: x509.Name, key: ec.EllipticCurvePublicKey, issuer: x509.Name
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
@@ -101,9 +101,9 @@ def _certificate_builder(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _VALIDITY)
+        .not_valid_after(now + _CERTIFICATE_VALIDITY)
     )
 
 
 def _encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(_PEM_ENCODING, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

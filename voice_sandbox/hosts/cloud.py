@@ -17,11 +17,11 @@ from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.aws.process import LocalAws
 from voice_sandbox.hosts.balancer import Balancer, TargetGroupSettings
-from voice_sandbox.hosts.certificates import Authority
-from voice_sandbox.hosts.disk import Disk, HostsError, run_command
+from voice_sandbox.hosts.certificates import CertificateAuthority
+from voice_sandbox.hosts.disk import Disk, HostRehearsalError, run_command
 from voice_sandbox.hosts.front import TlsServer
 from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, Hardware, Link, Machine
-from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, Tree
+from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, MetadataTree
 from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
 from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
@@ -50,7 +50,7 @@ class Host:
     mac: str
     tap: str
     machine: Machine
-    notice: dict[str, str] = field(default_factory=dict)
+    spot_notice: dict[str, str] = field(default_factory=dict)
 
 
 class Cloud:
@@ -85,14 +85,17 @@ class Cloud:
         with ExitStack() as stack:
             vpc = self.deployment.aws.network.cidr
             self.network = Network(
-                self.folder, IPv4Network(str(vpc)), self._subnets(IPv4Network(str(vpc))), self._private_names()
+                self.folder,
+                IPv4Network(str(vpc)),
+                self._describe_subnets(IPv4Network(str(vpc))),
+                self._iter_private_names(),
             )
             stack.callback(self.network.close)
             self._metadata = MetadataService(METADATA_ADDRESS)
             stack.callback(self._metadata.close)
-            front = TlsServer(ALL_INTERFACES, self.authority, self.folder, self._backend_port)
+            front = TlsServer(ALL_INTERFACES, self.authority, self.folder, self._select_backend_port)
             stack.callback(front.close)
-            stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
+            stack.callback(Registry(self._registry, self.folder, self._get_registry_password()).close)
             self.store = self._open_store(self.authority)
             stack.callback(self.store.close)
             self.balancer = self._open_balancer()
@@ -112,7 +115,7 @@ class Cloud:
             host.machine.stop()
         self._stack.close()
 
-    def _backend_port(self, name: str) -> int:
+    def _select_backend_port(self, name: str) -> int:
         """Return the port of the server for a name, or raise an error if the registry has to refuse the connection."""
         if _REGISTRY_NAME_PART not in name:
             return int(self.aws.endpoint.rpartition(":")[2])
@@ -121,7 +124,7 @@ class Cloud:
             raise ConnectionRefusedError
         return REGISTRY_PORT
 
-    def _subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
+    def _describe_subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
         """Return each subnet of the VPC, and whether its deployed route table has a route to the internet."""
         client = self.aws.client("ec2")
         routed_ids = {
@@ -136,34 +139,34 @@ class Cloud:
         }
         return {subnet: has_route for subnet, has_route in routes_by_subnet.items() if subnet.subnet_of(vpc)}
 
-    def _private_names(self) -> Iterator[str]:
+    def _iter_private_names(self) -> Iterator[str]:
         """Yield the names that resolve to addresses in the VPC, which are those of the store and of VPC endpoints."""
-        yield self._store_endpoint()[0]
+        yield self._find_store_endpoint()[0]
         region = self.deployment.aws.region
         for endpoint in self.aws.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]:
             if endpoint["VpcEndpointType"] == "Interface":
                 service = endpoint["ServiceName"].removeprefix(f"com.amazonaws.{region}.").split(".")
                 yield ".".join((*reversed(service), region, "amazonaws.com"))
 
-    def _store_endpoint(self) -> tuple[str, int]:
+    def _find_store_endpoint(self) -> tuple[str, int]:
         client = self.aws.client("elasticache")
-        name = names.state_group_id(self.deployment)
+        name = names.build_state_group_id(self.deployment)
         (group,) = client.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"]
         endpoint = group["NodeGroups"][0]["PrimaryEndpoint"]
         return str(endpoint["Address"]), int(endpoint["Port"])
 
-    def _registry_password(self) -> str:
+    def _get_registry_password(self) -> str:
         return f"{self.aws.account}-auth-token"
 
-    def _open_store(self, authority: Authority) -> Store:
+    def _open_store(self, authority: CertificateAuthority) -> Store:
         """Start the store with the users and passwords of the deployment."""
-        passwords = self._passwords()
+        passwords = self._read_passwords()
         users = [
             StoreUser(user["UserName"], user["AccessString"], passwords.get(user["UserName"]))
             for user in self.aws.client("elasticache").describe_users()["Users"]
             if user["UserGroupIds"]
         ]
-        at = self._store_endpoint()
+        at = self._find_store_endpoint()
         return Store(self.network.services_address, at, users, authority=authority, folder=self.folder)
 
     def _open_balancer(self) -> Balancer:
@@ -190,14 +193,14 @@ class Cloud:
             is_sticky=attributes.get("stickiness.enabled") == "true" and attributes["stickiness.type"] == "source_ip",
         )
 
-        def registered_addresses() -> set[str]:
+        def list_registered_addresses() -> set[str]:
             answer = client.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
             ids = {each["Target"]["Id"] for each in answer["TargetHealthDescriptions"]}
             return {host.address for host in self.hosts if host.instance in ids}
 
-        return Balancer(self.network.public_address, rules, registered_addresses)
+        return Balancer(self.network.public_address, rules, list_registered_addresses)
 
-    def _passwords(self) -> dict[str, str]:
+    def _read_passwords(self) -> dict[str, str]:
         """Return the passwords of the store's users, by name."""
         client = self.aws.client("secretsmanager")
         values = {}
@@ -207,7 +210,7 @@ class Cloud:
                 values[str(secret["username"])] = str(secret["password"])
         return values
 
-    def container_environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
+    def build_container_environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
         """Return the environment that a host of a group would pass to a container.
 
         The functions of the group's own user data calculate it.
@@ -226,7 +229,7 @@ class Cloud:
         )
         return dict(line.split("=", 1) for line in output.splitlines())
 
-    def instance_states(self, group: str) -> dict[str, str]:
+    def list_instance_states(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""
         client = self.aws.client("autoscaling")
         (group_state,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
@@ -255,13 +258,13 @@ class Cloud:
                 each["InstanceId"]: each["LifecycleState"] for group in groups for each in group["Instances"]
             }
 
-    def waiting_instance(self, group: str) -> str:
+    def find_or_launch_instance(self, group: str) -> str:
         """Return the newest instance of a group that waits in its launch hook, and launch one if there is none."""
         client = self.aws.client("autoscaling")
-        states = self.instance_states(group).values()
+        states = self.list_instance_states(group).values()
         if LAUNCH_WAIT_STATE not in states:
             client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=len(states) + 1)
-        *_, instance = [name for name, state in self.instance_states(group).items() if state == LAUNCH_WAIT_STATE]
+        *_, instance = [name for name, state in self.list_instance_states(group).items() if state == LAUNCH_WAIT_STATE]
         return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = DEFAULT_HARDWARE, *, route: bool = True) -> Host:
@@ -278,7 +281,7 @@ class Cloud:
     def reuse(self, host: Host, snapshot: str, instance: str) -> None:
         """Restore a machine to a snapshot, and use it as another instance of its group with the same address."""
         host.machine.restore_snapshot(snapshot)
-        host.instance, host.notice = instance, {}
+        host.instance, host.spot_notice = instance, {}
         self._register_metadata(host, self._describe_instance(host.instance))
 
     def _describe_instance(self, instance: str) -> dict[str, Any]:
@@ -293,7 +296,7 @@ class Cloud:
         facts = InstanceMetadata(
             user_data=_decode_user_data(attribute["UserData"]),
             hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
-            tree=lambda: self._metadata_tree(host, described),
+            build_tree=lambda: self._build_metadata_tree(host, described),
         )
         self._metadata.add_host(host.address, facts)
 
@@ -303,8 +306,8 @@ class Cloud:
         self.network.detach(host.tap)
         self.hosts.remove(host)
 
-    def _metadata_tree(self, host: Host, described: dict[str, Any]) -> Tree:
-        interface: Tree = {"device-number": "0", "local-ipv4s": host.address, "mac": host.mac}
+    def _build_metadata_tree(self, host: Host, described: dict[str, Any]) -> MetadataTree:
+        interface: MetadataTree = {"device-number": "0", "local-ipv4s": host.address, "mac": host.mac}
         zone = described["Placement"]["AvailabilityZone"]
         profile = described["IamInstanceProfile"]["Arn"].rpartition("/")[2]
         credentials = {
@@ -315,9 +318,9 @@ class Cloud:
             "Token": "rehearsal",
             "Expiration": "2100-01-01T00:00:00Z",
         }
-        tree: Tree = {
+        tree: MetadataTree = {
             "ami-id": described["ImageId"],
-            "autoscaling": {"target-lifecycle-state": self._target_state(host)},
+            "autoscaling": {"target-lifecycle-state": self._get_target_state(host)},
             "hostname": described["PrivateDnsName"],
             "iam": {"security-credentials": {profile: json.dumps(credentials)}},
             "instance-id": host.instance,
@@ -328,15 +331,15 @@ class Cloud:
             "network": {"interfaces": {"macs": {host.mac: interface}}},
             "placement": {"availability-zone": zone, "region": self.deployment.aws.region},
         }
-        if host.notice:
-            tree["spot"] = {"instance-action": json.dumps(host.notice)}
+        if host.spot_notice:
+            tree["spot"] = {"instance-action": json.dumps(host.spot_notice)}
         return tree
 
-    def _target_state(self, host: Host) -> str:
+    def _get_target_state(self, host: Host) -> str:
         state = self._states.get(host.instance, "Terminated")
         return _FINAL_STATES.get(state.partition(":")[0], "InService")
 
-    def first_failure(self, host: Host) -> str | None:
+    def find_first_failure(self, host: Host) -> str | None:
         """Return the first failure that a host has logged, or None if there is none."""
         logs = self.aws.client("logs")
         for group in logs.describe_log_groups()["logGroups"]:
@@ -350,5 +353,5 @@ class Cloud:
 def _decode_user_data(attribute: dict[str, str]) -> bytes:
     """Return an instance's decoded user data."""
     if "Value" not in attribute:
-        raise HostsError("the launch template has no user data")
+        raise HostRehearsalError("the launch template has no user data")
     return base64.b64decode(attribute["Value"])

@@ -8,19 +8,19 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.certificates import CertificateAuthority
 
 RECIPE_FOLDER = Path(__file__).parent / "guest"
 CACHE_FOLDER = Path(__file__).parents[2] / ".tools" / "hosts"
-SUITE = "trixie"
+DEBIAN_SUITE = "trixie"
 """Debian 13, since Docker 20.10 of Debian 12 does not support the capability BPF."""
-MIRROR = "http://deb.debian.org"
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+DEBIAN_MIRROR_URL = "http://deb.debian.org"
+DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DISK_SIZE = "8G"
 """Size of the sparse file, of which about 1 GiB is written."""
 
 
-class HostsError(Exception):
+class HostRehearsalError(Exception):
     """The rehearsal of hosts cannot continue. The message contains the reason."""
 
 
@@ -28,13 +28,13 @@ def run_command(*command: str | Path) -> str:
     """Run a command and return its output.
 
     Raises:
-        HostsError: The command fails; the message contains the end of its output.
+        HostRehearsalError: The command fails; the message contains the end of its output.
     """
     # Fixed programs with our own arguments.
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
-        raise HostsError(f"`{' '.join(map(str, command))}` failed with {done.returncode}:\n{tail}")
+        raise HostRehearsalError(f"`{' '.join(map(str, command))}` failed with {done.returncode}:\n{tail}")
     return done.stdout
 
 
@@ -48,18 +48,18 @@ class Disk:
 
     root: Path
     kernel: Path
-    initial_memory_disk: Path
-    authority: Authority
+    initrd: Path
+    authority: CertificateAuthority
 
 
-def disk() -> Disk:
+def prepare_disk() -> Disk:
     """Return the disk of the current recipe. The first call creates the disk, which takes some minutes.
 
     Raises:
-        HostsError: Debian's archive is unreachable, or a package no longer exists.
+        HostRehearsalError: Debian's archive is unreachable, or a package no longer exists.
     """
-    folder = CACHE_FOLDER / _recipe_hash()
-    authority = Authority(CACHE_FOLDER)
+    folder = CACHE_FOLDER / _calculate_recipe_hash()
+    authority = CertificateAuthority(CACHE_FOLDER)
     new_disk = Disk(folder / "root.ext4", folder / "vmlinuz", folder / "initrd.img", authority)
     if not folder.exists():
         making = folder.with_suffix(".making")
@@ -70,26 +70,27 @@ def disk() -> Disk:
     return new_disk
 
 
-def _recipe_hash() -> str:
-    recipe = hashlib.sha256(f"{SUITE} {DISK_SIZE}".encode())
+def _calculate_recipe_hash() -> str:
+    recipe = hashlib.sha256(f"{DEBIAN_SUITE} {DISK_SIZE}".encode())
     for file in sorted(RECIPE_FOLDER.iterdir()):
         recipe.update(file.read_bytes())
     return recipe.hexdigest()[:16]
 
 
-def _create_disk(folder: Path, authority: Authority) -> None:
+def _create_disk(folder: Path, authority: CertificateAuthority) -> None:
     root = folder / "root"
     packages = ",".join((RECIPE_FOLDER / "packages.txt").read_text(encoding="utf-8").split())
     sources = [
-        f"deb {MIRROR}/debian {SUITE} main",
-        f"deb {MIRROR}/debian {SUITE}-updates main",
-        f"deb {MIRROR}/debian-security {SUITE}-security main",
+        f"deb {DEBIAN_MIRROR_URL}/debian {DEBIAN_SUITE} main",
+        f"deb {DEBIAN_MIRROR_URL}/debian {DEBIAN_SUITE}-updates main",
+        f"deb {DEBIAN_MIRROR_URL}/debian-security {DEBIAN_SUITE}-security main",
     ]
     slim = [f"--dpkgopt=path-exclude=/usr/share/{path}/*" for path in ("doc", "man", "locale", "info")]
     run_command(
         "env", f"AUTHORITY={authority.file.resolve()}",
-        "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--keyring={KEYRING}", f"--include={packages}",
-        *slim, f"--customize-hook={RECIPE_FOLDER / 'shims.sh'} \"$1\"", SUITE, root, *sources,
+        "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--keyring={DEBIAN_KEYRING}",
+        f"--include={packages}",
+        *slim, f"--customize-hook={RECIPE_FOLDER / 'shims.sh'} \"$1\"", DEBIAN_SUITE, root, *sources,
     )  # fmt: skip
     (kernel,) = (root / "boot").glob("vmlinuz-*")
     (initial,) = (root / "boot").glob("initrd.img-*")

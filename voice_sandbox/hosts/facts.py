@@ -10,7 +10,7 @@ from typing import Any
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.aws import DataPath, DataPathMode
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.images import BuiltImage, specs
+from voice_blueprint.images import BuiltImage, load_image_specs
 from voice_sandbox.hosts.cloud import Host
 from voice_sandbox.hosts.network import INTERNET_ADDRESS
 from voice_sandbox.rehearsals.claim import Claim
@@ -32,7 +32,7 @@ _SECCOMP_FILTER_MODE = "2"
 """``Seccomp`` of a process with a filter. Source: proc_pid_status(5)"""
 
 
-def vad_claims(deployment: Deployment, host: Host) -> Iterator[Claim]:
+def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Claim]:
     """Yield the checks that run inside a VAD host in service."""
     vad = deployment.aws.vad
     run = host.machine.run
@@ -45,7 +45,7 @@ def vad_claims(deployment: Deployment, host: Host) -> Iterator[Claim]:
     path = vad.data_path
     yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
-        yield from _af_xdp_claims(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
+        yield from _verify_af_xdp(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
     # No server listens at this address, and bash logs the reason of its failure to connect.
     reason = (
         run(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET_ADDRESS}/80' 2>&1 || true").strip().rpartition(": ")[2]
@@ -56,13 +56,13 @@ def vad_claims(deployment: Deployment, host: Host) -> Iterator[Claim]:
         (reason == _REFUSED_MESSAGE) == has_internet_route,
     )
     process = run("pgrep --exact --oldest vad-dataplane").strip()
-    yield from _poller_claims(
+    yield from _verify_pollers(
         run(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues
     )
-    yield from _capability_claims(run(f"cat /proc/{process}/status"))
+    yield from _verify_capabilities(run(f"cat /proc/{process}/status"))
 
 
-def _af_xdp_claims(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
+def _verify_af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
     _, queue_output, ring_output = rings.split("Current hardware settings:")
     (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", queue_output)[:1])
     (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", ring_output, re.MULTILINE))
@@ -74,7 +74,7 @@ def _af_xdp_claims(path: DataPath, interface: dict[str, Any], rings: str, socket
     yield Claim(f"AF_XDP sockets are on queues {bound}", bound == list(range(path.rx_queues)))
 
 
-def _poller_claims(status: str, count: int) -> Iterator[Claim]:
+def _verify_pollers(status: str, count: int) -> Iterator[Claim]:
     """Yield the check that each poller has a core of its own."""
     values = re.findall(r"status:(?:Name|Cpus_allowed_list):\s+(\S+)", status)
     cores = [core for name, core in zip(values[::2], values[1::2], strict=True) if name == "poller"]
@@ -82,9 +82,9 @@ def _poller_claims(status: str, count: int) -> Iterator[Claim]:
     yield Claim(f"pollers are on cores {', '.join(sorted(cores))}", alone)
 
 
-def _capability_claims(status: str) -> Iterator[Claim]:
+def _verify_capabilities(status: str) -> Iterator[Claim]:
     """Yield the checks that the container has exactly the capabilities of its image, and Docker's seccomp filter."""
-    spec = specs()[Image.VAD_DATAPLANE]
+    spec = load_image_specs()[Image.VAD_DATAPLANE]
     assert isinstance(spec, BuiltImage)  # noqa: S101  it has a Dockerfile
     capability_mask = sum(1 << _CAPABILITIES[name] for name in spec.capabilities)
     fields = dict(re.findall(r"^(\w+):\s+(\S+)$", status, re.MULTILINE))

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.certificates import CertificateAuthority
 
-PORT = 443
+HTTPS_PORT = 443
 _CHUNK_BYTES = 65536
 
 
@@ -24,7 +24,12 @@ class TlsServer:
     """
 
     def __init__(
-        self, address: str, authority: Authority, folder: Path, backend: Callable[[str], int], port: int = PORT
+        self,
+        address: str,
+        authority: CertificateAuthority,
+        folder: Path,
+        backend: Callable[[str], int],
+        port: int = HTTPS_PORT,
     ) -> None:
         self._authority = authority
         self._folder = folder
@@ -34,11 +39,11 @@ class TlsServer:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.sni_callback = self._select_certificate
         opened: Future[int] = Future()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main(address, port, opened)), daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(address, port, opened)), daemon=True)
         self._thread.start()
         self.port = opened.result()
 
-    async def _main(self, address: str, port: int, opened: Future[int]) -> None:
+    async def _serve(self, address: str, port: int, opened: Future[int]) -> None:
         """Serve until ``close`` is called, which also ends connections in progress."""
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         try:
@@ -55,7 +60,7 @@ class TlsServer:
         if name is None:
             return  # without a certificate, the handshake fails, since there is no server name
         if name not in self._contexts:
-            self._contexts[name] = self._authority.server_context(name, self._folder)
+            self._contexts[name] = self._authority.create_server_context(name, self._folder)
             self._names[self._contexts[name]] = name
         connection.context = self._contexts[name]
 

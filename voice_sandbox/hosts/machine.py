@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voice_sandbox.hosts.acceleration import accelerator
-from voice_sandbox.hosts.disk import Disk, HostsError
-from voice_sandbox.hosts.network import MTU
+from voice_sandbox.hosts.acceleration import detect_accelerator
+from voice_sandbox.hosts.disk import Disk, HostRehearsalError
+from voice_sandbox.hosts.network import MTU_BYTES
 
 NOTE_PREFIX = "rehearsal: "
 """Prefix of lines that are not from the machine itself."""
@@ -41,7 +41,7 @@ _KERNEL_ARGUMENTS = " ".join(
         "systemd.mask=serial-getty@ttyS0.service",
     ]
 )
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+_ESCAPE_PATTERN = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 
 @dataclass(frozen=True)
@@ -49,19 +49,19 @@ class Hardware:
     """Hardware of a machine.
 
     Attributes:
-        queues: Queues of its interface. If possible, virtio-net adds a queue per CPU to XDP's and spreads packets over
-            all of them; with one fewer, it uses those configured by user data, as ENA does.
+        queue_count: Queues of its interface. If possible, virtio-net adds a queue per CPU to XDP's and spreads packets
+            over all of them; with one fewer, it uses those configured by user data, as ENA does.
         mtu: Maximum MTU of its interface, as on EC2.
-        disks: Number of NVMe disks of 1 GiB in addition to the root's.
-        numa: CPUs of each NUMA node, each with a PCI device of its own; empty for one node of ``cpus``.
+        disk_count: Number of NVMe disks of 1 GiB in addition to the root's.
+        cpu_counts_by_node: CPUs of each NUMA node, each with a PCI device of its own; empty for one node of ``cpus``.
     """
 
     memory_mib: int = 8192
-    queues: int = 4
-    mtu: int = MTU
-    disks: int = 0
-    cpus: int = CPU_COUNT
-    numa: tuple[int, ...] = ()
+    queue_count: int = 4
+    mtu: int = MTU_BYTES
+    disk_count: int = 0
+    cpu_count: int = CPU_COUNT
+    cpu_counts_by_node: tuple[int, ...] = ()
 
 
 DEFAULT_HARDWARE = Hardware()
@@ -80,7 +80,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Line:
+class ConsoleLine:
     """A line of the console, with the seconds since power-on."""
 
     at_s: float
@@ -106,17 +106,17 @@ class Machine:
         self.console = folder / f"{name}.console"
         self._agent_path, self._monitor_path = folder / f"{name}.agent", folder / f"{name}.monitor"
         self._agent: socket.socket | None = None
-        self._lines: list[Line] = []
+        self._lines: list[ConsoleLine] = []
         self._lines_lock = threading.Lock()
         command = [
-            *_qemu_arguments(disk, is_instance=is_instance),
-            *(_interface_arguments(hardware, link) if link else ()),
-            *_disk_arguments(hardware.disks, folder / name),
+            *_build_qemu_arguments(disk, is_instance=is_instance),
+            *(_build_interface_arguments(hardware, link) if link else ()),
+            *_iter_disk_arguments(hardware.disk_count, folder / name),
             *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
             *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
             # Last, since QEMU connects the following devices to the last bus.
-            *_memory_arguments(hardware),
+            *_iter_memory_arguments(hardware),
         ]
         self._start = time.monotonic()
         self._process = subprocess.Popen(  # noqa: S603
@@ -128,24 +128,24 @@ class Machine:
         assert self._process.stdout is not None  # noqa: S101  asked for above
         with self.console.open("w", encoding="utf-8") as file:
             for raw in self._process.stdout:
-                line = Line(self.age_s, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
+                line = ConsoleLine(self.uptime_s, _ESCAPE_PATTERN.sub("", raw.decode(errors="replace")).rstrip())
                 print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
                 self._add_line(line)
 
-    def _add_line(self, line: Line) -> None:
+    def _add_line(self, line: ConsoleLine) -> None:
         with self._lines_lock:
             self._lines.append(line)
 
     def add_note(self, text: str) -> None:
         """Add the text of an event to the console lines."""
-        self._add_line(Line(self.age_s, f"{NOTE_PREFIX}{text}"))
+        self._add_line(ConsoleLine(self.uptime_s, f"{NOTE_PREFIX}{text}"))
 
     @property
-    def age_s(self) -> float:
+    def uptime_s(self) -> float:
         return time.monotonic() - self._start
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[ConsoleLine]:
         with self._lines_lock:
             return list(self._lines)
 
@@ -153,11 +153,11 @@ class Machine:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def find_line(self, text: str, *, since_s: float = 0) -> Line | None:
+    def find_line(self, text: str, *, since_s: float = 0) -> ConsoleLine | None:
         """Return the first console line that contains a text, since a time after power-on."""
         return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
 
-    def last_lines(self) -> str:
+    def read_last_lines(self) -> str:
         """Return the console's last lines."""
         return "\n".join(line.text for line in self.lines[-25:])
 
@@ -165,19 +165,19 @@ class Machine:
         """Run a shell command as root inside the machine, and return its output.
 
         Raises:
-            HostsError: The command fails, or the machine does not respond.
+            HostRehearsalError: The command fails, or the machine does not respond.
         """
         shell = {"path": "/bin/bash", "arg": ["-c", command], "capture-output": True}
         process = self._call_agent("guest-exec", shell)["pid"]
         deadline = time.monotonic() + _RESPONSE_TIMEOUT_S
         while not (answer := self._call_agent("guest-exec-status", {"pid": process}))["exited"]:
             if time.monotonic() > deadline:
-                raise HostsError(f"{self.name}: `{command}` did not finish in {_RESPONSE_TIMEOUT_S} s")
+                raise HostRehearsalError(f"{self.name}: `{command}` did not finish in {_RESPONSE_TIMEOUT_S} s")
             time.sleep(0.2)
         output = base64.b64decode(answer.get("out-data", "")).decode()
         if check and answer.get("exitcode"):
             errors = base64.b64decode(answer.get("err-data", "")).decode()
-            raise HostsError(f"{self.name}: `{command}` failed with {answer['exitcode']}: {errors or output}")
+            raise HostRehearsalError(f"{self.name}: `{command}` failed with {answer['exitcode']}: {errors or output}")
         return output
 
     def run_in_background(self, command: str) -> None:
@@ -201,11 +201,11 @@ class Machine:
             for line in lines:
                 answer = json.loads(line)
                 if synced and "error" in answer:
-                    raise HostsError(f"{self.name}: {command}: {answer['error']['desc']}")
+                    raise HostRehearsalError(f"{self.name}: {command}: {answer['error']['desc']}")
                 if synced:
                     return answer["return"]
                 synced = answer.get("return") == request_id
-        raise HostsError(f"{self.name}: no response to {command} in {_RESPONSE_TIMEOUT_S} s")
+        raise HostRehearsalError(f"{self.name}: no response to {command} in {_RESPONSE_TIMEOUT_S} s")
 
     def _send(self, command: str, arguments: dict[str, Any]) -> None:
         assert self._agent is not None  # noqa: S101  connected above
@@ -250,7 +250,7 @@ class Machine:
                 returned = (answer["return"] for answer in map(json.loads, answers) if "return" in answer)
                 next(returned)
                 if message := next(returned):
-                    raise HostsError(f"{self.name}: `{line}`: {message.strip()}")
+                    raise HostRehearsalError(f"{self.name}: `{line}`: {message.strip()}")
 
     def stop(self) -> None:
         """Kill the machine."""
@@ -258,7 +258,7 @@ class Machine:
         self._process.wait()
 
 
-def _disk_arguments(count: int, path: Path) -> Iterator[str]:
+def _iter_disk_arguments(count: int, path: Path) -> Iterator[str]:
     for number in range(count):
         file = path.with_suffix(f".nvme{number}")
         with file.open("wb") as image_file:
@@ -267,24 +267,29 @@ def _disk_arguments(count: int, path: Path) -> Iterator[str]:
         yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
 
 
-def _interface_arguments(hardware: Hardware, link: Link) -> list[str]:
+def _build_interface_arguments(hardware: Hardware, link: Link) -> list[str]:
     # Without checksum and segmentation offload, since native XDP rejects an interface that merges packets.
     offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
     interface = ["virtio-net-pci", "netdev=net", f"mac={link.mac}", "addr=5", "mq=on"]
-    interface += [f"vectors={2 * hardware.queues + 2}", f"host_mtu={hardware.mtu}", "rx_queue_size=1024", *offloads]
-    tap = f"tap,id=net,ifname={link.tap},script=no,downscript=no,queues={hardware.queues}"
+    interface += [
+        f"vectors={2 * hardware.queue_count + 2}",
+        f"host_mtu={hardware.mtu}",
+        "rx_queue_size=1024",
+        *offloads,
+    ]
+    tap = f"tap,id=net,ifname={link.tap},script=no,downscript=no,queues={hardware.queue_count}"
     return ["-netdev", tap, "-device", ",".join(interface)]
 
 
-def _memory_arguments(hardware: Hardware) -> Iterator[str]:
+def _iter_memory_arguments(hardware: Hardware) -> Iterator[str]:
     """Yield QEMU's arguments for CPUs and memory. Unused pages of the machine use no memory of the host."""
-    yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.numa) or hardware.cpus))
-    if not hardware.numa:
+    yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.cpu_counts_by_node) or hardware.cpu_count))
+    if not hardware.cpu_counts_by_node:
         yield from ("-object", f"memory-backend-ram,id=memory,size={hardware.memory_mib}M,reserve=off")
         yield from ("-machine", "memory-backend=memory")
     first = 0
-    for node, cpus in enumerate(hardware.numa):
-        size = hardware.memory_mib // len(hardware.numa)
+    for node, cpus in enumerate(hardware.cpu_counts_by_node):
+        size = hardware.memory_mib // len(hardware.cpu_counts_by_node)
         yield from ("-object", f"memory-backend-ram,id=node{node},size={size}M,reserve=off")
         yield from ("-numa", f"node,nodeid={node},cpus={first}-{first + cpus - 1},memdev=node{node}")
         yield from ("-device", f"pxb,id=bus{node},bus=pci.0,bus_nr={16 * (node + 1)},numa_node={node}")
@@ -292,17 +297,17 @@ def _memory_arguments(hardware: Hardware) -> Iterator[str]:
         first += cpus
 
 
-def _qemu_arguments(disk: Disk, *, is_instance: bool) -> list[str]:
+def _build_qemu_arguments(disk: Disk, *, is_instance: bool) -> list[str]:
     # cloud-init detects EC2 by these.
     identity = "ec2" + str(uuid.uuid4())[3:]
     words = f"root=/dev/vda rw console=ttyS0 {_KERNEL_ARGUMENTS} quiet" + (
         "" if is_instance else " cloud-init=disabled"
     )
     return [
-        *("qemu-system-x86_64", "-accel", accelerator(disk.kernel), "-cpu", "max", "-nodefaults"),
+        *("qemu-system-x86_64", "-accel", detect_accelerator(disk.kernel), "-cpu", "max", "-nodefaults"),
         *("-machine", "pc", "-display", "none"),
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
-        *("-kernel", str(disk.kernel), "-initrd", str(disk.initial_memory_disk), "-append", words),
+        *("-kernel", str(disk.kernel), "-initrd", str(disk.initrd), "-append", words),
         # Writes of the machine, and its snapshots, go to a file that QEMU removes.
         *("-drive", f"file={disk.root},format=raw,if=none,id=root,snapshot=on"),
         *("-device", "virtio-blk-pci,drive=root"),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Tree = dict[str, "Tree | str"]
+MetadataTree = dict[str, "MetadataTree | str"]
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105
-_LIFETIME_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
+_TOKEN_LIFETIME_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"  # noqa: S105
 _TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105
 
 
@@ -24,12 +24,12 @@ class InstanceMetadata:
     Attributes:
         user_data: User data of the launch template, unchanged.
         hop_limit: Hop limit of tokens.
-        tree: Current ``meta-data``.
+        build_tree: Current ``meta-data``.
     """
 
     user_data: bytes
     hop_limit: int
-    tree: Callable[[], Tree]
+    build_tree: Callable[[], MetadataTree]
 
 
 class _Server(ThreadingHTTPServer):
@@ -69,14 +69,17 @@ class MetadataService:
         facts = self._facts.get(str(request.client_address[0]))
         if facts is None or request.path != _TOKEN_PATH:
             _send_response(request, HTTPStatus.NOT_FOUND)
-        elif not request.headers.get(_LIFETIME_HEADER, "").isdigit():
+        elif not request.headers.get(_TOKEN_LIFETIME_HEADER, "").isdigit():
             _send_response(request, HTTPStatus.BAD_REQUEST)
         else:
             token = secrets.token_urlsafe(32)
             self._tokens.add(token)
             request.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, facts.hop_limit)
             _send_response(
-                request, HTTPStatus.OK, token.encode(), {_LIFETIME_HEADER: request.headers[_LIFETIME_HEADER]}
+                request,
+                HTTPStatus.OK,
+                token.encode(),
+                {_TOKEN_LIFETIME_HEADER: request.headers[_TOKEN_LIFETIME_HEADER]},
             )
 
     def respond(self, request: BaseHTTPRequestHandler) -> None:
@@ -103,9 +106,9 @@ def _read_path(facts: InstanceMetadata, path: str) -> bytes | None:
         return facts.user_data
     if kind not in ("meta-data", "dynamic"):
         return None
-    tree = facts.tree()
-    node: Tree | str | None = (
-        tree if kind == "meta-data" else {"instance-identity": {"document": _identity_document(tree)}}
+    tree = facts.build_tree()
+    node: MetadataTree | str | None = (
+        tree if kind == "meta-data" else {"instance-identity": {"document": _render_identity_document(tree)}}
     )
     for part in filter(None, subpath.split("/")):
         node = node.get(part) if isinstance(node, dict) else None
@@ -114,7 +117,7 @@ def _read_path(facts: InstanceMetadata, path: str) -> bytes | None:
     return None if node is None else node.encode()
 
 
-def _identity_document(tree: Tree) -> str:
+def _render_identity_document(tree: MetadataTree) -> str:
     """Return the identity document, from which cloud-init reads the region."""
     placement = tree["placement"]
     assert isinstance(placement, dict)  # noqa: S101  of our own making

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from voice_sandbox.hosts.disk import run_command
 
-BRIDGE = "vpc"
+BRIDGE_NAME = "vpc"
 METADATA_ADDRESS = "169.254.169.254"
 INTERNET_ADDRESS = "203.0.113.1"
 """Address that is only reachable through a NAT gateway. It is unassigned: RFC 5737 reserves it for examples."""
-MTU = 9001
+MTU_BYTES = 9001
 """MTU of EC2's interfaces, before a host sets its own."""
 CALLER_ADDRESSES = tuple(f"198.51.100.{number}" for number in range(1, 17))
 """Addresses of callers on the internet, which RFC 5737 reserves for examples as well."""
@@ -66,12 +66,12 @@ class Network:
         self._taps = 0
         self._log = (folder / "dnsmasq.log").open("w")
         self._dnsmasq: subprocess.Popen[bytes] | None = None
-        run_command("ip", "link", "add", BRIDGE, "type", "bridge")
-        run_command("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
+        run_command("ip", "link", "add", BRIDGE_NAME, "type", "bridge")
+        run_command("ip", "link", "set", BRIDGE_NAME, "mtu", str(MTU_BYTES), "up")
         routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
         addresses = (self.services_address, self.public_address, METADATA_ADDRESS, INTERNET_ADDRESS, *CALLER_ADDRESSES)
         for address in (*routers, *(f"{each}/32" for each in addresses)):
-            run_command("ip", "address", "add", address, "dev", BRIDGE)
+            run_command("ip", "address", "add", address, "dev", BRIDGE_NAME)
         # Before the rule with which the kernel receives packets for its own addresses.
         run_command("ip", "rule", "add", "priority", "2", "lookup", "local")
         run_command("ip", "rule", "delete", "priority", "0")
@@ -81,7 +81,7 @@ class Network:
             )
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 
-    def subnet_for(self, address: str) -> IPv4Network:
+    def find_subnet(self, address: str) -> IPv4Network:
         (network,) = [subnet for subnet in self._subnets if IPv4Address(address) in subnet]
         return network
 
@@ -90,7 +90,7 @@ class Network:
         tap = f"tap{self._taps}"
         self._taps += 1
         run_command("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
-        run_command("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
+        run_command("ip", "link", "set", tap, "mtu", str(MTU_BYTES), "master", BRIDGE_NAME, "up")
         self.reserve(mac, address, route=route)
         return tap
 
@@ -111,12 +111,12 @@ class Network:
         self._dnsmasq = subprocess.Popen(  # noqa: S603
             [
                 *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
-                *(f"--interface={BRIDGE}", "--bind-interfaces", "--log-dhcp"),
+                *(f"--interface={BRIDGE_NAME}", "--bind-interfaces", "--log-dhcp"),
                 *(f"--address=/amazonaws.com/{INTERNET_ADDRESS}", "--local=/#/", "--local-ttl=60"),
                 *(f"--address=/{name}/{self.services_address}" for name in self._private),
                 *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
                 *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
-                *(f"--dhcp-option=option:dns-server,{self.services_address}", f"--dhcp-option=option:mtu,{MTU}"),
+                *(f"--dhcp-option=option:dns-server,{self.services_address}", f"--dhcp-option=option:mtu,{MTU_BYTES}"),
                 # A subnet without a route still has its metadata service.
                 "--dhcp-option=tag:lost,option:router",
                 f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",

@@ -16,7 +16,7 @@ from voice_blueprint.contract import network as contract
 from voice_blueprint.contract.images import Image
 from voice_sandbox.hosts.balancer import Target
 from voice_sandbox.hosts.cloud import Cloud, Host
-from voice_sandbox.hosts.disk import HostsError
+from voice_sandbox.hosts.disk import HostRehearsalError
 from voice_sandbox.rehearsals.drill import Drill
 
 READY_TIMEOUT_S = 2700
@@ -25,10 +25,10 @@ s."""
 DRAIN_TIMEOUT_S = 600
 METRICS_TIMEOUT_S = 300
 HEALTHY_TIMEOUT_S = 120
-_POLL_S = 2
+_POLL_INTERVAL_S = 2
 
 
-def write_with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
+def write_pinned_deployment(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
     """Write a copy of a deployment file with the digests of pushed images, and return its path."""
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
     document["images"] = {**document["images"], **{image.value: digest for image, digest in digests.items()}}
@@ -41,21 +41,21 @@ def wait_until(condition_name: str, condition: Callable[[], object], host: Host,
     """Wait until a running host satisfies a condition.
 
     Raises:
-        HostsError: The condition is not satisfied in time, or the machine stops.
+        HostRehearsalError: The condition is not satisfied in time, or the machine stops.
     """
     deadline = time.monotonic() + within_s
     while not condition():
         if not host.machine.is_running or time.monotonic() > deadline:
             reason = f"not within {within_s:.0f} s" if host.machine.is_running else "the machine went off"
-            raise HostsError(f"{host.instance}: {condition_name}: {reason}\n{host.machine.last_lines()}")
-        time.sleep(_POLL_S)
+            raise HostRehearsalError(f"{host.instance}: {condition_name}: {reason}\n{host.machine.read_last_lines()}")
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def wait_until_in_service(cloud: Cloud, host: Host) -> None:
     """Wait until a started machine is in service.
 
     Raises:
-        HostsError: The host abandons its launch; the message is its first reason.
+        HostRehearsalError: The host abandons its launch; the message is its first reason.
     """
     wait_until("it is in service", lambda: _is_in_service(cloud, host), host, READY_TIMEOUT_S)
 
@@ -65,13 +65,13 @@ def _is_in_service(cloud: Cloud, host: Host) -> bool:
     # The console is read before the group, whose state then includes all that the host reported before its script
     # ended.
     has_ended = failure_line and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
-    state = cloud.instance_states(host.group).get(host.instance)
+    state = cloud.list_instance_states(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
-        reason = cloud.first_failure(host)
-        raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
+        reason = cloud.find_first_failure(host)
+        raise HostRehearsalError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
     if failure_line and has_ended:
         reason = failure_line.text.partition("FAILED: ")[2]
-        raise HostsError(f"{host.instance} failed and could not report it to its group:  {reason}")
+        raise HostRehearsalError(f"{host.instance} failed and could not report it to its group:  {reason}")
     return state == "InService"
 
 
@@ -81,13 +81,13 @@ def wait_until_balanced(cloud: Cloud, host: Host) -> Target:
     wait_until("its target is healthy", healthy, host, HEALTHY_TIMEOUT_S)
     target = cloud.balancer.find_target(host.address)
     if target is None:
-        raise HostsError(f"{host.instance} was removed from its target group")
+        raise HostRehearsalError(f"{host.instance} was removed from its target group")
     return target
 
 
-def reboot(host: Host) -> None:
+def reboot_host(host: Host) -> None:
     """Reboot a host from inside, and wait until its programs are ready again."""
-    before_s = host.machine.age_s
+    before_s = host.machine.uptime_s
     host.machine.run_in_background("systemctl reboot")
     ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _is_ready(host)  # noqa: E731
     wait_until("it serves after a reboot", ready, host, READY_TIMEOUT_S)
@@ -101,9 +101,9 @@ def _is_ready(host: Host) -> bool:
     return True
 
 
-def terminate(cloud: Cloud, host: Host) -> None:
+def terminate_host(cloud: Cloud, host: Host) -> None:
     """Terminate a host through its group, and wait until the host has completed its termination."""
-    before_s = host.machine.age_s
+    before_s = host.machine.uptime_s
     cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
     )
@@ -115,17 +115,17 @@ def terminate(cloud: Cloud, host: Host) -> None:
     )
     wait_until(
         "the drain hook is answered",
-        lambda: host.instance not in cloud.instance_states(host.group),
+        lambda: host.instance not in cloud.list_instance_states(host.group),
         host,
         DRAIN_TIMEOUT_S,
     )
 
 
-def interrupt(cloud: Cloud, host: Host) -> None:
+def interrupt_host(cloud: Cloud, host: Host) -> None:
     """Send a host a spot interruption notice two minutes ahead, and wait until the host has drained."""
-    before_s = host.machine.age_s
+    before_s = host.machine.uptime_s
     end = datetime.now(UTC) + timedelta(minutes=2)
-    host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    host.spot_notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
     wait_until(
         "it drains",
         lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
@@ -145,7 +145,7 @@ def wait_for_scale_out(cloud: Cloud, host: Host) -> None:
     """Wait until a host's own metrics trigger its fleet's alarm, and scale the fleet out.
 
     Raises:
-        HostsError: The alarm does not fire.
+        HostRehearsalError: The alarm does not fire.
     """
     client = cloud.aws.client
     drill = Drill(cloud.deployment, cloudwatch=client("cloudwatch"), autoscaling=client("autoscaling"))

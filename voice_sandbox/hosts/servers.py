@@ -12,8 +12,8 @@ from pathlib import Path
 from socket import create_connection
 from tempfile import NamedTemporaryFile
 
-from voice_sandbox.hosts.certificates import Authority
-from voice_sandbox.hosts.disk import HostsError, run_command
+from voice_sandbox.hosts.certificates import CertificateAuthority
+from voice_sandbox.hosts.disk import HostRehearsalError, run_command
 
 REGISTRY_PORT = 5000
 REGISTRY_USER = "AWS"
@@ -25,7 +25,7 @@ class StoreUser:
     """A user of the store as in ElastiCache, with an access string in Valkey's own format."""
 
     name: str
-    access: str
+    access_string: str
     password: str | None
 
 
@@ -42,7 +42,7 @@ class Server:
             except OSError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     self.close()
-                    raise HostsError(f"{command[0]} does not answer:\n{log.read_text()}") from None
+                    raise HostRehearsalError(f"{command[0]} does not answer:\n{log.read_text()}") from None
                 time.sleep(0.1)
             else:
                 return
@@ -64,11 +64,11 @@ class Registry(Server):
     def __init__(self, storage: Path, folder: Path, password: str) -> None:
         users = folder / "registry-users"
         users.write_text(run_command("htpasswd", "-nbB", REGISTRY_USER, password), encoding="utf-8")
-        settings = {**_registry_settings(storage), "auth": {"htpasswd": {"realm": "ecr", "path": str(users)}}}
-        super().__init__(_registry_command(settings, folder), folder / "registry.log", "127.0.0.1", REGISTRY_PORT)
+        settings = {**_build_registry_settings(storage), "auth": {"htpasswd": {"realm": "ecr", "path": str(users)}}}
+        super().__init__(_build_registry_command(settings, folder), folder / "registry.log", "127.0.0.1", REGISTRY_PORT)
 
 
-def _registry_settings(storage: Path) -> dict[str, object]:
+def _build_registry_settings(storage: Path) -> dict[str, object]:
     return {
         "version": 0.1,
         "log": {"level": "info"},
@@ -78,7 +78,7 @@ def _registry_settings(storage: Path) -> dict[str, object]:
     }
 
 
-def _registry_command(settings: dict[str, object], folder: Path) -> list[str]:
+def _build_registry_command(settings: dict[str, object], folder: Path) -> list[str]:
     file = folder / "registry.yaml"
     file.write_text(json.dumps(settings), encoding="utf-8")  # YAML is a superset
     return ["docker-registry", "serve", str(file)]
@@ -87,7 +87,7 @@ def _registry_command(settings: dict[str, object], folder: Path) -> list[str]:
 @contextmanager
 def run_registry_for_pushes(storage: Path, folder: Path) -> Iterator[None]:
     """Run a registry for pushes, without a password, in an isolated network namespace."""
-    command = _registry_command(_registry_settings(storage), folder)
+    command = _build_registry_command(_build_registry_settings(storage), folder)
     server = Server(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
     try:
         yield
@@ -122,11 +122,17 @@ class Store(Server):
     """
 
     def __init__(
-        self, address: str, endpoint: tuple[str, int], users: list[StoreUser], *, authority: Authority, folder: Path
+        self,
+        address: str,
+        endpoint: tuple[str, int],
+        users: list[StoreUser],
+        *,
+        authority: CertificateAuthority,
+        folder: Path,
     ) -> None:
         acl = folder / "store-users.acl"
         acl.touch(mode=0o600)
-        acl.write_text("".join(f"user {user.name} {_acl_rules(user)}\n" for user in users), encoding="utf-8")
+        acl.write_text("".join(f"user {user.name} {_format_acl_rules(user)}\n" for user in users), encoding="utf-8")
         self.endpoint = endpoint
         self._passwords = {user.name: user.password for user in users}
         name, port = endpoint
@@ -136,9 +142,9 @@ class Store(Server):
         options += ["--tls-ca-cert-file", str(authority.file), "--tls-auth-clients", "no"]
         super().__init__(["redis-server", *options], folder / "store.log", address, port)
 
-    def password(self, user: str) -> str:
+    def get_password(self, user: str) -> str:
         return self._passwords[user] or ""
 
 
-def _acl_rules(user: StoreUser) -> str:
-    return f"{user.access} >{user.password}" if user.password else f"{user.access} nopass"
+def _format_acl_rules(user: StoreUser) -> str:
+    return f"{user.access_string} >{user.password}" if user.password else f"{user.access_string} nopass"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from voice_sandbox.hosts.machine import NOTE_PREFIX, Line
+from voice_sandbox.hosts.machine import NOTE_PREFIX, ConsoleLine
 
 _LOG_LINE = re.compile(rf"(?:voice-host: |{NOTE_PREFIX})(.*)")
 _PHASE_STARTS = {
@@ -23,9 +23,9 @@ _PHASE_STARTS = {
     "draining": "drain",
 }
 """Phases by the first word that the script logs at their start. The boot precedes the first one."""
-_PHASE_ENDS = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
+_PHASE_END_PATTERN = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
 """Messages that end a phase without starting another one, such as the completion of a lifecycle action."""
-_IN_SERVICE = "in service"
+_IN_SERVICE_PHASE = "in service"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Phase:
     duration_s: float
 
 
-def parse_phases(lines: Iterable[Line]) -> Iterator[Phase]:
+def parse_phases(lines: Iterable[ConsoleLine]) -> Iterator[Phase]:
     """Yield the completed phases in order. The phases of a reboot follow those of the launch."""
     name, begin_s = "boot", 0.0
     for line in lines:
@@ -49,6 +49,6 @@ def parse_phases(lines: Iterable[Line]) -> Iterator[Phase]:
         if not match:
             continue
         phase = _PHASE_STARTS.get(match[1].split()[0])
-        if phase or _PHASE_ENDS.match(match[1]):
+        if phase or _PHASE_END_PATTERN.match(match[1]):
             yield Phase(name, begin_s, line.at_s - begin_s)
-            name, begin_s = phase or _IN_SERVICE, line.at_s
+            name, begin_s = phase or _IN_SERVICE_PHASE, line.at_s

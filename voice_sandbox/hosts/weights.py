@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 HOST_NAME = "huggingface.co"
-COMMIT = "0" * 40
+FAKE_COMMIT_SHA = "0" * 40
 
 
 class WeightsServer:
@@ -24,10 +24,10 @@ class WeightsServer:
     def __init__(self, repository: str, folder: Path, port: int = 0) -> None:
         files = {file.name: file for file in sorted(folder.iterdir())}
         answers = {
-            f"/api/models/{repository}/revision/main": {"id": repository, "sha": COMMIT},
-            f"/api/models/{repository}/tree/{COMMIT}": [_file_entry(file) for file in files.values()],
+            f"/api/models/{repository}/revision/main": {"id": repository, "sha": FAKE_COMMIT_SHA},
+            f"/api/models/{repository}/tree/{FAKE_COMMIT_SHA}": [_describe_file(file) for file in files.values()],
         }
-        prefix = f"/{repository}/resolve/{COMMIT}/"
+        prefix = f"/{repository}/resolve/{FAKE_COMMIT_SHA}/"
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -38,7 +38,7 @@ class WeightsServer:
                     self._send_headers(HTTPStatus.OK, len(json.dumps(answers[path])), "list")
                 elif path.startswith(prefix) and path.removeprefix(prefix) in files:
                     file = files[path.removeprefix(prefix)]
-                    self._send_headers(HTTPStatus.OK, file.stat().st_size, _cache_key(file))
+                    self._send_headers(HTTPStatus.OK, file.stat().st_size, _build_cache_key(file))
                 else:
                     self._send_headers(HTTPStatus.NOT_FOUND, 0, "none")
 
@@ -55,7 +55,7 @@ class WeightsServer:
                 self.send_response(status)
                 self.send_header("Content-Length", str(length))
                 self.send_header("ETag", f'"{tag}"')
-                self.send_header("X-Repo-Commit", COMMIT)
+                self.send_header("X-Repo-Commit", FAKE_COMMIT_SHA)
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -70,10 +70,10 @@ class WeightsServer:
         self._server.server_close()
 
 
-def _cache_key(file: Path) -> str:
+def _build_cache_key(file: Path) -> str:
     """Return the cache key of a file. The name determines it, since there is only one commit."""
     return sha1(file.name.encode(), usedforsecurity=False).hexdigest()
 
 
-def _file_entry(file: Path) -> dict[str, object]:
-    return {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": _cache_key(file)}
+def _describe_file(file: Path) -> dict[str, object]:
+    return {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": _build_cache_key(file)}

@@ -20,7 +20,7 @@ from voice_blueprint.aws.alarms import AlarmState, is_composite_in_alarm
 from voice_blueprint.contract.metrics import NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
-from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED
+from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED_ALARM
 from voice_sandbox.rehearsals.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class DrillError(Exception):
 
 
 @dataclass(frozen=True)
-class Message:
+class AlertMessage:
     """The message that an operator received."""
 
     subject: str
@@ -53,13 +53,13 @@ class AlertDrill:
         self._cloudwatch = cloudwatch
         self._sns = sns
 
-    def run(self) -> Message:
+    def run(self) -> AlertMessage:
         """Run the drill.
 
         Raises:
             DrillError: The alarm did not fire, or no message arrived.
         """
-        name = names.alert_alarm_name(self._deployment, CALLERS_AFFECTED)
+        name = names.build_alert_alarm_name(self._deployment, CALLERS_AFFECTED_ALARM)
         (composite,) = self._cloudwatch.describe_alarms(AlarmNames=[name], AlarmTypes=["CompositeAlarm"])[
             "CompositeAlarms"
         ]
@@ -74,7 +74,7 @@ class AlertDrill:
         if not is_composite_in_alarm(composite["AlarmRule"], states):
             raise DrillError(f"{child} is in ALARM, but {name} is not: {composite['AlarmRule']}")
         (topic,) = composite["AlarmActions"]
-        with _subscribed_inbox(self._sns, topic) as inbox:
+        with _subscribe_endpoint(self._sns, topic) as inbox:
             self._notify(topic, composite, child)
             try:
                 return inbox.get(timeout=_DELIVERY_TIMEOUT_S)
@@ -121,9 +121,9 @@ class AlertDrill:
 
 
 @contextmanager
-def _subscribed_inbox(sns: SNSClient, topic: str) -> Iterator[queue.Queue[Message]]:
+def _subscribe_endpoint(sns: SNSClient, topic: str) -> Iterator[queue.Queue[AlertMessage]]:
     """Subscribe an HTTP endpoint of this process to a topic for the duration of the `with` block."""
-    inbox: queue.Queue[Message] = queue.Queue()
+    inbox: queue.Queue[AlertMessage] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -131,7 +131,7 @@ def _subscribed_inbox(sns: SNSClient, topic: str) -> Iterator[queue.Queue[Messag
             if body["Type"] == "Notification":
                 alarm_message = json.loads(body["Message"])
                 inbox.put(
-                    Message(
+                    AlertMessage(
                         body["Subject"],
                         alarm_message["AlarmName"],
                         alarm_message["NewStateReason"],

@@ -12,9 +12,9 @@ import boto3
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_sandbox.aws.inventory import count_added, inventory
+from voice_sandbox.aws.inventory import collect_resource_ids, count_added_resources
 from voice_sandbox.aws.process import LocalAws
-from voice_sandbox.rehearsals.alert_drill import AlertDrill, Message
+from voice_sandbox.rehearsals.alert_drill import AlertDrill, AlertMessage
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 from voice_sandbox.rehearsals.claim import Claim
 from voice_sandbox.rehearsals.drill import Drill, Outcome
@@ -40,7 +40,7 @@ class Rehearsal:
 
     def __init__(self, deployment: Deployment, *, real_hosts: bool = False, real_stores: bool = False) -> None:
         self._deployment = deployment
-        self._regions = deployment.region_deployments()
+        self._regions = deployment.split_by_region()
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
         try:
             self.faults = self.home / "faults"
@@ -70,42 +70,42 @@ class Rehearsal:
         for regional in self._regions:
             if webhook is None:
                 break
-            secrets = self._session(regional).client("secretsmanager", endpoint_url=self.aws.endpoint)
+            secrets = self._create_session(regional).client("secretsmanager", endpoint_url=self.aws.endpoint)
             secrets.create_secret(Name=webhook, SecretString="https://chat.invalid/webhook")
-        self._initial_inventory = self._inventory()
+        self._initial_inventory = self._collect_inventory()
 
     def count_resources(self) -> dict[str, Counter[str]]:
         """Count the resources that CloudFormation reports, by stack and type."""
-        prefix = names.stack_name(self._deployment, "")
+        prefix = names.build_stack_name(self._deployment, "")
         counts: dict[str, Counter[str]] = {}
         for regional in self._regions:
-            client = self._session(regional).client("cloudformation", endpoint_url=self.aws.endpoint)
+            client = self._create_session(regional).client("cloudformation", endpoint_url=self.aws.endpoint)
             for stack in client.describe_stacks()["Stacks"]:
                 if stack["StackName"].startswith(prefix):
                     resources = client.describe_stack_resources(StackName=stack["StackName"])["StackResources"]
                     counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
         return dict(sorted(counts.items()))
 
-    def claims(self, deployment: Deployment | None = None) -> list[Claim]:
+    def verify(self, deployment: Deployment | None = None) -> list[Claim]:
         """Compare the deployed system with the deployment file, or with its current state."""
         return [
             claim
-            for regional in (deployment or self._deployment).region_deployments()
+            for regional in (deployment or self._deployment).split_by_region()
             for verifier in (FleetVerifier, EdgeVerifier)
-            for claim in verifier(regional, self._session(regional), self.aws.endpoint).claims()
+            for claim in verifier(regional, self._create_session(regional), self.aws.endpoint).verify()
         ]
 
     def run_drills(self) -> Iterator[Outcome]:
         """Run every scaling scenario in each region."""
         for regional in self._regions:
-            session = self._session(regional)
+            session = self._create_session(regional)
             yield from Drill(
                 regional,
                 cloudwatch=session.client("cloudwatch", endpoint_url=self.aws.endpoint),
                 autoscaling=session.client("autoscaling", endpoint_url=self.aws.endpoint),
             ).run()
 
-    def trigger_alert(self) -> Message:
+    def trigger_alert(self) -> AlertMessage:
         """Trigger the composite alarm "callers are affected" in the first region, and return the notification."""
         return AlertDrill(
             self._regions[0],
@@ -113,21 +113,21 @@ class Rehearsal:
             sns=self.session.client("sns", endpoint_url=self.aws.endpoint),
         ).run()
 
-    def remaining_resources(self, region: str | None = None) -> Counter[str]:
+    def count_remaining_resources(self, region: str | None = None) -> Counter[str]:
         """Count by kind the resources that were added after the bootstrap, in all regions or in one.
 
         Global resources are always included.
         """
-        return count_added(self._initial_inventory, self._inventory(region))
+        return count_added_resources(self._initial_inventory, self._collect_inventory(region))
 
-    def _session(self, regional: Deployment) -> boto3.Session:
+    def _create_session(self, regional: Deployment) -> boto3.Session:
         return self.aws.session(regional.aws.region)
 
-    def _inventory(self, region: str | None = None) -> dict[str, set[str]]:
+    def _collect_inventory(self, region: str | None = None) -> dict[str, set[str]]:
         """Return the resources in all regions, or in one region. Global resources are included in either case."""
         ids_by_kind: dict[str, set[str]] = {}
         for regional in (each for each in self._regions if region in {None, each.aws.region}):
-            for kind, ids in inventory(self._session(regional), self.aws.endpoint).items():
+            for kind, ids in collect_resource_ids(self._create_session(regional), self.aws.endpoint).items():
                 ids_by_kind.setdefault(kind, set()).update(ids)
         return ids_by_kind
 
@@ -135,9 +135,9 @@ class Rehearsal:
         """Keep the local AWS and its folder when the `with` block ends."""
         self._is_kept = True
 
-    def tool_environment(self) -> dict[str, str]:
+    def build_tool_environment(self) -> dict[str, str]:
         """Return the environment variables with which any AWS tool uses the local AWS."""
-        environment = self.aws.environment(self.home)
+        environment = self.aws.build_environment(self.home)
         return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 
     def __enter__(self) -> Self:

@@ -43,7 +43,7 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
 Retained resources remain in the account, but no stack or program refers to them any more."""
 
 
-def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
+def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
     result = []
@@ -58,14 +58,14 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
             down.append("nothing, but the deploy fails: the service does not support downgrades")
         if step.keeps_name:
             down.append("nothing, but the deploy fails: CloudFormation cannot replace a resource with an explicit name")
-        if step.takes_name:
+        if step.has_name_conflict:
             down.append(
                 "nothing, but the deploy fails: CloudFormation cannot create a resource whose name another one has"
             )
         if step.changes_type:
             down.append("nothing, but the deploy fails: CloudFormation cannot change the type of a resource")
         if down and name not in set(accepted):
-            also_replaced = len(_dependent_replacements(step.key, replaced)) if step.changes else 0
+            also_replaced = len(_find_dependent_replacements(step.key, replaced)) if step.changes else 0
             changes = (
                 step.changes
                 or step.downgrades
@@ -75,7 +75,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
     return result
 
 
-def _dependent_replacements(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
+def _find_dependent_replacements(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause}
     while newly_affected := {step.key for step in replaced if step.replaced_references & affected} - affected:

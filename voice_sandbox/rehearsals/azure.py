@@ -11,17 +11,17 @@ from typing import Self
 import voice_stacks
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.azure.child import LanguageHost
-from voice_sandbox.azure.order import Teardown, plan_teardown
+from voice_sandbox.azure.order import DeletionPlan, plan_teardown
 from voice_sandbox.azure.policy import PolicyPack, PolicyViolation
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources
 from voice_sandbox.azure.run import Run, run_modes
 
-_STACKS = Path(voice_stacks.__file__).resolve().parent / "azure"
-PROJECTS = (_STACKS / "cluster", _STACKS / "workloads")
+_STACKS_FOLDER = Path(voice_stacks.__file__).resolve().parent / "azure"
+PROJECT_FOLDERS = (_STACKS_FOLDER / "cluster", _STACKS_FOLDER / "workloads")
 """The Pulumi projects in the order of their creation. Later projects may read the outputs of earlier ones."""
 
-POLICY_PACK = _STACKS / "policy"
+POLICY_PACK_FOLDER = _STACKS_FOLDER / "policy"
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         self,
         stack: str,
         config: Mapping[str, str],
-        projects: Sequence[Path] = PROJECTS,
-        policy_pack: Path = POLICY_PACK,
+        projects: Sequence[Path] = PROJECT_FOLDERS,
+        policy_pack: Path = POLICY_PACK_FOLDER,
     ) -> None:
         self.projects = [Project.load(folder, stack, config) for folder in projects]
         merged_config = {key: value for project in self.projects for key, value in project.config.items()}
@@ -94,15 +94,15 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
             existing = existing.with_stack(project.full_stack_name, up.graph)
         return list(self._done)
 
-    def policy_names(self) -> list[str]:
+    def list_policy_names(self) -> list[str]:
         """Return the names of the policies.
 
         Raises:
             PolicyPackError: The pack does not start.
         """
-        return self._pack.policy_names()
+        return self._pack.list_policy_names()
 
-    def violations(self) -> list[PolicyViolation]:
+    def find_violations(self) -> list[PolicyViolation]:
         """Return the violations of policies in the previews that `run` has created, in the order of the projects.
 
         Raises:
@@ -110,7 +110,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         """
         return [violation for done in self._done for violation in self._pack.check(done.preview.graph)]
 
-    def plan_teardown(self) -> Teardown:
+    def plan_teardown(self) -> DeletionPlan:
         """Plan the deletion of the resources that `run` has created, from the last project on, and check each step.
 
         Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from voice_sandbox.azure.diff import Step
-from voice_sandbox.azure.graph import short_type
+from voice_sandbox.azure.graph import shorten_type
 from voice_sandbox.changes import Op, Outage
 
 _ENGINE_OUTAGE = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
@@ -47,21 +47,21 @@ _DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
 """Types that Azure only deletes after their users, whose own deletion is reported as the outage."""
 
 
-def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
+def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
     result = []
     for step in steps:
-        kind, name = short_type(step.resource.type), step.resource.name
-        changes = tuple(change.path for change in step.changes if change.replaces)
+        kind, name = shorten_type(step.resource.type), step.resource.name
+        changes = tuple(change.path for change in step.changes if change.requires_replacement)
         deleted = step.op is Op.DELETE and kind not in _DELETED_AFTER_USERS
         if (deleted or changes) and kind in OUTAGES_BY_TYPE and name not in set(accepted):
-            also_replaced = len(_dependent_replacements(step, replaced)) if changes else 0
+            also_replaced = len(_find_dependent_replacements(step, replaced)) if changes else 0
             result.append(Outage(name, step.resource.label, changes, OUTAGES_BY_TYPE[kind], also_replaced))
     return result
 
 
-def _dependent_replacements(cause: Step, replaced: Sequence[Step]) -> set[str]:
+def _find_dependent_replacements(cause: Step, replaced: Sequence[Step]) -> set[str]:
     """Return the URNs of the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause.urn}
     for step in replaced:  # in the order of creation

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import ROOT
-from voice_sandbox.npm import NpmError, modules_folder
+from voice_sandbox.npm import NpmError, ensure_node_modules
 
 MAX_OUTPUT_LINES = 40
-REQUIRED_MIB = 32
+MIN_FREE_DISK_MIB = 32
 """Disk space for a rehearsal's folder and its temporary files, rounded up from 20 MiB for production's templates."""
 _DISK_FULL_ERRORS = ("ENOSPC", "No space left on device")
 _PACKAGE_CACHE = ".cache/aws/jsii/package-cache"
@@ -34,7 +34,7 @@ class CdkTarget(Protocol):
     @property
     def region(self) -> str: ...
 
-    def environment(self, home: Path) -> dict[str, str]:
+    def build_environment(self, home: Path) -> dict[str, str]:
         """Return the environment for a tool, with a folder for the tool's caches in place of the home directory."""
 
 
@@ -62,7 +62,7 @@ class Cdk:
 
     def bootstrap(self) -> None:
         """Create the CDK's own bucket, repository and roles. The app, whose synthesis takes longest, is not needed."""
-        regions = [regional.aws.region for regional in self._deployment.region_deployments()]
+        regions = [regional.aws.region for regional in self._deployment.split_by_region()]
         self._run("bootstrap", *(f"aws://{self._aws.account}/{region}" for region in regions), app="")
 
     def use_assembly(self, assembly: Path) -> None:
@@ -108,7 +108,7 @@ class Cdk:
         """Run a command. The first command that synthesizes the app keeps the assembly for later commands."""
         app = self.app if app is None else app
         try:
-            cli = modules_folder("aws-cdk", self.on_line) / ".bin" / "cdk"
+            cli = ensure_node_modules("aws-cdk", self.on_line) / ".bin" / "cdk"
         except NpmError as error:
             raise CdkError(str(error)) from None
         assembly = str(self._home / "cdk.out")
@@ -119,7 +119,7 @@ class Cdk:
                 *("--context", f"deployment={self._deployment.source.file.resolve()}"),
             ],
             cwd=ROOT,
-            env=self._environment(),
+            env=self._build_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -141,8 +141,8 @@ class Cdk:
             free = shutil.disk_usage(self._home).free // 2**20
             raise CdkError(
                 f"cdk {command} failed: no space left on the disk of {self._home.parent} ({free} MiB are available; "
-                f"a rehearsal takes up to {REQUIRED_MIB}), or on that of ~/{_PACKAGE_CACHE}: free some space, or set "
-                "TMPDIR to a folder with more space, and run the command again"
+                f"a rehearsal takes up to {MIN_FREE_DISK_MIB}), or on that of ~/{_PACKAGE_CACHE}: free some space, "
+                "or set TMPDIR to a folder with more space, and run the command again"
             )
         if process.returncode:
             raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-MAX_OUTPUT_LINES:]))
@@ -150,8 +150,8 @@ class Cdk:
             self.app = assembly
         return "\n".join(lines)
 
-    def _environment(self) -> dict[str, str]:
-        environment = self._aws.environment(self._home)
+    def _build_environment(self) -> dict[str, str]:
+        environment = self._aws.build_environment(self._home)
         # jsii and the CLI must find this project's Node even without an activated virtual environment. With its own
         # home directory, each rehearsal would unpack the packages again.
         environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGE_CACHE))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
-from voice_blueprint.aws.autoscaling import GroupSize, desired_capacity_after, step_adjustment
+from voice_blueprint.aws.autoscaling import GroupSize, adjust_desired_capacity, find_step_adjustment
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Band, Comparison, ScalingRule
 from voice_sandbox.rehearsals.live_alarm import LiveAlarm
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
 
-HALF_UTILIZATION_PERCENT = 50.0
+MEDIUM_UTILIZATION_PERCENT = 50.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Scenario:
     fleet: str
     rule: ScalingRule
     samples: tuple[float, ...]
-    fires: bool
+    should_fire: bool
     other_rules: tuple[ScalingRule, ...] = ()
     is_idle: bool = False
 
@@ -52,61 +52,61 @@ class Outcome:
     """Desired capacities of a fleet's groups before and after a scenario."""
 
     scenario: Scenario
-    before: dict[str, int]
-    after: dict[str, int]
+    capacities_before: dict[str, int]
+    capacities_after: dict[str, int]
 
     @property
-    def expected(self) -> dict[str, int]:
+    def expected_capacities(self) -> dict[str, int]:
         """Expected capacities after the rule's step."""
         rule, value = self.scenario.rule, self.scenario.samples[-1] if self.scenario.samples else 0.0
-        adjustment = step_adjustment(rule.bands, value - rule.threshold) if self.scenario.fires else 0
-        return {group: count + adjustment for group, count in self.before.items()}
+        adjustment = find_step_adjustment(rule.bands, value - rule.threshold) if self.scenario.should_fire else 0
+        return {group: count + adjustment for group, count in self.capacities_before.items()}
 
     @property
     def passed(self) -> bool:
         """Whether the capacities after the scenario are as expected."""
-        return self.after == self.expected
+        return self.capacities_after == self.expected_capacities
 
 
-def scenarios(deployment: Deployment) -> Iterator[Scenario]:
+def generate_scenarios(deployment: Deployment) -> Iterator[Scenario]:
     """Yield the scenarios of every scaling rule, such as missing data, an outlier, a breach, or a full fleet."""
     fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
     fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
     for fleet, rules in fleets.items():
         for rule in (rule for rule in rules if rule.adds_hosts):
-            beyond = _value_beyond_threshold(rule)
+            beyond = _calculate_breaching_value(rule)
             below_threshold = rule.datapoints_to_alarm - 1
-            yield Scenario(f"{rule.metric}: no data", fleet, rule, (), fires=False)
+            yield Scenario(f"{rule.metric}: no data", fleet, rule, (), should_fire=False)
             if below_threshold:
                 yield Scenario(
                     f"{rule.metric} {beyond:g} for {below_threshold} of {rule.evaluation_periods}",
                     fleet,
                     rule,
                     (beyond,) * below_threshold,
-                    fires=False,
+                    should_fire=False,
                 )
             yield Scenario(
                 f"{rule.metric} {beyond:g} for {rule.datapoints_to_alarm} of {rule.evaluation_periods}",
                 fleet,
                 rule,
                 (beyond,) * rule.datapoints_to_alarm,
-                fires=True,
+                should_fire=True,
             )
         if full := next((rule for rule in rules if rule.metric == "SlotsTaken" and rule.adds_hosts), None):
             other_rules = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
             samples = (100.0,) * full.datapoints_to_alarm
             yield Scenario(
-                f"slots 100 %, busy {HALF_UTILIZATION_PERCENT:g} %",
+                f"slots 100 %, busy {MEDIUM_UTILIZATION_PERCENT:g} %",
                 fleet,
                 full,
                 samples,
-                fires=True,
+                should_fire=True,
                 other_rules=other_rules,
                 is_idle=True,
             )
 
 
-def _value_beyond_threshold(rule: ScalingRule) -> float:
+def _calculate_breaching_value(rule: ScalingRule) -> float:
     """Return a value in the first step beyond the threshold, such as 95 for "above 80", or 15 for "below 20"."""
     return max(95.0, rule.threshold + 5) if rule.comparison is Comparison.ABOVE else rule.threshold * 0.75
 
@@ -135,7 +135,7 @@ class Drill:
     def run(self) -> Iterator[Outcome]:
         """Run every scenario from the capacities after the previous scenario, and restore the capacities at the end."""
         played: list[Outcome] = []
-        for scenario in scenarios(self._deployment):
+        for scenario in generate_scenarios(self._deployment):
             if scenario.is_idle:
                 self._restore_capacities(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
             played.append(self.run_scenario(scenario))
@@ -145,16 +145,16 @@ class Drill:
     def _restore_capacities(self, played: Iterable[Outcome]) -> None:
         """Restore the number of hosts that each group had before the first of the outcomes."""
         for outcome in reversed(list(played)):
-            for group, desired in outcome.before.items():
+            for group, desired in outcome.capacities_before.items():
                 self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
 
     def run_scenario(self, scenario: Scenario) -> Outcome:
         """Publish one sample of a scenario per period, and execute the alarm's actions when its state becomes ALARM."""
         alarm, *other_rules = (
-            LiveAlarm(self._cloudwatch, names.scaling_alarm_name(self._deployment, scenario.fleet, rule))
+            LiveAlarm(self._cloudwatch, names.build_scaling_alarm_name(self._deployment, scenario.fleet, rule))
             for rule in (scenario.rule, *scenario.other_rules)
         )
-        before = self._capacities(scenario.fleet)
+        before = self._list_capacities(scenario.fleet)
         self._clock += timedelta(hours=1)
         state = AlarmState.OK
         # Two periods without data at the end, since a breach that is over must not fire late.
@@ -162,7 +162,7 @@ class Drill:
             if value is not None:
                 alarm.publish(value, self._clock)
                 for other in other_rules:
-                    other.publish(HALF_UTILIZATION_PERCENT, self._clock)
+                    other.publish(MEDIUM_UTILIZATION_PERCENT, self._clock)
             self._clock += alarm.period
             newest = alarm.evaluate_state(self._clock, state)
             if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
@@ -170,16 +170,16 @@ class Drill:
             state = newest
             for other in other_rules:
                 if other.evaluate_state(self._clock, AlarmState.OK) is AlarmState.ALARM:
-                    self._execute_actions(other, HALF_UTILIZATION_PERCENT)
-        return Outcome(scenario, before, self._capacities(scenario.fleet))
+                    self._execute_actions(other, MEDIUM_UTILIZATION_PERCENT)
+        return Outcome(scenario, before, self._list_capacities(scenario.fleet))
 
     def fire_if_breached(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
         """Evaluate a rule's alarm at a time, and execute its actions if it fires. Return True if it fires.
 
         The metrics are those of other publishers.
         """
-        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm_name(self._deployment, fleet, rule))
-        datapoints = alarm.datapoints(at)
+        alarm = LiveAlarm(self._cloudwatch, names.build_scaling_alarm_name(self._deployment, fleet, rule))
+        datapoints = alarm.fetch_datapoints(at)
         if evaluate_alarm(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:
             return False
         # A slow host publishes late, so CloudWatch uses the newest available value.
@@ -191,29 +191,29 @@ class Drill:
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
             if policy["PolicyARN"] not in alarm.actions:
                 continue
-            bands = [_step_band(step) for step in policy["StepAdjustments"]]
-            adjustment = step_adjustment(bands, value - alarm.rule.threshold)
-            group = self._group(policy["AutoScalingGroupName"])
+            bands = [_parse_step_band(step) for step in policy["StepAdjustments"]]
+            adjustment = find_step_adjustment(bands, value - alarm.rule.threshold)
+            group = self._describe_group(policy["AutoScalingGroupName"])
             capacity = group["DesiredCapacity"]
             size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service=capacity)
             self._autoscaling.set_desired_capacity(
                 AutoScalingGroupName=group["AutoScalingGroupName"],
-                DesiredCapacity=desired_capacity_after(size, adjustment),
+                DesiredCapacity=adjust_desired_capacity(size, adjustment),
             )
 
-    def _capacities(self, fleet: str) -> dict[str, int]:
+    def _list_capacities(self, fleet: str) -> dict[str, int]:
         groups = (
-            names.vad_group_names(self._deployment)
+            names.list_vad_group_names(self._deployment)
             if fleet == names.VAD_FLEET
-            else [names.group_name(self._deployment, fleet)]
+            else [names.build_group_name(self._deployment, fleet)]
         )
-        return {name: self._group(name)["DesiredCapacity"] for name in groups}
+        return {name: self._describe_group(name)["DesiredCapacity"] for name in groups}
 
-    def _group(self, name: str) -> AutoScalingGroupTypeDef:
+    def _describe_group(self, name: str) -> AutoScalingGroupTypeDef:
         return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
 
 
-def _step_band(step: StepAdjustmentTypeDef) -> Band:
+def _parse_step_band(step: StepAdjustmentTypeDef) -> Band:
     return Band(
         lower=step.get("MetricIntervalLowerBound", float("-inf")),
         upper=step.get("MetricIntervalUpperBound", float("inf")),

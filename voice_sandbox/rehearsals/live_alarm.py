@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from voice_blueprint.aws.alarms import (
-    COMPARISON_OPERATOR,
-    TREAT_MISSING_DATA,
+    COMPARISON_OPERATORS,
+    MISSING_DATA_TREATMENTS,
     AlarmRule,
     AlarmState,
+    count_evaluated_periods,
     evaluate_alarm,
-    evaluation_range,
 )
 from voice_blueprint.contract.metrics import METRICS, STORAGE_RESOLUTION_S
 
 if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
-_COMPARISONS = {operator: comparison for comparison, operator in COMPARISON_OPERATOR.items()}
-_MISSING_DATA = {word: rule for rule, word in TREAT_MISSING_DATA.items()}
+_COMPARISONS = {operator: comparison for comparison, operator in COMPARISON_OPERATORS.items()}
+_MISSING_DATA_RULES = {word: rule for rule, word in MISSING_DATA_TREATMENTS.items()}
 
 
 class LiveAlarm:
@@ -43,7 +43,7 @@ class LiveAlarm:
             threshold=self._alarm["Threshold"],
             datapoints_to_alarm=self._alarm["DatapointsToAlarm"],
             evaluation_periods=self._alarm["EvaluationPeriods"],
-            missing_data=_MISSING_DATA[self._alarm["TreatMissingData"]],
+            missing_data=_MISSING_DATA_RULES[self._alarm["TreatMissingData"]],
         )
 
     def publish(self, value: float, at: datetime) -> None:
@@ -65,14 +65,14 @@ class LiveAlarm:
 
     def evaluate_state(self, at: datetime, current: AlarmState) -> AlarmState:
         """Return the state after the period that ends at a time, from CloudWatch's statistics."""
-        return evaluate_alarm(self.rule, self.datapoints(at), current)
+        return evaluate_alarm(self.rule, self.fetch_datapoints(at), current)
 
-    def datapoints(self, at: datetime) -> list[float | None]:
+    def fetch_datapoints(self, at: datetime) -> list[float | None]:
         """Return the datapoints of the evaluation range that ends at a time, oldest first."""
-        ages = range(evaluation_range(self.rule), 0, -1)
-        return [self._datapoint(at - age * self.period) for age in ages]
+        ages = range(count_evaluated_periods(self.rule), 0, -1)
+        return [self._fetch_datapoint(at - age * self.period) for age in ages]
 
-    def _datapoint(self, start: datetime) -> float | None:
+    def _fetch_datapoint(self, start: datetime) -> float | None:
         statistic = self._alarm["Statistic"]
         statistics = self._cloudwatch.get_metric_statistics(
             Namespace=self._alarm["Namespace"],

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import boto3
 
 from voice_blueprint.aws import names
-from voice_blueprint.aws.edge import api_host, media_host
+from voice_blueprint.aws.edge import build_api_hostname, build_media_hostname
 from voice_blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, RTP
 from voice_blueprint.contract.session_api import EVENTS_PATH, HEALTH_PATH, SESSION_PATH, SESSIONS_PATH, TRANSCRIPT_PATH
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.aws.alerts import alerts
-from voice_blueprint.observability.aws.dashboards import dashboards
+from voice_blueprint.observability.aws.alerts import build_alerts
+from voice_blueprint.observability.aws.dashboards import build_dashboards
 from voice_sandbox.rehearsals.claim import Claim
 
-ROUTES = {(SESSIONS_PATH, "POST"), (EVENTS_PATH, "GET"), (SESSION_PATH, "DELETE")}
+EXPECTED_ROUTES = {(SESSIONS_PATH, "POST"), (EVENTS_PATH, "GET"), (SESSION_PATH, "DELETE")}
 
 
 class EdgeVerifier:
@@ -31,15 +31,15 @@ class EdgeVerifier:
         self._elbv2 = session.client("elbv2", endpoint_url=endpoint)
         self._route53 = session.client("route53", endpoint_url=endpoint)
 
-    def claims(self) -> Iterator[Claim]:
+    def verify(self) -> Iterator[Claim]:
         """Yield all checks of the edge and of observability."""
-        yield from self._route_claims()
-        yield from self._listener_claims()
-        yield from self._record_claims()
-        yield from self._alarm_claims()
-        yield from self._dashboard_claims()
+        yield from self._verify_routes()
+        yield from self._verify_listeners()
+        yield from self._verify_records()
+        yield from self._verify_alarms()
+        yield from self._verify_dashboard()
 
-    def _route_claims(self) -> Iterator[Claim]:
+    def _verify_routes(self) -> Iterator[Claim]:
         (api,) = self._api.get_rest_apis()["items"]
         resources = self._api.get_resources(restApiId=api["id"], embed=["methods"], limit=100)["items"]
         methods = {
@@ -51,7 +51,7 @@ class EdgeVerifier:
         }
         edge = self._deployment.aws.edge
         archive = {(TRANSCRIPT_PATH, "GET"), (TRANSCRIPT_PATH, "DELETE")} if edge.archive else set()
-        routes = ROUTES | archive
+        routes = EXPECTED_ROUTES | archive
         preflights = {(path, "OPTIONS") for path, _ in routes} if edge.allowed_origins else set()
         expected = routes | preflights
         yield Claim(f"API: routes {sorted(f'{verb} {path}' for path, verb in expected)}", set(methods) == expected)
@@ -66,17 +66,17 @@ class EdgeVerifier:
                 signed == {(SESSIONS_PATH, "POST"), *archive},
             )
 
-    def _listener_claims(self) -> Iterator[Claim]:
+    def _verify_listeners(self) -> Iterator[Claim]:
         expected = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
         claim = "public load balancers: TLS 443 to the gateway, UDP 5004 to the VAD fleet"
         if self._deployment.aws.agents:
             expected |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
             claim += ", TLS 443 to the agents"
-        yield Claim(claim, self._forwarding_rules("internet-facing") == expected)
-        internal = {(protocol, port) for _, _, protocol, port in self._forwarding_rules("internal")}
+        yield Claim(claim, self._list_forwarding_rules("internet-facing") == expected)
+        internal = {(protocol, port) for _, _, protocol, port in self._list_forwarding_rules("internal")}
         yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
 
-    def _forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
+    def _list_forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
         """Return the protocol and the port of each listener of a scheme, and those of its target group."""
         groups = {
             group["TargetGroupArn"]: (group["Protocol"], group["Port"])
@@ -89,12 +89,12 @@ class EdgeVerifier:
             for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
         }
 
-    def _record_claims(self) -> Iterator[Claim]:
+    def _verify_records(self) -> Iterator[Claim]:
         """Yield the checks of the DNS records that route callers to healthy regions."""
         aws, shared_name = self._deployment.aws, self._deployment.shared_domain
         if shared_name is None or aws.edge.domain is None:
             return
-        host, checked_endpoint = api_host(shared_name), (media_host(aws.edge.domain), HEALTH_PATH)
+        host, checked_endpoint = build_api_hostname(shared_name), (build_media_hostname(aws.edge.domain), HEALTH_PATH)
         records = self._route53.list_resource_record_sets(HostedZoneId=shared_name.zone_id)["ResourceRecordSets"]
         checks = [
             self._route53.get_health_check(HealthCheckId=record["HealthCheckId"])["HealthCheck"]["HealthCheckConfig"]
@@ -106,7 +106,7 @@ class EdgeVerifier:
             f"{host} routes to {aws.region} while {''.join(checked_endpoint)} is healthy", actual == [checked_endpoint]
         )
 
-    def _alarm_claims(self) -> Iterator[Claim]:
+    def _verify_alarms(self) -> Iterator[Claim]:
         actual = {
             alarm["AlarmName"]: alarm
             for page in self._cloudwatch.get_paginator("describe_alarms").paginate(
@@ -114,21 +114,21 @@ class EdgeVerifier:
             )
             for alarm in (*page["MetricAlarms"], *page["CompositeAlarms"])
         }
-        for alert in alerts(self._deployment):
-            name = alert.alarm_name(self._deployment)
+        for alert in build_alerts(self._deployment):
+            name = alert.format_alarm_name(self._deployment)
             alarm = actual.get(name)
             # Tests compare its numbers in the templates with docs/runbooks/README.md.
             yield Claim(
                 f"{name}: with a runbook and an action",
                 alarm is not None
-                and names.runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
+                and names.build_runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
                 and bool(alarm["AlarmActions"]),
             )
 
-    def _dashboard_claims(self) -> Iterator[Claim]:
+    def _verify_dashboard(self) -> Iterator[Claim]:
         metric_names = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
-        for dashboard in dashboards(self._deployment):
-            name = names.dashboard_name(self._deployment, dashboard.topic)
+        for dashboard in build_dashboards(self._deployment):
+            name = names.build_dashboard_name(self._deployment, dashboard.topic)
             body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
             widget_metrics = {
                 row[1]

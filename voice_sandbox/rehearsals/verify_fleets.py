@@ -12,7 +12,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, ScalingRule
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, lacks_digests
+from voice_blueprint.hosts import VAD_IMAGES, lacks_digests, list_asr_images
 from voice_sandbox.rehearsals.claim import Claim
 
 if TYPE_CHECKING:
@@ -29,45 +29,47 @@ class FleetVerifier:
         self._ec2 = session.client("ec2", endpoint_url=endpoint)
         self._elasticache = session.client("elasticache", endpoint_url=endpoint)
 
-    def claims(self) -> Iterator[Claim]:
+    def verify(self) -> Iterator[Claim]:
         """Yield all claims about the state store and the fleets."""
-        yield from self._state_store_claims()
-        yield from self._vad_claims()
-        yield from self._asr_claims()
+        yield from self._verify_state_store()
+        yield from self._verify_vad_fleet()
+        yield from self._verify_asr_fleets()
 
-    def _state_store_claims(self) -> Iterator[Claim]:
-        name = names.state_group_id(self._deployment)
+    def _verify_state_store(self) -> Iterator[Claim]:
+        name = names.build_state_group_id(self._deployment)
         group = self._elasticache.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"][0]
         replicas = self._deployment.aws.state.replicas
         yield Claim(f"{name}: Valkey with {replicas} replica(s)", len(group["MemberClusters"]) == replicas + 1)
         yield Claim(f"{name}: TLS in transit, encrypted at rest", bool(group["TransitEncryptionEnabled"]))
 
-    def _vad_claims(self) -> Iterator[Claim]:
+    def _verify_vad_fleet(self) -> Iterator[Claim]:
         fleet = self._deployment.aws.vad
-        groups = names.vad_group_names(self._deployment)
+        groups = names.list_vad_group_names(self._deployment)
         for name in groups:
             bounds = fleet.hosts_per_zone
-            yield from self._group_claims(name, self._min_hosts(bounds.min, VAD_IMAGES), bounds.max)
-            text = self._user_data(name)
+            yield from self._verify_group(name, self._calculate_min_hosts(bounds.min, VAD_IMAGES), bounds.max)
+            text = self._fetch_user_data(name)
             assignments = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
             yield Claim(
                 f"{name}: user data contains {', '.join(assignments)}", all(line in text for line in assignments)
             )
         for rule in fleet.scaling:
-            yield from self._alarm_claims(names.VAD_FLEET, rule, groups)
+            yield from self._verify_alarms(names.VAD_FLEET, rule, groups)
 
-    def _asr_claims(self) -> Iterator[Claim]:
+    def _verify_asr_fleets(self) -> Iterator[Claim]:
         for fleet in self._deployment.aws.asr:
-            name = names.group_name(self._deployment, fleet.name)
-            yield from self._group_claims(name, self._min_hosts(fleet.hosts.min, asr_images(fleet)), fleet.hosts.max)
+            name = names.build_group_name(self._deployment, fleet.name)
+            yield from self._verify_group(
+                name, self._calculate_min_hosts(fleet.hosts.min, list_asr_images(fleet)), fleet.hosts.max
+            )
             for rule in fleet.scaling:
-                yield from self._alarm_claims(fleet.name, rule, [name])
+                yield from self._verify_alarms(fleet.name, rule, [name])
 
-    def _min_hosts(self, configured: int, images: tuple[Image, ...]) -> int:
+    def _calculate_min_hosts(self, configured: int, images: tuple[Image, ...]) -> int:
         """Return the minimum number of hosts of a group, which is 0 while one of its images has no digest."""
         return 0 if lacks_digests(self._deployment, images) else configured
 
-    def _group_claims(self, name: str, low: int, high: int) -> Iterator[Claim]:
+    def _verify_group(self, name: str, low: int, high: int) -> Iterator[Claim]:
         group = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
         yield Claim(f"{name}: {low} to {high} hosts", (group["MinSize"], group["MaxSize"]) == (low, high))
         yield Claim(f"{name}: {low} in service", len(group["Instances"]) == low)
@@ -77,13 +79,13 @@ class FleetVerifier:
             {hook["LifecycleTransition"] for hook in hooks}
             == {"autoscaling:EC2_INSTANCE_LAUNCHING", "autoscaling:EC2_INSTANCE_TERMINATING"},
         )
-        template = self._launch_template_data(name)
+        template = self._fetch_launch_template_data(name)
         yield Claim(f"{name}: IMDSv2 only", template["MetadataOptions"]["HttpTokens"] == "required")
         volumes = template["BlockDeviceMappings"]
         yield Claim(f"{name}: encrypted volumes", all(volume["Ebs"]["Encrypted"] for volume in volumes))
 
-    def _alarm_claims(self, fleet: str, rule: ScalingRule, groups: list[str]) -> Iterator[Claim]:
-        name = names.scaling_alarm_name(self._deployment, fleet, rule)
+    def _verify_alarms(self, fleet: str, rule: ScalingRule, groups: list[str]) -> Iterator[Claim]:
+        name = names.build_scaling_alarm_name(self._deployment, fleet, rule)
         alarm = self._cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
         operator = "GreaterThanThreshold" if rule.comparison is Comparison.ABOVE else "LessThanThreshold"
         yield Claim(
@@ -101,7 +103,7 @@ class FleetVerifier:
             f"{name}: {adjustment:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, adjustment)
         )
 
-    def _launch_template_data(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
+    def _fetch_launch_template_data(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
         description = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
             "AutoScalingGroups"
         ][0]
@@ -110,5 +112,5 @@ class FleetVerifier:
             LaunchTemplateId=reference["LaunchTemplateId"], Versions=[reference["Version"]]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
 
-    def _user_data(self, group: str) -> str:
-        return base64.b64decode(self._launch_template_data(group)["UserData"]).decode()
+    def _fetch_user_data(self, group: str) -> str:
+        return base64.b64decode(self._fetch_launch_template_data(group)["UserData"]).decode()

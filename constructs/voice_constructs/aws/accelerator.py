@@ -11,27 +11,32 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import asr_host_bounds, limiting_bound
+from voice_blueprint.capacity.bounds import calculate_asr_host_bounds, find_limiting_bound
 from voice_blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
-from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
 from voice_blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
 from voice_blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_blueprint.engines.launch.coldstart import start_budget
-from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation_launch
+from voice_blueprint.engines.launch.coldstart import calculate_start_timeouts
+from voice_blueprint.engines.launch.services import (
+    HOST_CACHE_DIR,
+    create_fleet_launcher,
+    create_neuron_launcher,
+    create_preparation_launcher,
+)
 from voice_blueprint.engines.launch.vllm import HEALTH_PATH as VLLM_HEALTH_PATH
 from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
-from voice_blueprint.engines.launch.whisper import engine_variable, whisper_engine
+from voice_blueprint.engines.launch.whisper import create_whisper_engine, format_engine_variable
 from voice_blueprint.file.model.aws import AsrFleet, Engine
-from voice_blueprint.hosts import artifacts_name, asr_images, lacks_digests
-from voice_blueprint.observability.aws.rollouts import rollback_alarms
+from voice_blueprint.hosts import format_artifacts_name, lacks_digests, list_asr_images
+from voice_blueprint.observability.aws.rollouts import list_rollback_alarms
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
     HostTemplateProps,
     create_host_group,
     create_host_template,
-    lifecycle_hooks,
+    create_lifecycle_hooks,
 )
 from voice_constructs.aws.scaling import create_fleet_scaling
 
@@ -61,7 +66,7 @@ def create_accelerator_template(
         props=HostTemplateProps(
             instance_type=catalog.instance_types()[fleet.instance_type],
             role=role,
-            security_group=context.security_group(Tier.ASR),
+            security_group=context.get_security_group(Tier.ASR),
             volume_key=context.key,
             root_volume_gib=fleet.root_volume_gib,
             root_volume_mib_per_s=fleet.root_volume_mib_per_s,
@@ -72,17 +77,19 @@ def create_accelerator_template(
     )
 
 
-def cache_dir(fleet: AsrFleet, image: Image) -> str:
+def get_cache_dir(fleet: AsrFleet, image: Image) -> str:
     """Return the host directory for the caches of an image's engine."""
     has_disks = catalog.instance_types()[fleet.instance_type].instance_store_disks
     return f"{INSTANCE_STORE_MOUNT if has_disks else HOST_CACHE_DIR}/{image}"
 
 
-def fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Artifacts:
+def create_fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Artifacts:
     """Return the bucket prefix and the host directory of the fleet's weights and compiled programs."""
-    name = artifacts_name(context.deployment, fleet)
+    name = format_artifacts_name(context.deployment, fleet)
     return voice_userdata.Artifacts(
-        context.registry.artifacts.url(name), cache_dir(fleet, preparation_launch(fleet).image), UNPRIVILEGED_USER
+        context.registry.artifacts.build_url(name),
+        get_cache_dir(fleet, create_preparation_launcher(fleet).image),
+        UNPRIVILEGED_UID,
     )
 
 
@@ -103,16 +110,16 @@ class AcceleratorFleet(Construct):
         self._deployment = props.context.deployment
         self._fleet = props.fleet
         self._type = catalog.instance_types()[props.fleet.instance_type]
-        self._images = asr_images(props.fleet)
-        self._start = start_budget(self._images, artifacts=props.fleet.artifacts)
-        self._name = names.group_name(self._deployment, props.fleet.name)
+        self._images = list_asr_images(props.fleet)
+        self._start = calculate_start_timeouts(self._images, artifacts=props.fleet.artifacts)
+        self._name = names.build_group_name(self._deployment, props.fleet.name)
         self.group = self._build_group()
         self.scaling = create_fleet_scaling(self, self._deployment, props.fleet.name, props.fleet.scaling, [self.group])
 
     def _build_role(self) -> iam.Role:
         role = self._context.create_role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images)
         if self._fleet.artifacts:
-            name = artifacts_name(self._deployment, self._fleet)
+            name = format_artifacts_name(self._deployment, self._fleet)
             self._context.registry.artifacts.grant_access(role, name, region=self._deployment.aws.region)
         return role
 
@@ -123,7 +130,7 @@ class AcceleratorFleet(Construct):
             "Template",
             props=AcceleratorFleetProps(fleet=fleet, context=context),
             role=self._build_role(),
-            user_data=voice_userdata.render(self._host_boot()),
+            user_data=voice_userdata.render_user_data(self._create_host_boot()),
         )
         group = create_host_group(
             self,
@@ -131,14 +138,14 @@ class AcceleratorFleet(Construct):
             props=HostGroupProps(
                 name=self._name,
                 vpc=context.network.vpc,
-                subnets=context.network.private_subnets(fleet.availability_zones),
+                subnets=context.network.select_private_subnets(fleet.availability_zones),
                 template=template,
                 start=self._start,
-                min_hosts=context.min_hosts(fleet.hosts.min, self._images),
+                min_hosts=context.calculate_min_hosts(fleet.hosts.min, self._images),
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
                 rollout=self._deployment.aws.rollout,
-                rollback_alarm_names=rollback_alarms(self._deployment, Tier.ASR, fleet.name),
+                rollback_alarm_names=list_rollback_alarms(self._deployment, Tier.ASR, fleet.name),
                 purchase=fleet.purchase,
             ),
         )
@@ -154,7 +161,7 @@ class AcceleratorFleet(Construct):
             )
         return group
 
-    def _host_boot(self) -> voice_userdata.HostBoot:
+    def _create_host_boot(self) -> voice_userdata.HostBoot:
         accelerator = self._type.accelerator
         return voice_userdata.HostBoot(
             deployment=self._deployment.name,
@@ -162,53 +169,58 @@ class AcceleratorFleet(Construct):
             tier=Tier.ASR,
             region=self._deployment.aws.region,
             auto_scaling_group=self._name,
-            hooks=lifecycle_hooks(self._start, self._fleet.drain_timeout_s),
+            hooks=create_lifecycle_hooks(self._start, self._fleet.drain_timeout_s),
             containers=tuple(
-                self._telemetry_container() if image is Image.TELEMETRY else self._recognizer_container(image)
+                self._create_telemetry_container()
+                if image is Image.TELEMETRY
+                else self._create_recognizer_container(image)
                 for image in self._images
             ),
             log_group=self._context.log_group.log_group_name,
-            environment=self._context.shared_environment(Tier.ASR),
-            state=self._context.state_access(Tier.ASR),
+            environment=self._context.build_shared_environment(Tier.ASR),
+            state=self._context.create_state_access(Tier.ASR),
             signing_key=self._deployment.signing_key,
             instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
-            artifacts=fleet_artifacts(self._context, self._fleet) if self._fleet.artifacts else None,
+            artifacts=create_fleet_artifacts(self._context, self._fleet) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,
         )
 
-    def _telemetry_container(self) -> voice_userdata.Container:
+    def _create_telemetry_container(self) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics, including the phases of the host's start."""
-        kind = self._type.computes_on
+        kind = self._type.compute_kind
         directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(
-            self._context.telemetry_container(["engine", *([] if kind == "cpu" else [kind])]),
-            hardware=kind != "cpu",
+            self._context.create_telemetry_container(["engine", *([] if kind == "cpu" else [kind])]),
+            uses_hardware=kind != "cpu",
             mounts=tuple(voice_userdata.Mount(directory, directory) for directory in directories),
         )
 
-    def _recognizer_container(self, image: Image) -> voice_userdata.Container:
-        accelerated = self._type.computes_on != "cpu"
-        container = self._vllm_container() if image is Image.ASR_VLLM else self._engine_container(image)
+    def _create_recognizer_container(self, image: Image) -> voice_userdata.Container:
+        accelerated = self._type.compute_kind != "cpu"
+        container = self._create_vllm_container() if image is Image.ASR_VLLM else self._create_engine_container(image)
         return replace(
             container,
-            user_id=UNPRIVILEGED_USER,
-            hardware=accelerated,
+            user_id=UNPRIVILEGED_UID,
+            uses_hardware=accelerated,
             shared_memory_mib=SHARED_MEMORY_MIB if accelerated else None,
-            mounts=(voice_userdata.Mount(cache_dir(self._fleet, image), HOST_CACHE_DIR, writable=True),),
+            mounts=(voice_userdata.Mount(get_cache_dir(self._fleet, image), HOST_CACHE_DIR, is_writable=True),),
         )
 
-    def _vllm_container(self) -> voice_userdata.Container:
-        launch = fleet_launch(self._fleet)
-        container = self._context.container(
+    def _create_vllm_container(self) -> voice_userdata.Container:
+        launch = create_fleet_launcher(self._fleet)
+        container = self._context.create_container(
             Image.ASR_VLLM, {}, voice_userdata.HealthPort(VLLM.number, VLLM_HEALTH_PATH)
         )
         return replace(
-            container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG_PREFIXES
+            container,
+            environment=launch.build_environment(),
+            arguments=launch.build_command(),
+            start_log=START_LOG_PREFIXES,
         )
 
-    def _engine_container(self, image: Image) -> voice_userdata.Container:
-        kind = self._type.computes_on
-        container = self._context.container(
+    def _create_engine_container(self, image: Image) -> voice_userdata.Container:
+        kind = self._type.compute_kind
+        container = self._context.create_container(
             image,
             {
                 CACHE_DIR: HOST_CACHE_DIR,
@@ -216,14 +228,14 @@ class AcceleratorFleet(Construct):
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
                 HOST_KIND: kind,
-                ENGINE: engine_variable(self._fleet),
+                ENGINE: format_engine_variable(self._fleet),
             },
             voice_userdata.HealthPort(ENGINE_HEALTH.number, HEALTH_PATH),
         )
-        runtime = neuron_launch(self._fleet).environment() if kind == "neuron" else {}
+        runtime = create_neuron_launcher(self._fleet).build_environment() if kind == "neuron" else {}
         # On a host with vLLM, the start waits for vLLM.
         waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
-        engine = whisper_engine(self._fleet, limiting_bound(asr_host_bounds(self._fleet)).calls)
+        engine = create_whisper_engine(self._fleet, find_limiting_bound(calculate_asr_host_bounds(self._fleet)).calls)
         offline = {"HF_HUB_OFFLINE": "1"} if self._fleet.artifacts else {}
-        environment = {**container.environment, **engine.environment(), **runtime, **offline}
+        environment = {**container.environment, **engine.build_environment(), **runtime, **offline}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -17,7 +17,7 @@ def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
     _RECORDED_ACKNOWLEDGMENTS.append((construct, Acknowledgment(id=rule, reason=reason)))
 
 
-def take_acknowledgments() -> list[tuple[IConstruct, Acknowledgment]]:
+def pop_acknowledgments() -> list[tuple[IConstruct, Acknowledgment]]:
     """Return and clear the acknowledgements that have been recorded.
 
     Only a validating synth passes them to the CDK. Each requires two calls into jsii's process, which add up to a

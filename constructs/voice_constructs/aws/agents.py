@@ -22,15 +22,15 @@ from voice_blueprint.contract.environment import (
 )
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import AGENT_HTTP, VALKEY, Tier
-from voice_blueprint.environment import agent_environment
+from voice_blueprint.environment import build_agent_environment
 from voice_blueprint.file.model.agents import AwsAgents
 from voice_blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.fargate import FargateProps, FargateTier
 
 
 @dataclass(frozen=True)
-class AgentsProps(FargateProps):
-    """Properties of ``Agents``.
+class AgentTierProps(FargateProps):
+    """Properties of ``AgentTier``.
 
     Attributes:
         gateway_url: URL of the gateway in the network, which transcribes for the agents.
@@ -42,7 +42,7 @@ class AgentsProps(FargateProps):
     targets: elbv2.NetworkTargetGroup
 
 
-class Agents(FargateTier):
+class AgentTier(FargateTier):
     """Tasks with one process and one vCPU each.
 
     A full task forwards connections to others, and scaling keeps capacity free.
@@ -51,7 +51,7 @@ class Agents(FargateTier):
     tier = Tier.AGENT
     image = Image.AGENT
 
-    def __init__(self, scope: Construct, id_: str, *, props: AgentsProps) -> None:
+    def __init__(self, scope: Construct, id_: str, *, props: AgentTierProps) -> None:
         super().__init__(scope, id_, props=props)
         agents = props.agents
         secrets = {
@@ -61,10 +61,12 @@ class Agents(FargateTier):
             TOOLS_KEY: agents.tools_key_secret,
             TWILIO_TOKEN: agents.twilio and agents.twilio.token_secret,
         }
-        injected = {variable: self._existing_secret(variable, name) for variable, name in secrets.items() if name}
+        injected = {
+            variable: self._reference_existing_secret(variable, name) for variable, name in secrets.items() if name
+        }
         environment = {
             variable: value
-            for variable, value in _environment(self._deployment, agents, props.gateway_url).items()
+            for variable, value in _build_environment(self._deployment, agents, props.gateway_url).items()
             if variable not in injected
         }
         task = self._build_task(
@@ -77,14 +79,14 @@ class Agents(FargateTier):
         self.service = self._build_service(task, {AGENT_HTTP: props.targets})
         self._build_scaling(agents.tasks, "Conversations", names.AGENT_FLEET, TARGET_UTILIZATION * agents.conversations)
 
-    def _existing_secret(self, variable: Variable, name: str) -> ecs.Secret:
+    def _reference_existing_secret(self, variable: Variable, name: str) -> ecs.Secret:
         """Return a reference to an operator's secret. A task does not start if the secret does not exist."""
         id_ = "".join(word.capitalize() for word in variable.name.removeprefix("VOICE_").split("_"))
         return ecs.Secret.from_secrets_manager(secretsmanager.Secret.from_secret_name_v2(self, id_, name))
 
 
-def _environment(deployment: Deployment, agents: AwsAgents, gateway_url: str) -> dict[Variable, str]:
-    shared = agent_environment(
+def _build_environment(deployment: Deployment, agents: AwsAgents, gateway_url: str) -> dict[Variable, str]:
+    shared = build_agent_environment(
         deployment,
         agents,
         deployment.aws.edge,

@@ -11,10 +11,10 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from voice_blueprint.aws import names
-from voice_blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
-from voice_blueprint.file.model.base import construct_id
+from voice_blueprint.aws.alarms import COMPARISON_OPERATORS, MISSING_DATA_TREATMENTS
+from voice_blueprint.file.model.base import to_construct_id
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED, Alert
+from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED_ALARM, Alert
 from voice_blueprint.observability.aws.series import Resource, Series
 
 
@@ -45,27 +45,29 @@ class AlertAlarms(Construct):
     def __init__(self, scope: Construct, id_: str, *, props: AlertAlarmsProps) -> None:
         super().__init__(scope, id_)
         self._props = props
-        alarms = {alert.alarm_name(props.deployment): self._build_alarm(alert) for alert in props.alerts}
-        alarm_names = [alert.alarm_name(props.deployment) for alert in props.alerts if alert.callers_affected]
+        alarms = {alert.format_alarm_name(props.deployment): self._build_alarm(alert) for alert in props.alerts}
+        alarm_names = [alert.format_alarm_name(props.deployment) for alert in props.alerts if alert.affects_callers]
         if not alarm_names:
             return
         self._build_composite(
             "CallersAffected",
-            names.alert_alarm_name(props.deployment, CALLERS_AFFECTED),
-            self._alarm_description(CALLERS_AFFECTED, "Callers are affected: see which of its alarms fire."),
+            names.build_alert_alarm_name(props.deployment, CALLERS_AFFECTED_ALARM),
+            self._format_alarm_description(
+                CALLERS_AFFECTED_ALARM, "Callers are affected: see which of its alarms fire."
+            ),
             " OR ".join(f'ALARM("{name}")' for name in alarm_names),
             [alarms[name] for name in alarm_names],
         )
 
     def _build_alarm(self, alert: Alert) -> cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm:
-        if alert.confirm_s is None:
+        if alert.short_window_s is None:
             return self._build_metric_alarm(alert, actions=[self._props.topic_arn])
         # Only the composite alarm sends notifications.
         parts = [self._build_metric_alarm(alert, ending, actions=[]) for ending in alert.windows]
         return self._build_composite(
-            _logical_id(alert),
-            alert.alarm_name(self._props.deployment),
-            self._alarm_description(alert.id, alert.meaning),
+            _build_logical_id(alert),
+            alert.format_alarm_name(self._props.deployment),
+            self._format_alarm_description(alert.id, alert.meaning),
             " AND ".join(f'ALARM("{part.alarm_name}")' for part in parts),
             parts,
         )
@@ -73,56 +75,58 @@ class AlertAlarms(Construct):
     def _build_metric_alarm(self, alert: Alert, ending: str = "", *, actions: list[str]) -> cloudwatch.CfnAlarm:
         rule, period_s = alert.rule, alert.windows[ending]
         watched = (
-            self._alarm_properties(alert) if len(alert.series) == 1 else self._combined_properties(alert, period_s)
+            self._build_alarm_properties(alert)
+            if len(alert.series) == 1
+            else self._build_combined_properties(alert, period_s)
         )
         return cloudwatch.CfnAlarm(
             self,
-            _logical_id(alert, ending),
-            alarm_name="-".join(filter(None, (alert.alarm_name(self._props.deployment), ending))),
-            alarm_description=self._alarm_description(alert.id, alert.meaning),
-            comparison_operator=COMPARISON_OPERATOR[rule.comparison],
+            _build_logical_id(alert, ending),
+            alarm_name="-".join(filter(None, (alert.format_alarm_name(self._props.deployment), ending))),
+            alarm_description=self._format_alarm_description(alert.id, alert.meaning),
+            comparison_operator=COMPARISON_OPERATORS[rule.comparison],
             threshold=rule.threshold,
             datapoints_to_alarm=rule.datapoints_to_alarm,
             evaluation_periods=rule.evaluation_periods,
-            treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
+            treat_missing_data=MISSING_DATA_TREATMENTS[rule.missing_data],
             alarm_actions=actions or None,
             ok_actions=actions or None,
             **watched,  # type: ignore[arg-type]
         )
 
-    def _alarm_properties(self, alert: Alert) -> dict[str, object]:
+    def _build_alarm_properties(self, alert: Alert) -> dict[str, object]:
         (series,) = alert.series
         return {
             "namespace": series.namespace,
             "metric_name": series.metric.name,
-            "dimensions": self._dimensions(series),
+            "dimensions": self._build_dimensions(series),
             "period": alert.period_s,
             "statistic": series.statistic,
         }
 
-    def _combined_properties(self, alert: Alert, period_s: int) -> dict[str, object]:
+    def _build_combined_properties(self, alert: Alert, period_s: int) -> dict[str, object]:
         ids = [f"m{number}" for number in range(len(alert.series))]
         query_property = cloudwatch.CfnAlarm.MetricDataQueryProperty
         return {
             "metrics": [
-                query_property(id="folded", expression=alert.expression(ids), label=alert.id, return_data=True),
+                query_property(id="folded", expression=alert.format_expression(ids), label=alert.id, return_data=True),
                 *(
-                    query_property(id=id_, metric_stat=self._metric_stat(series, period_s), return_data=False)
+                    query_property(id=id_, metric_stat=self._build_metric_stat(series, period_s), return_data=False)
                     for id_, series in zip(ids, alert.series, strict=True)
                 ),
             ]
         }
 
-    def _metric_stat(self, series: Series, period_s: int) -> cloudwatch.CfnAlarm.MetricStatProperty:
+    def _build_metric_stat(self, series: Series, period_s: int) -> cloudwatch.CfnAlarm.MetricStatProperty:
         return cloudwatch.CfnAlarm.MetricStatProperty(
             metric=cloudwatch.CfnAlarm.MetricProperty(
-                namespace=series.namespace, metric_name=series.metric.name, dimensions=self._dimensions(series)
+                namespace=series.namespace, metric_name=series.metric.name, dimensions=self._build_dimensions(series)
             ),
             period=period_s,
             stat=series.statistic,
         )
 
-    def _dimensions(self, series: Series) -> list[cloudwatch.CfnAlarm.DimensionProperty]:
+    def _build_dimensions(self, series: Series) -> list[cloudwatch.CfnAlarm.DimensionProperty]:
         return [
             cloudwatch.CfnAlarm.DimensionProperty(name=name, value=resolve_dimension(value, self._props.resources))
             for name, value in series.dimensions.items()
@@ -148,12 +152,12 @@ class AlertAlarms(Construct):
         composite.node.add_dependency(*parts)
         return composite
 
-    def _alarm_description(self, id_: str, meaning: str) -> str:
-        return f"{meaning} Runbook: {names.runbook_url(self._props.deployment, id_)}"
+    def _format_alarm_description(self, id_: str, meaning: str) -> str:
+        return f"{meaning} Runbook: {names.build_runbook_url(self._props.deployment, id_)}"
 
 
-def _logical_id(alert: Alert, ending: str = "") -> str:
-    return construct_id("-".join(filter(None, (alert.id, alert.target, ending))))
+def _build_logical_id(alert: Alert, ending: str = "") -> str:
+    return to_construct_id("-".join(filter(None, (alert.id, alert.target, ending))))
 
 
 def resolve_dimension(value: str | Resource, resources: Mapping[Resource, str]) -> str:

@@ -26,7 +26,7 @@ class ApiLink(Construct):
             self,
             "LoadBalancer",
             vpc=context.network.vpc,
-            vpc_subnets=context.network.private_subnets(),
+            vpc_subnets=context.network.select_private_subnets(),
             internet_facing=False,
             security_groups=[context.network.security_groups[Tier.API_LOAD_BALANCER]],
             # API Gateway connects over PrivateLink with its own addresses; no other traffic is allowed.

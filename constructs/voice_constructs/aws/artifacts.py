@@ -23,7 +23,7 @@ class Artifacts:
     bucket: s3.Bucket
     key: EncryptionKey
 
-    def url(self, name: str) -> str:
+    def build_url(self, name: str) -> str:
         return f"s3://{self.bucket.bucket_name}/{name}"
 
     def grant_access(self, role: iam.Role, name: str, *, region: str, write: bool = False) -> None:

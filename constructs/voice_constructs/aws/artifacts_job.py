@@ -10,14 +10,14 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, preparation_launch
-from voice_blueprint.hosts import artifacts_name
+from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, create_preparation_launcher
+from voice_blueprint.hosts import format_artifacts_name
 from voice_constructs.aws.accelerator import (
     INSTANCE_STORE_MOUNT,
     SHARED_MEMORY_MIB,
     AcceleratorFleetProps,
     create_accelerator_template,
-    fleet_artifacts,
+    create_fleet_artifacts,
 )
 from voice_constructs.aws.acknowledge import acknowledge
 
@@ -33,17 +33,17 @@ class ArtifactsJob(Construct):
         super().__init__(scope, id_)
         fleet, context = props.fleet, props.context
         kind = catalog.instance_types()[fleet.instance_type]
-        launch, region = preparation_launch(fleet), context.deployment.aws.region
+        launch, region = create_preparation_launcher(fleet), context.deployment.aws.region
         job = voice_userdata.PreparationJob(
             region,
-            (launch.image.value, context.image_uri(launch.image)),
-            launch.command(),
-            launch.environment(),
-            fleet_artifacts(context, fleet),
+            (launch.image.value, context.get_image_uri(launch.image)),
+            launch.build_command(),
+            launch.build_environment(),
+            create_fleet_artifacts(context, fleet),
             HOST_CACHE_DIR,
             INSTANCE_STORE_MOUNT if kind.instance_store_disks else None,
             kind.accelerator.kind if kind.accelerator else None,
-            SHARED_MEMORY_MIB if kind.computes_on != "cpu" else None,
+            SHARED_MEMORY_MIB if kind.compute_kind != "cpu" else None,
             context.deployment.signing_key,
         )
         template = create_accelerator_template(
@@ -51,7 +51,7 @@ class ArtifactsJob(Construct):
             "Template",
             props=props,
             role=self._build_role(props),
-            user_data=voice_userdata.render_preparation(job),
+            user_data=voice_userdata.render_preparation_script(job),
         )
         subnets = context.network.vpc.select_subnets(
             subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
@@ -59,15 +59,15 @@ class ArtifactsJob(Construct):
         )
         cfn = template.node.default_child
         assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
-        cfn.launch_template_name = names.job_template_name(context.deployment, fleet.name)
+        cfn.launch_template_name = names.build_job_template_name(context.deployment, fleet.name)
         cfn.add_property_override("LaunchTemplateData.InstanceInitiatedShutdownBehavior", "terminate")
         cfn.add_property_override("LaunchTemplateData.NetworkInterfaces.0.SubnetId", subnets.subnet_ids[0])
 
     def _build_role(self, props: AcceleratorFleetProps) -> iam.Role:
         fleet, context = props.fleet, props.context
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
-        context.registry.repositories[preparation_launch(fleet).image].grant_pull(role)
-        name, region = artifacts_name(context.deployment, fleet), context.deployment.aws.region
+        context.registry.repositories[create_preparation_launcher(fleet).image].grant_pull(role)
+        name, region = format_artifacts_name(context.deployment, fleet), context.deployment.aws.region
         context.registry.artifacts.grant_access(role, name, region=region, write=True)
         acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
         return role

@@ -52,44 +52,49 @@ class Dashboards(Construct):
             cloudwatch.CfnDashboard(
                 self,
                 dashboard.topic.capitalize(),
-                dashboard_name=names.dashboard_name(props.deployment, dashboard.topic),
+                dashboard_name=names.build_dashboard_name(props.deployment, dashboard.topic),
                 dashboard_body=Stack.of(self).to_json_string({"widgets": list(self._build_widgets(dashboard))}),
             )
 
     def _build_widgets(self, dashboard: Dashboard) -> Iterator[Widget]:
-        yield _build_widget("text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._header_text(dashboard)})
         yield _build_widget(
-            "alarm", (PANEL_WIDTH, 0), (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT), self._alarm_properties(dashboard)
+            "text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._format_header_text(dashboard)}
+        )
+        yield _build_widget(
+            "alarm",
+            (PANEL_WIDTH, 0),
+            (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT),
+            self._build_alarm_properties(dashboard),
         )
         panels_per_row = GRID_COLUMNS // PANEL_WIDTH
         for number, panel in enumerate(panel for panel in dashboard.panels if panel.series):
             row, column = divmod(number, panels_per_row)
             at = (column * PANEL_WIDTH, HEADER_HEIGHT + row * PANEL_HEIGHT)
-            yield _build_widget("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._graph_properties(panel))
+            yield _build_widget("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._build_graph_properties(panel))
 
-    def _header_text(self, dashboard: Dashboard) -> str:
+    def _format_header_text(self, dashboard: Dashboard) -> str:
         runbooks = self._props.deployment.aws.observability.runbook_url
-        name = names.dashboard_name(self._props.deployment, dashboard.topic)
+        name = names.build_dashboard_name(self._props.deployment, dashboard.topic)
         return f"## {name}\n{dashboard.description} [Runbooks]({runbooks})"
 
-    def _alarm_properties(self, dashboard: Dashboard) -> Widget:
+    def _build_alarm_properties(self, dashboard: Dashboard) -> Widget:
         region = self._props.deployment.aws.region
         prefix = f"arn:{PARTITION}:cloudwatch:{region}:{ACCOUNT_ID}:alarm:"
         return {"title": "Alarms", "alarms": [prefix + name for name in dashboard.alarms]}
 
-    def _graph_properties(self, panel: Panel) -> Widget:
+    def _build_graph_properties(self, panel: Panel) -> Widget:
         percent = all(series.metric.unit == "Percent" for series in panel.series)
         return {
             "title": panel.title,
             "view": "timeSeries",
-            "stacked": panel.stacked,
+            "stacked": panel.is_stacked,
             "region": self._props.deployment.aws.region,
             "period": panel.period_s,
             "yAxis": {"left": {"min": 0, "showUnits": False} | ({"max": 100} if percent else {})},
-            "metrics": [self._metric_row(series) for series in panel.series],
+            "metrics": [self._build_metric_row(series) for series in panel.series],
         }
 
-    def _metric_row(self, series: Series) -> list[Any]:
+    def _build_metric_row(self, series: Series) -> list[Any]:
         dimensions = [
             part
             for name, value in series.dimensions.items()

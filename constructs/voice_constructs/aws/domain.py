@@ -70,8 +70,8 @@ class EdgeDomain(HostDomain):
 
     def __init__(self, scope: Construct, id_: str, *, domain: Domain) -> None:
         self.domain = domain
-        self.api_host = edge.api_host(domain)
-        self.media_host = edge.media_host(domain)
+        self.api_host = edge.build_api_hostname(domain)
+        self.media_host = edge.build_media_hostname(domain)
         super().__init__(scope, id_, zone_id=domain.zone_id, hosts=(self.api_host, self.media_host))
 
 
@@ -88,18 +88,18 @@ class AnyRegionDomain(HostDomain):
     """
 
     def __init__(self, scope: Construct, id_: str, *, shared: Domain, region_domain: Domain, region: str) -> None:
-        self.api_host = edge.api_host(shared)
+        self.api_host = edge.build_api_hostname(shared)
         super().__init__(scope, id_, zone_id=shared.zone_id, hosts=(self.api_host,))
         check = route53.CfnHealthCheck(
             self,
             "Check",
             health_check_config=route53.CfnHealthCheck.HealthCheckConfigProperty(
                 type="HTTPS",
-                fully_qualified_domain_name=edge.media_host(region_domain),
+                fully_qualified_domain_name=edge.build_media_hostname(region_domain),
                 port=PUBLIC_TLS.number,
                 resource_path=HEALTH_PATH,
                 request_interval=edge.HEALTH_CHECK_INTERVAL_S,
-                failure_threshold=edge.HEALTH_CHECK_FAILURES,
+                failure_threshold=edge.HEALTH_CHECK_FAILURE_THRESHOLD,
             ),
         )
         self._routing = {"set_identifier": region, "region": region, "health_check_id": check.ref}

@@ -59,7 +59,7 @@ class EncryptionKey(kms.Key):
                 principals=[iam.ServicePrincipal("delivery.logs.amazonaws.com")],
                 actions=["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
                 resources=["*"],
-                conditions=log_delivery_condition(region),
+                conditions=create_log_delivery_condition(region),
             )
         )
 
@@ -95,7 +95,7 @@ class EncryptionKey(kms.Key):
         )
 
 
-def log_delivery_condition(region: str) -> dict[str, dict[str, str]]:
+def create_log_delivery_condition(region: str) -> dict[str, dict[str, str]]:
     """Return the policy condition that log delivery by AWS originates from this account and region."""
     return {
         "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},

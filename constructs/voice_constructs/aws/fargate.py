@@ -15,12 +15,12 @@ from constructs import Construct
 
 from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
 from voice_blueprint.contract.environment import TOKEN_KEY, VALKEY_HOST, VALKEY_PASSWORD, Variable
-from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
 from voice_blueprint.contract.network import Port, Tier
 from voice_blueprint.contract.session_api import HEALTH_COMMAND
 from voice_blueprint.file.model.edge import TaskCount
-from voice_blueprint.hosts import image_digest, lacks_digests
+from voice_blueprint.hosts import get_image_digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
@@ -118,8 +118,8 @@ class FargateTier(Construct):
         )
         self._allow_protection(task)
         secrets = {
-            VALKEY_HOST: self._state_host_secret(),
-            VALKEY_PASSWORD: self._state_password_secret(task),
+            VALKEY_HOST: self._reference_state_host(),
+            VALKEY_PASSWORD: self._reference_state_password(task),
             TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
             **(extra_secrets or {}),
         }
@@ -135,12 +135,12 @@ class FargateTier(Construct):
             self.tier.value,
             container_name=self.tier.value,
             image=ecs.ContainerImage.from_ecr_repository(
-                self._props.repositories[self.image], image_digest(self._deployment, self.image)
+                self._props.repositories[self.image], get_image_digest(self._deployment, self.image)
             ),
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
             port_mappings=[ecs.PortMapping(container_port=port.number) for port in ports],
-            user=f"{UNPRIVILEGED_USER}:{UNPRIVILEGED_USER}",
+            user=f"{UNPRIVILEGED_UID}:{UNPRIVILEGED_UID}",
             readonly_root_filesystem=True,
             linux_parameters=linux,
             health_check=ecs.HealthCheck(
@@ -164,7 +164,7 @@ class FargateTier(Construct):
         task_arns = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(cfn_cluster)}>/*"
         acknowledge(task, f"AwsSolutions-IAM5[Resource::{task_arns}]", "A task's id is unknown before it runs")
 
-    def _state_host_secret(self) -> ecs.Secret:
+    def _reference_state_host(self) -> ecs.Secret:
         """Return a reference to the parameter with the store's endpoint.
 
         The parameter is referred to by name, so that a restore can change the value without an export.
@@ -174,7 +174,7 @@ class FargateTier(Construct):
         )
         return ecs.Secret.from_ssm_parameter(parameter)
 
-    def _state_password_secret(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
+    def _reference_state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
         """Return a reference to the tier's password, and grant the task permission to decrypt it.
 
         The secret is referred to by ARN, since the CDK's own grant would add the task's role to the other stack's key
@@ -211,7 +211,7 @@ class FargateTier(Construct):
             max_healthy_percent=200,
             health_check_grace_period=Duration.seconds(START_GRACE_S),
             assign_public_ip=False,
-            vpc_subnets=network.private_subnets(),
+            vpc_subnets=network.select_private_subnets(),
             security_groups=[network.security_groups[self.tier]],
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
         )

@@ -15,10 +15,10 @@ from voice_blueprint.contract.environment import (
     VALKEY_USER,
     Variable,
 )
-from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
+from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
 from voice_blueprint.contract.network import PROMETHEUS, VALKEY, Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import image_digest, lacks_digests
+from voice_blueprint.hosts import get_image_digest, lacks_digests
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
 from voice_constructs.aws.logs import create_log_group
@@ -46,19 +46,19 @@ class FleetContext:
     key: EncryptionKey
     log_group: logs.ILogGroup
 
-    def security_group(self, tier: Tier) -> ec2.ISecurityGroup:
+    def get_security_group(self, tier: Tier) -> ec2.ISecurityGroup:
         return self.network.security_groups[tier]
 
-    def min_hosts(self, configured: int, images: Sequence[Image]) -> int:
+    def calculate_min_hosts(self, configured: int, images: Sequence[Image]) -> int:
         """Return the minimum number of hosts of a group.
 
         The minimum is 0 while an image has no digest, since hosts could never become ready.
         """
         return 0 if lacks_digests(self.deployment, tuple(images)) else configured
 
-    def image_uri(self, image: Image) -> str:
+    def get_image_uri(self, image: Image) -> str:
         """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
-        return self.registry.repositories[image].repository_uri_for_digest(image_digest(self.deployment, image))
+        return self.registry.repositories[image].repository_uri_for_digest(get_image_digest(self.deployment, image))
 
     def create_role(
         self, scope: Construct, id_: str, *, groups: Sequence[str], tier: Tier, images: Sequence[Image]
@@ -77,43 +77,43 @@ class FleetContext:
             ),
         )
 
-    def shared_environment(self, tier: Tier) -> dict[str, str]:
+    def build_shared_environment(self, tier: Tier) -> dict[str, str]:
         """Return the variables of all containers on a tier's hosts: port and user of the state store."""
         return {
             VALKEY_PORT.name: str(VALKEY.number),
             VALKEY_USER.name: tier.value,
         }
 
-    def state_access(self, tier: Tier) -> voice_userdata.StateAccess:
+    def create_state_access(self, tier: Tier) -> voice_userdata.StateAccess:
         """Return the parameter with the state store's host name, and the secret with the tier's password."""
         return voice_userdata.StateAccess(
             host_parameter=self.store.host_parameter,
             secret_arn=self.store.secrets[tier].secret_arn,
-            field=PASSWORD_FIELD,
+            password_field=PASSWORD_FIELD,
         )
 
-    def container(
+    def create_container(
         self, image: Image, environment: Environment, health: voice_userdata.HealthPort, **hardware: object
     ) -> voice_userdata.Container:
         """Return a container of a host."""
         return voice_userdata.Container(
             name=image.value,
-            image_uri=self.image_uri(image),
+            image_uri=self.get_image_uri(image),
             environment={variable.name: value for variable, value in environment.items()},
             health=health,
             **hardware,  # type: ignore[arg-type]
         )
 
-    def telemetry_container(self, sources: Sequence[str]) -> voice_userdata.Container:
+    def create_telemetry_container(self, sources: Sequence[str]) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics."""
-        return self.container(
+        return self.create_container(
             Image.TELEMETRY,
             {
                 TELEMETRY_SOURCES: ",".join(sources),
                 PROMETHEUS_PORT: str(PROMETHEUS.number),
             },
             voice_userdata.HealthPort(PROMETHEUS.number),
-            user_id=UNPRIVILEGED_USER,
+            user_id=UNPRIVILEGED_UID,
         )
 
 

@@ -7,8 +7,8 @@ from aws_cdk import aws_elasticloadbalancingv2 as elbv2
 from constructs import Construct
 
 from voice_blueprint.aws import names
-from voice_blueprint.aws.edge import api_host
-from voice_blueprint.capacity.bounds import max_gateway_sockets
+from voice_blueprint.aws.edge import build_api_hostname
+from voice_blueprint.capacity.bounds import calculate_max_gateway_sockets
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import (
     API_URL,
@@ -20,7 +20,7 @@ from voice_blueprint.contract.environment import (
 )
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA, VALKEY, Tier
-from voice_blueprint.environment import gateway_environment
+from voice_blueprint.environment import build_gateway_environment
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.fargate import FargateProps, FargateTier
 from voice_constructs.aws.transcripts import TranscriptArchive
@@ -62,7 +62,7 @@ class Gateway(FargateTier):
             memory_gib=settings.memory_gib,
             ports=(GATEWAY_HTTP, GATEWAY_MEDIA),
             environment={
-                **_environment(props.context, props.media_host),
+                **_build_environment(props.context, props.media_host),
                 ARCHIVE_URL: archive.url if archive else "",
             },
         )
@@ -75,7 +75,10 @@ class Gateway(FargateTier):
         container.add_mount_points(ecs.MountPoint(source_volume=UPLOADS_VOLUME, container_path="/tmp", read_only=False))  # noqa: S108
         self.service = self._build_service(task, {GATEWAY_MEDIA: props.media_targets, GATEWAY_HTTP: props.api_targets})
         self._build_scaling(
-            settings.tasks, "OpenSockets", names.GATEWAY_FLEET, TARGET_UTILIZATION * max_gateway_sockets(settings)
+            settings.tasks,
+            "OpenSockets",
+            names.GATEWAY_FLEET,
+            TARGET_UTILIZATION * calculate_max_gateway_sockets(settings),
         )
 
     def _build_archive(self) -> TranscriptArchive | None:
@@ -87,19 +90,19 @@ class Gateway(FargateTier):
         )
 
 
-def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
+def _build_environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
     deployment, settings = context.deployment, context.settings
     own_domain = settings.domain
-    shared = gateway_environment(
+    shared = build_gateway_environment(
         deployment,
         settings,
         fleet=names.GATEWAY_FLEET,
-        sockets=max_gateway_sockets(settings.gateway),
+        sockets=calculate_max_gateway_sockets(settings.gateway),
         media_host=media_host,
     )
     return shared | {
         VALKEY_PORT: str(VALKEY.number),
         VALKEY_USER: Tier.GATEWAY.value,
-        OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in deployment.other_region_domains),
-        **({API_URL: f"https://{api_host(own_domain)}"} if own_domain and deployment.shared_domain else {}),
+        OTHER_REGIONS: ",".join(f"https://{build_api_hostname(domain)}" for domain in deployment.other_region_domains),
+        **({API_URL: f"https://{build_api_hostname(own_domain)}"} if own_domain and deployment.shared_domain else {}),
     }

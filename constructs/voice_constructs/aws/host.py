@@ -17,7 +17,7 @@ import voice_userdata
 from voice_blueprint.aws import machine_images
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.metrics import NAMESPACE
-from voice_blueprint.engines.launch.coldstart import StartBudget
+from voice_blueprint.engines.launch.coldstart import StartTimeouts
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
 from voice_blueprint.observability.aws.rollouts import can_surge
 from voice_constructs.aws.acknowledge import acknowledge
@@ -110,8 +110,8 @@ class HostTemplateProps:
     """Properties of the launch template of a host.
 
     Attributes:
-        secondary_interface: Whether the host gets a second network interface, for DPDK only.
-        ena_express_udp: ``None`` without ENA Express, otherwise whether UDP uses it as well.
+        has_secondary_interface: Whether the host gets a second network interface, for DPDK only.
+        uses_ena_express_udp: ``None`` without ENA Express, otherwise whether UDP uses it as well.
         machine_image: Machine image as configured in the file; ``None`` for AWS's latest image.
     """
 
@@ -123,8 +123,8 @@ class HostTemplateProps:
     root_volume_mib_per_s: int
     user_data: str
     purchase: Purchase
-    secondary_interface: bool = False
-    ena_express_udp: bool | None = None
+    has_secondary_interface: bool = False
+    uses_ena_express_udp: bool | None = None
     machine_image: str | None = None
 
 
@@ -134,7 +134,7 @@ def create_host_template(scope: Construct, id_: str, *, props: HostTemplateProps
         scope,
         id_,
         instance_type=ec2.InstanceType(props.instance_type.name),
-        machine_image=_machine_image(scope, props),
+        machine_image=_select_machine_image(scope, props),
         role=props.role,
         security_group=props.security_group,
         user_data=ec2.UserData.custom(props.user_data),
@@ -171,14 +171,14 @@ def create_host_template(scope: Construct, id_: str, *, props: HostTemplateProps
     return template
 
 
-def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
+def _select_machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
     """Return a machine image that CloudFormation resolves.
 
     Each version of the launch template then contains an AMI id, which a rollback restores. A template parameter
     resolves to the latest version at each deploy; a dynamic reference resolves to the configured version.
     """
-    chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
-    if machine_images.is_mutable(chosen):
+    chosen = props.machine_image or machine_images.get_public_image_parameter(props.instance_type)
+    if machine_images.is_mutable_image(chosen):
         return ec2.MachineImage.from_ssm_parameter(chosen)
     if not machine_images.is_ami(chosen):
         chosen = CfnDynamicReference(CfnDynamicReferenceService.SSM, chosen).to_string()
@@ -187,7 +187,7 @@ def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineIm
 
 def _configure_interfaces(cfn: ec2.CfnLaunchTemplate, props: HostTemplateProps) -> None:
     data = "LaunchTemplateData.NetworkInterfaces"
-    if props.secondary_interface:
+    if props.has_secondary_interface:
         cfn.add_property_override(
             f"{data}.1",
             {
@@ -197,13 +197,13 @@ def _configure_interfaces(cfn: ec2.CfnLaunchTemplate, props: HostTemplateProps) 
                 "Groups": [props.security_group.security_group_id],
             },
         )
-    if props.ena_express_udp is not None:
-        for index in range(2 if props.secondary_interface else 1):
+    if props.uses_ena_express_udp is not None:
+        for index in range(2 if props.has_secondary_interface else 1):
             cfn.add_property_override(
                 f"{data}.{index}.EnaSrdSpecification",
                 {
                     "EnaSrdEnabled": True,
-                    "EnaSrdUdpSpecification": {"EnaSrdUdpEnabled": props.ena_express_udp},
+                    "EnaSrdUdpSpecification": {"EnaSrdUdpEnabled": props.uses_ena_express_udp},
                 },
             )
 
@@ -222,13 +222,13 @@ LAUNCH_HOOK = "ready"
 TERMINATE_HOOK = "drain"
 
 
-def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> voice_userdata.LifecycleHooks:
+def create_lifecycle_hooks(start: StartTimeouts, drain_timeout_s: int) -> voice_userdata.LifecycleHooks:
     """Return the names and timeouts of the lifecycle hooks, for the user data of a host."""
     return voice_userdata.LifecycleHooks(
         launch=LAUNCH_HOOK,
         terminate=TERMINATE_HOOK,
-        heartbeat_s=start.silence_s,
-        ready_budget_s=start.ready_s,
+        heartbeat_s=start.heartbeat_timeout_s,
+        ready_budget_s=start.ready_timeout_s,
         drain_budget_s=drain_timeout_s,
     )
 
@@ -249,14 +249,14 @@ class HostGroupProps:
     vpc: ec2.IVpc
     subnets: ec2.SubnetSelection
     template: ec2.LaunchTemplate
-    start: StartBudget
+    start: StartTimeouts
     min_hosts: int
     max_hosts: int
     warm_up_s: int
     rollout: Rollout
     rollback_alarm_names: Sequence[str]
     purchase: Purchase
-    behind_load_balancer: bool = False
+    is_behind_load_balancer: bool = False
 
 
 def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscaling.AutoScalingGroup:
@@ -264,7 +264,7 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
 
     The lifecycle hooks are part of the group, so that they apply to its first host as well.
     """
-    grace = Duration.seconds(props.start.ready_s)
+    grace = Duration.seconds(props.start.ready_timeout_s)
     group = autoscaling.AutoScalingGroup(
         scope,
         id_,
@@ -278,10 +278,10 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
         health_checks=autoscaling.HealthChecks.with_additional_checks(
             grace_period=grace, additional_types=[autoscaling.AdditionalHealthCheckType.ELB]
         )
-        if props.behind_load_balancer
+        if props.is_behind_load_balancer
         else autoscaling.HealthChecks.ec2(grace_period=grace),
         group_metrics=[autoscaling.GroupMetrics.all()],
-        update_policy=_instance_refresh(props),
+        update_policy=_create_instance_refresh(props),
     )
     cfn = group.node.default_child
     assert isinstance(cfn, autoscaling.CfnAutoScalingGroup)  # noqa: S101  narrows jsii's IConstruct
@@ -289,7 +289,7 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
         autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
             lifecycle_hook_name=name,
             lifecycle_transition=f"autoscaling:EC2_INSTANCE_{transition}",
-            heartbeat_timeout=props.start.silence_s,
+            heartbeat_timeout=props.start.heartbeat_timeout_s,
             default_result="ABANDON",
         )
         for name, transition in {LAUNCH_HOOK: "LAUNCHING", TERMINATE_HOOK: "TERMINATING"}.items()
@@ -307,7 +307,7 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
     return group
 
 
-def _instance_refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
+def _create_instance_refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
     """Return the update policy: an instance refresh that includes the warm pool.
 
     Scaling continues during the refresh. If an alarm fires, the refresh fails, and CloudFormation restores the previous

@@ -19,12 +19,12 @@ from voice_blueprint.aws import machine_images, names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, image_digest, lacks_digests
+from voice_blueprint.hosts import VAD_IMAGES, get_image_digest, lacks_digests, list_asr_images
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.host import ROOT_DEVICE
 from voice_constructs.aws.network import VoiceNetwork
 
-VFIO_DRIVERS = "64788ef"
+VFIO_DRIVERS_COMMIT = "64788ef"
 """Commit of amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
 ACCELERATOR_BUILDER_TYPE = "m7i.2xlarge"
 """Instance type that builds the images of accelerator fleets, since installing and pulling need no accelerators. Other
@@ -53,7 +53,7 @@ class _Fleet:
 class HostImages(Construct):
     """An image pipeline for each fleet whose container images have digests.
 
-    The machine images have the tags of ``names.machine_image_tags``.
+    The machine images have the tags of ``names.build_machine_image_tags``.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: HostImagesProps) -> None:
@@ -62,7 +62,7 @@ class HostImages(Construct):
         self._deployment = props.deployment
         aws = props.deployment.aws
         fleets = [_Fleet(names.VAD_FLEET, Tier.VAD, aws.vad.instance_type, aws.vad.root_volume_gib, VAD_IMAGES)]
-        fleets += [_Fleet(f.name, Tier.ASR, f.instance_type, f.root_volume_gib, asr_images(f)) for f in aws.asr]
+        fleets += [_Fleet(f.name, Tier.ASR, f.instance_type, f.root_volume_gib, list_asr_images(f)) for f in aws.asr]
         self._profile = self._build_profile()
         for fleet in fleets:
             if not lacks_digests(props.deployment, fleet.images):
@@ -89,14 +89,15 @@ class HostImages(Construct):
     def _build_pipeline(self, fleet: _Fleet) -> None:
         deployment, fleet_scope = self._deployment, Construct(self, fleet.name.capitalize())
         name = f"{deployment.name}-{fleet.name}"
-        bake = self._bake_template(fleet)
+        bake = self._create_bake_template(fleet)
         uris = [
-            self._props.repositories[image].repository_uri_for_digest(image_digest(deployment, image))
+            self._props.repositories[image].repository_uri_for_digest(get_image_digest(deployment, image))
             for image in fleet.images
         ]
-        content: dict[str, Any] = {"platform": "Linux", "data": _component_document(bake(uris))}
+        content: dict[str, Any] = {"platform": "Linux", "data": _build_component_document(bake(uris))}
+        parameter = machine_images.get_public_image_parameter(catalog.instance_types()[fleet.instance_type])
         base: dict[str, Any] = {
-            "parent_image": f"ssm:{machine_images.public_parameter(catalog.instance_types()[fleet.instance_type])}",
+            "parent_image": f"ssm:{parameter}",
             "block_device_mappings": [
                 imagebuilder.CfnImageRecipe.InstanceBlockDeviceMappingProperty(
                     device_name=ROOT_DEVICE,
@@ -110,7 +111,7 @@ class HostImages(Construct):
             ],
         }
         # Components and recipes are immutable: a change of any of their properties needs a new name.
-        versioned_name = f"{name}-{_fingerprint(Stack.of(self).resolve([content, base]))}"
+        versioned_name = f"{name}-{_calculate_fingerprint(Stack.of(self).resolve([content, base]))}"
         component = imagebuilder.CfnComponent(fleet_scope, "Component", name=versioned_name, version="1.0.0", **content)
         recipe = imagebuilder.CfnImageRecipe(
             fleet_scope,
@@ -144,7 +145,7 @@ class HostImages(Construct):
                     region=deployment.aws.region,
                     ami_distribution_configuration={
                         "Name": f"{name} {{{{ imagebuilder:buildDate }}}}",
-                        "AmiTags": names.machine_image_tags(deployment, fleet.name),
+                        "AmiTags": names.build_machine_image_tags(deployment, fleet.name),
                     },
                 )
             ],
@@ -158,14 +159,14 @@ class HostImages(Construct):
             distribution_configuration_arn=distribution.attr_arn,
         )
 
-    def _bake_template(self, fleet: _Fleet) -> "_BakeTemplate":
+    def _create_bake_template(self, fleet: _Fleet) -> "_BakeTemplate":
         vad, settings = self._deployment.aws.vad, self._deployment.aws.host_images
         packets = fleet.tier is Tier.VAD
         return _BakeTemplate(
             self._deployment.aws.region,
             fleet.images,
             voice_userdata.HugePages(vad.huge_pages.size_mib, vad.huge_pages.count) if packets else None,
-            VFIO_DRIVERS if packets and settings and settings.vfio else None,
+            VFIO_DRIVERS_COMMIT if packets and settings and settings.vfio else None,
             self._deployment.signing_key,
         )
 
@@ -185,14 +186,14 @@ class _BakeTemplate:
         return voice_userdata.BakeJob(self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key)
 
 
-def _fingerprint(properties: object) -> str:
+def _calculate_fingerprint(properties: object) -> str:
     return hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _component_document(bake: voice_userdata.BakeJob) -> str:
+def _build_component_document(bake: voice_userdata.BakeJob) -> str:
     """Return the document of a component, whose steps build the image, reboot, and check the result."""
 
-    def bash_step(step_name: str, script: str) -> dict[str, object]:
+    def build_bash_step(step_name: str, script: str) -> dict[str, object]:
         return {"name": step_name, "action": "ExecuteBash", "inputs": {"commands": [script]}}
 
     reboot = {"name": "reboot", "action": "Reboot", "inputs": {"delaySeconds": 5}}
@@ -200,8 +201,14 @@ def _component_document(bake: voice_userdata.BakeJob) -> str:
         {
             "schemaVersion": 1.0,
             "phases": [
-                {"name": "build", "steps": [bash_step("bake", voice_userdata.render_bake(bake, "bake")), reboot]},
-                {"name": "validate", "steps": [bash_step("check", voice_userdata.render_bake(bake, "check"))]},
+                {
+                    "name": "build",
+                    "steps": [build_bash_step("bake", voice_userdata.render_bake_script(bake, "bake")), reboot],
+                },
+                {
+                    "name": "validate",
+                    "steps": [build_bash_step("check", voice_userdata.render_bake_script(bake, "check"))],
+                },
             ],
         }
     )

@@ -7,7 +7,7 @@ from typing import Literal
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from voice_blueprint.aws.metrics import LOG_METRICS, log_namespace
+from voice_blueprint.aws.metrics import LOG_METRICS, build_log_namespace
 from voice_blueprint.file.model.deployment import Deployment
 
 
@@ -40,7 +40,7 @@ class LogMetrics(Construct):
                 filter_pattern=log_metric.pattern.replace("{address_prefix}", f"{first}.{second}."),
                 metric_transformations=[
                     logs.CfnMetricFilter.MetricTransformationProperty(
-                        metric_namespace=log_namespace(deployment.name),
+                        metric_namespace=build_log_namespace(deployment.name),
                         metric_name=name,
                         metric_value=log_metric.value,
                         unit=log_metric.metric.unit,

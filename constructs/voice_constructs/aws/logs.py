@@ -9,7 +9,7 @@ from constructs import Construct
 
 from voice_blueprint.file.model.observability import LogRetentionDays
 
-_RETENTION: Mapping[LogRetentionDays, logs.RetentionDays] = {
+_RETENTION_BY_DAYS: Mapping[LogRetentionDays, logs.RetentionDays] = {
     1: logs.RetentionDays.ONE_DAY,
     3: logs.RetentionDays.THREE_DAYS,
     7: logs.RetentionDays.ONE_WEEK,
@@ -40,5 +40,5 @@ def create_log_group(
         encryption_key=key,
         removal_policy=removal_policy,
         log_group_name=name,
-        retention=_RETENTION[retention_days],
+        retention=_RETENTION_BY_DAYS[retention_days],
     )

@@ -8,7 +8,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from voice_blueprint.aws.network import subnet_prefix
+from voice_blueprint.aws.network import calculate_subnet_prefix_length
 from voice_blueprint.contract.network import FLOWS, Flow, Port, Tier
 from voice_blueprint.file.model.aws import Network
 from voice_constructs.aws.acknowledge import acknowledge
@@ -61,7 +61,7 @@ class VoiceNetwork(Construct):
         children = [subnet.node.try_find_child("NATGateway") for subnet in self.vpc.public_subnets]
         return tuple(child.ref for child in children if isinstance(child, ec2.CfnNatGateway))
 
-    def private_subnets(self, zones: tuple[str, ...] | None = None) -> ec2.SubnetSelection:
+    def select_private_subnets(self, zones: tuple[str, ...] | None = None) -> ec2.SubnetSelection:
         """Select the private subnets, optionally only those in some zones."""
         return ec2.SubnetSelection(
             subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS,
@@ -69,7 +69,7 @@ class VoiceNetwork(Construct):
         )
 
     def _build_vpc(self, props: VoiceNetworkProps) -> ec2.Vpc:
-        mask = subnet_prefix(props.network.cidr, len(props.zones))
+        mask = calculate_subnet_prefix_length(props.network.cidr, len(props.zones))
         tiers = {
             "public": ec2.SubnetType.PUBLIC,
             "private": ec2.SubnetType.PRIVATE_WITH_EGRESS,
@@ -134,7 +134,7 @@ class VoiceNetwork(Construct):
             endpoint = self.vpc.add_interface_endpoint(
                 "Endpoint" + "".join(part.capitalize() for part in service.replace("-", ".").split(".")),
                 service=ec2.InterfaceVpcEndpointAwsService(service),
-                subnets=self.private_subnets(),
+                subnets=self.select_private_subnets(),
                 security_groups=[self.security_groups[Tier.AWS]],
                 open=False,
             )
@@ -143,12 +143,12 @@ class VoiceNetwork(Construct):
 
 
 @cache
-def _ec2_port(port: Port) -> ec2.Port:
+def _to_ec2_port(port: Port) -> ec2.Port:
     return ec2.Port.tcp(port.number) if port.protocol == "tcp" else ec2.Port.udp(port.number)
 
 
 def _allow_flow(groups: dict[Tier, ec2.SecurityGroup], flow: Flow) -> None:
-    port = _ec2_port(flow.port)
+    port = _to_ec2_port(flow.port)
     if flow.source is Tier.INTERNET:
         groups[flow.destination].add_ingress_rule(ec2.Peer.any_ipv4(), port, flow.port.purpose)
         return

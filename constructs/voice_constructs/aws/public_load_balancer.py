@@ -11,10 +11,10 @@ from voice_blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Por
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.domain import EdgeDomain, HostDomain
 from voice_constructs.aws.edge import EdgeContext
-from voice_constructs.aws.encryption import log_delivery_condition
+from voice_constructs.aws.encryption import create_log_delivery_condition
 from voice_constructs.aws.pseudo import ACCOUNT_ID
 
-REPLACED_LOG_RETENTION_DAYS = 7
+NONCURRENT_LOG_RETENTION_DAYS = 7
 """AWS writes each log file once. Another version of it is the result of tampering, and is kept long enough to be
 detected."""
 
@@ -107,7 +107,7 @@ class TlsLoadBalancer(Construct):
             lifecycle_rules=[
                 s3.LifecycleRule(
                     expiration=Duration.days(deployment.aws.observability.log_retention_days),
-                    noncurrent_version_expiration=Duration.days(REPLACED_LOG_RETENTION_DAYS),
+                    noncurrent_version_expiration=Duration.days(NONCURRENT_LOG_RETENTION_DAYS),
                 )
             ],
             removal_policy=self._context.retention.logs,
@@ -117,7 +117,7 @@ class TlsLoadBalancer(Construct):
         )
         delivery, conditions = (
             iam.ServicePrincipal("delivery.logs.amazonaws.com"),
-            log_delivery_condition(deployment.aws.region),
+            create_log_delivery_condition(deployment.aws.region),
         )
         for actions, resource in (
             (["s3:GetBucketAcl", "s3:ListBucket"], bucket.bucket_arn),

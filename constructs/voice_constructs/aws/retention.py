@@ -22,16 +22,16 @@ class Retention:
     logs: RemovalPolicy
 
 
-KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+RETAIN = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """CloudFormation only deletes such a resource after a failed creation, so that the next attempt succeeds."""
 
-_BY_ENVIRONMENT = {
+_RETENTION_BY_ENVIRONMENT = {
     Environment.SANDBOX: Retention(keys=RemovalPolicy.DESTROY, store=RemovalPolicy.DESTROY, logs=RemovalPolicy.DESTROY),
-    Environment.STAGING: Retention(keys=KEPT, store=RemovalPolicy.SNAPSHOT, logs=RemovalPolicy.DESTROY),
-    Environment.PRODUCTION: Retention(keys=KEPT, store=RemovalPolicy.SNAPSHOT, logs=KEPT),
+    Environment.STAGING: Retention(keys=RETAIN, store=RemovalPolicy.SNAPSHOT, logs=RemovalPolicy.DESTROY),
+    Environment.PRODUCTION: Retention(keys=RETAIN, store=RemovalPolicy.SNAPSHOT, logs=RETAIN),
 }
 
 
-def retention_for(environment: Environment) -> Retention:
+def get_retention(environment: Environment) -> Retention:
     """Return the retention of an environment's resources."""
-    return _BY_ENVIRONMENT[environment]
+    return _RETENTION_BY_ENVIRONMENT[environment]

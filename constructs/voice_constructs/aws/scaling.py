@@ -11,18 +11,18 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from voice_blueprint.aws import names
-from voice_blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from voice_blueprint.aws.alarms import COMPARISON_OPERATORS, MISSING_DATA_TREATMENTS
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import ScalingRule, Statistic
-from voice_blueprint.observability.aws.alerts import scaling_runbook
+from voice_blueprint.observability.aws.alerts import format_scaling_runbook_url
 
 L1_CHILD_ID = "Resource"
 """Id of an L1 resource in its L2. At another path, a deployed alarm would be recreated with a name that already
 exists."""
 
 
-class RuleScaling(Construct):
+class StepScalingRule(Construct):
     """A scaling rule: one alarm, and one step policy for each Auto Scaling group.
 
     Attributes:
@@ -44,10 +44,10 @@ class RuleScaling(Construct):
         self.alarm = cloudwatch.CfnAlarm(
             Construct(self, "Alarm"),
             L1_CHILD_ID,
-            alarm_name=names.scaling_alarm_name(deployment, fleet, rule),
+            alarm_name=names.build_scaling_alarm_name(deployment, fleet, rule),
             alarm_description=(
                 f"Fleet {fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
-                f"Runbook: {scaling_runbook(deployment, rule)}"
+                f"Runbook: {format_scaling_runbook_url(deployment, rule)}"
             ),
             namespace=NAMESPACE,
             metric_name=rule.metric,
@@ -57,11 +57,11 @@ class RuleScaling(Construct):
             ],
             statistic=rule.statistic.capitalize(),
             period=rule.period_s,
-            comparison_operator=COMPARISON_OPERATOR[rule.comparison],
+            comparison_operator=COMPARISON_OPERATORS[rule.comparison],
             threshold=rule.threshold,
             datapoints_to_alarm=rule.datapoints_to_alarm,
             evaluation_periods=rule.evaluation_periods,
-            treat_missing_data=TREAT_MISSING_DATA[rule.missing_data],
+            treat_missing_data=MISSING_DATA_TREATMENTS[rule.missing_data],
             alarm_actions=[
                 self._build_policy(f"Policy{number}", rule, group).ref for number, group in enumerate(groups)
             ],
@@ -92,14 +92,14 @@ def create_fleet_scaling(
     fleet: str,
     rules: Sequence[ScalingRule],
     groups: Sequence[autoscaling.AutoScalingGroup],
-) -> list[RuleScaling]:
+) -> list[StepScalingRule]:
     """Create an alarm and step policies for each scaling rule of a fleet.
 
     Each group of the fleet gets the full adjustment of a rule, so that "+2 in every zone" is exact.
     """
     group_names = [group.auto_scaling_group_name for group in groups]
     return [
-        RuleScaling(
+        StepScalingRule(
             scope,
             rule.construct_id,
             deployment=deployment,

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from voice_blueprint.contract import session_api
-from voice_blueprint.contract.session_api import EXPOSED_HEADERS, LAST_EVENT_ID_HEADER, TOKEN_HEADER, Schema
+from voice_blueprint.contract.session_api import EXPOSED_HEADERS, LAST_EVENT_ID_HEADER, TOKEN_HEADER, JsonSchema
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import AnyRegionDomain, EdgeDomain
@@ -16,8 +16,8 @@ from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.pseudo import PARTITION, REGION
 from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
 
-STAGE = "live"
-JSON_TYPE = "application/json"
+STAGE_NAME = "live"
+JSON_MEDIA_TYPE = "application/json"
 
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
@@ -103,7 +103,7 @@ class SessionApi(Construct):
             # A failed create has changed the setting as well. The role has no fixed name that would block the next one.
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
             deploy_options=apigateway.StageOptions(
-                stage_name=STAGE,
+                stage_name=STAGE_NAME,
                 access_log_destination=apigateway.LogGroupLogDestination(access_log),
                 access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG_FIELDS)),
                 logging_level=apigateway.MethodLoggingLevel.ERROR,
@@ -128,11 +128,11 @@ class SessionApi(Construct):
         address = f"https://{domain.api_host}" if domain else self.stage.url_for_path("/")
         CfnOutput(self, "Address", value=address, description="Session API").override_logical_id("ApiAddress")
         if self._context.settings.authorizer.kind == "iam":
-            opening = [self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE)]
+            opening = [self.rest_api.arn_for_execute_api("POST", session_api.SESSIONS_PATH, STAGE_NAME)]
             if self._context.settings.archive:
                 transcript_path = session_api.TRANSCRIPT_PATH.format(id="*")
                 opening += [
-                    self.rest_api.arn_for_execute_api(each, transcript_path, STAGE) for each in ("GET", "DELETE")
+                    self.rest_api.arn_for_execute_api(each, transcript_path, STAGE_NAME) for each in ("GET", "DELETE")
                 ]
             policy = iam.ManagedPolicy(
                 self,
@@ -141,7 +141,7 @@ class SessionApi(Construct):
                 statements=[iam.PolicyStatement(actions=["execute-api:Invoke"], resources=opening)],
             )
             if self._context.settings.archive:
-                self._acknowledge_transcripts(policy)
+                self._acknowledge_transcript_access(policy)
             CfnOutput(
                 self,
                 "CallersPolicy",
@@ -149,13 +149,13 @@ class SessionApi(Construct):
                 description="Attach to principals that open sessions",
             ).override_logical_id("CallersPolicy")
 
-    def _acknowledge_transcripts(self, policy: iam.ManagedPolicy) -> None:
+    def _acknowledge_transcript_access(self, policy: iam.ManagedPolicy) -> None:
         api_resource = self.rest_api.node.default_child
         assert isinstance(api_resource, apigateway.CfnRestApi)  # noqa: S101  the L2's own resource
         stack = Stack.of(self)
         account = self._context.deployment.aws.account or "<AWS::AccountId>"
         for method in ("GET", "DELETE"):
-            path = f"{STAGE}/{method}{session_api.TRANSCRIPT_PATH.format(id='*')}"
+            path = f"{STAGE_NAME}/{method}{session_api.TRANSCRIPT_PATH.format(id='*')}"
             api_id = stack.get_logical_id(api_resource)
             method_arn = f"arn:<AWS::Partition>:execute-api:{stack.region}:{account}:<{api_id}>/{path}"
             acknowledge(
@@ -167,7 +167,7 @@ class SessionApi(Construct):
     def _build_execution_log(self) -> None:
         # API Gateway would create the group itself, unencrypted and without expiry.
         log = self._context.create_log_group(
-            self, "ExecutionLog", f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE}"
+            self, "ExecutionLog", f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE_NAME}"
         )
         self.stage.node.add_dependency(log)
 
@@ -216,12 +216,12 @@ class SessionApi(Construct):
                 method, rule, "Browsers send preflight requests without credentials; the response is the same for all"
             )
 
-    def _add_model(self, name: str, schema: Schema) -> apigateway.IModel:
+    def _add_model(self, name: str, schema: JsonSchema) -> apigateway.IModel:
         model = apigateway.CfnModel(
             self,
             f"{name}Model",
             rest_api_id=self.rest_api.rest_api_id,
-            content_type=JSON_TYPE,
+            content_type=JSON_MEDIA_TYPE,
             name=name,
             schema={"$schema": "http://json-schema.org/draft-04/schema#", "title": name, **schema},
         )
@@ -256,10 +256,12 @@ class SessionApi(Construct):
             authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
             api_key_required=kind == "api-key",
             request_validator=self._validator,
-            request_models={JSON_TYPE: request} if request else None,
+            request_models={JSON_MEDIA_TYPE: request} if request else None,
             request_parameters=token or parameters,
             method_responses=[
-                apigateway.MethodResponse(status_code=status, response_models={JSON_TYPE: model} if model else None)
+                apigateway.MethodResponse(
+                    status_code=status, response_models={JSON_MEDIA_TYPE: model} if model else None
+                )
                 for status, model in responses.items()
             ],
         )
@@ -306,7 +308,7 @@ class SessionApi(Construct):
                 status_code=status,
                 response_headers=headers | (readable if origins else {}),
                 templates={
-                    JSON_TYPE: f'{{"error": $context.error.messageString, "detail": "$context.error.{detail}"}}'
+                    JSON_MEDIA_TYPE: f'{{"error": $context.error.messageString, "detail": "$context.error.{detail}"}}'
                 },
             )
 

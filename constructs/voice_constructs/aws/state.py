@@ -107,12 +107,12 @@ class ValkeyStore(Construct):
                 self,
                 f"{name.capitalize()}User",
                 engine="valkey",
-                user_id=names.state_part_id(props.name, name),
+                user_id=names.build_state_store_resource_id(props.name, name),
                 user_name=name,
                 access_string=acl,
                 authentication_mode={
                     "Type": "password",
-                    "Passwords": [_password_reference(secrets[name]).unsafe_unwrap()],
+                    "Passwords": [_create_password_reference(secrets[name]).unsafe_unwrap()],
                 },
             )
             for name, acl in rights.items()
@@ -121,7 +121,7 @@ class ValkeyStore(Construct):
             self,
             "Users",
             engine="valkey",
-            user_group_id=names.state_part_id(props.name, "users"),
+            user_group_id=names.build_state_store_resource_id(props.name, "users"),
             user_ids=[user.user_id for user in users],
         )
         for user in users:
@@ -176,7 +176,7 @@ class ValkeyStore(Construct):
             security_group_ids=[props.security_group.security_group_id],
             snapshot_retention_limit=props.store.snapshot_retention_days,
             auto_minor_version_upgrade=True,
-            log_delivery_configurations=[_log_delivery(kind, name) for kind, name in logs.items()],
+            log_delivery_configurations=[_build_log_delivery(kind, name) for kind, name in logs.items()],
         )
         group.apply_removal_policy(props.removal_policy)
         acknowledge(
@@ -194,12 +194,14 @@ class ValkeyStore(Construct):
         return group
 
 
-def _password_reference(secret: secretsmanager.Secret) -> SecretValue:
+def _create_password_reference(secret: secretsmanager.Secret) -> SecretValue:
     """Return a deploy-time reference to the password, so that the template does not contain the value."""
     return secret.secret_value_from_json(PASSWORD_FIELD)
 
 
-def _log_delivery(kind: str, group: str) -> elasticache.CfnReplicationGroup.LogDeliveryConfigurationRequestProperty:
+def _build_log_delivery(
+    kind: str, group: str
+) -> elasticache.CfnReplicationGroup.LogDeliveryConfigurationRequestProperty:
     return elasticache.CfnReplicationGroup.LogDeliveryConfigurationRequestProperty(
         log_type=kind,
         log_format="json",

@@ -12,7 +12,7 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import limiting_bound, vad_host_bounds
+from voice_blueprint.capacity.bounds import calculate_vad_host_bounds, find_limiting_bound
 from voice_blueprint.contract.environment import (
     CHUNK_KIND,
     CHUNK_PORT,
@@ -24,10 +24,10 @@ from voice_blueprint.contract.environment import (
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import CONTROL_SOCKET
 from voice_blueprint.contract.network import CHUNK, RTP, VAD_HEALTH, Tier
-from voice_blueprint.engines.launch.coldstart import start_budget
+from voice_blueprint.engines.launch.coldstart import calculate_start_timeouts
 from voice_blueprint.file.model.aws import DataPathMode, Engine, OnDemand
 from voice_blueprint.hosts import VAD_IMAGES
-from voice_blueprint.observability.aws.rollouts import rollback_alarms
+from voice_blueprint.observability.aws.rollouts import list_rollback_alarms
 from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
@@ -35,7 +35,7 @@ from voice_constructs.aws.host import (
     HostTemplateProps,
     create_host_group,
     create_host_template,
-    lifecycle_hooks,
+    create_lifecycle_hooks,
 )
 from voice_constructs.aws.scaling import create_fleet_scaling
 
@@ -75,7 +75,7 @@ class VadFleet(Construct):
         self.address_targets = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
         self.target_group = self.address_targets if self._vfio else self.instance_targets
         role = context.create_role(
-            self, "Role", groups=names.vad_group_names(self._deployment), tier=Tier.VAD, images=VAD_IMAGES
+            self, "Role", groups=names.list_vad_group_names(self._deployment), tier=Tier.VAD, images=VAD_IMAGES
         )
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
@@ -109,7 +109,7 @@ class VadFleet(Construct):
 
     def _build_group(self, zone: str, role: HostRole) -> autoscaling.AutoScalingGroup:
         suffix = zone.removeprefix(self._deployment.aws.region).upper()
-        name = names.group_name(self._deployment, names.VAD_FLEET, zone)
+        name = names.build_group_name(self._deployment, names.VAD_FLEET, zone)
         express = self._fleet.ena_express
         template = create_host_template(
             self,
@@ -117,14 +117,14 @@ class VadFleet(Construct):
             props=HostTemplateProps(
                 instance_type=catalog.instance_types()[self._fleet.instance_type],
                 role=role,
-                security_group=self._context.security_group(Tier.VAD),
+                security_group=self._context.get_security_group(Tier.VAD),
                 volume_key=self._context.key,
                 root_volume_gib=self._fleet.root_volume_gib,
                 root_volume_mib_per_s=self._fleet.root_volume_mib_per_s,
-                user_data=voice_userdata.render(self._host_boot(name)),
+                user_data=voice_userdata.render_user_data(self._create_host_boot(name)),
                 purchase=OnDemand(),
-                secondary_interface=self._vfio,
-                ena_express_udp=express.udp if express.enabled else None,
+                has_secondary_interface=self._vfio,
+                uses_ena_express_udp=express.udp if express.enabled else None,
                 machine_image=self._fleet.machine_image,
             ),
         )
@@ -135,16 +135,16 @@ class VadFleet(Construct):
             props=HostGroupProps(
                 name=name,
                 vpc=self._context.network.vpc,
-                subnets=self._context.network.private_subnets((zone,)),
+                subnets=self._context.network.select_private_subnets((zone,)),
                 template=template,
-                start=start_budget(VAD_IMAGES),
-                min_hosts=self._context.min_hosts(bounds.min, VAD_IMAGES),
+                start=calculate_start_timeouts(VAD_IMAGES),
+                min_hosts=self._context.calculate_min_hosts(bounds.min, VAD_IMAGES),
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
                 rollout=self._deployment.aws.rollout,
-                rollback_alarm_names=rollback_alarms(self._deployment, Tier.VAD, names.VAD_FLEET),
+                rollback_alarm_names=list_rollback_alarms(self._deployment, Tier.VAD, names.VAD_FLEET),
                 purchase=OnDemand(),
-                behind_load_balancer=not self._vfio,
+                is_behind_load_balancer=not self._vfio,
             ),
         )
         # The target group is attached with vfio as well, since detaching would immediately deregister hosts of the
@@ -152,7 +152,7 @@ class VadFleet(Construct):
         group.attach_to_network_target_group(self.instance_targets)
         return group
 
-    def _host_boot(self, group: str) -> voice_userdata.HostBoot:
+    def _create_host_boot(self, group: str) -> voice_userdata.HostBoot:
         fleet, path, context = self._fleet, self._fleet.data_path, self._context
         return voice_userdata.HostBoot(
             deployment=self._deployment.name,
@@ -160,11 +160,11 @@ class VadFleet(Construct):
             tier=Tier.VAD,
             region=self._deployment.aws.region,
             auto_scaling_group=group,
-            hooks=lifecycle_hooks(start_budget(VAD_IMAGES), fleet.drain_timeout_s),
-            containers=(self._dataplane_container(), self._telemetry_container()),
+            hooks=create_lifecycle_hooks(calculate_start_timeouts(VAD_IMAGES), fleet.drain_timeout_s),
+            containers=(self._create_dataplane_container(), self._create_telemetry_container()),
             log_group=context.log_group.log_group_name,
-            environment=context.shared_environment(Tier.VAD),
-            state=context.state_access(Tier.VAD),
+            environment=context.build_shared_environment(Tier.VAD),
+            state=context.create_state_access(Tier.VAD),
             signing_key=self._deployment.signing_key,
             mtu=path.mtu,
             huge_pages=voice_userdata.HugePages(fleet.huge_pages.size_mib, fleet.huge_pages.count),
@@ -174,32 +174,32 @@ class VadFleet(Construct):
             else voice_userdata.AfXdp(path.rx_queues, path.rx_ring_size),
         )
 
-    def _dataplane_container(self) -> voice_userdata.Container:
-        return self._context.container(
+    def _create_dataplane_container(self) -> voice_userdata.Container:
+        return self._context.create_container(
             Image.VAD_DATAPLANE,
             {
                 RTP_PORT: str(RTP.number),
                 CHUNK_PORT: str(CHUNK.number),
-                CHUNK_KIND: self._chunk_kind(),
+                CHUNK_KIND: self._select_chunk_kind(),
                 HEALTH_PORT: str(VAD_HEALTH.number),
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-                MAX_SESSIONS: str(limiting_bound(vad_host_bounds(self._fleet)).calls),
+                MAX_SESSIONS: str(find_limiting_bound(calculate_vad_host_bounds(self._fleet)).calls),
             },
             voice_userdata.HealthPort(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,
-            mounts=(voice_userdata.Mount(CONTROL_DIR, CONTROL_DIR, writable=True),),
-            hardware=True,
+            mounts=(voice_userdata.Mount(CONTROL_DIR, CONTROL_DIR, is_writable=True),),
+            uses_hardware=True,
         )
 
-    def _chunk_kind(self) -> str:
+    def _select_chunk_kind(self) -> str:
         """Return the kind of payload that all ASR fleets accept. Only the default model accepts features."""
         fleets = self._deployment.aws.asr
         return "pcm16" if any(fleet.engine is Engine.VLLM or fleet.model for fleet in fleets) else "log-mel"
 
-    def _telemetry_container(self) -> voice_userdata.Container:
+    def _create_telemetry_container(self) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics, with access to the data plane's socket."""
         return replace(
-            self._context.telemetry_container(["dataplane", "nic"]),
-            groups=(self._dataplane_container().user_id,),
+            self._context.create_telemetry_container(["dataplane", "nic"]),
+            groups=(self._create_dataplane_container().user_id,),
             mounts=(voice_userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )

@@ -42,14 +42,17 @@ class WebAcl(Construct):
         resource_arn: str,
     ) -> None:
         super().__init__(scope, id_)
-        rules = [self._managed_rules(name, priority, group) for priority, group in enumerate(MANAGED_RULES, start=1)]
+        rules = [
+            self._build_managed_rule_group(name, priority, group)
+            for priority, group in enumerate(MANAGED_RULES, start=1)
+        ]
         acl = wafv2.CfnWebACL(
             self,
             "Acl",
             scope="REGIONAL",
             default_action=wafv2.CfnWebACL.DefaultActionProperty(allow={}),
-            visibility_config=_visibility_config(f"{name}-all"),
-            rules=[self._rate_rule(name, requests_per_address_5_min), *rules],
+            visibility_config=_build_visibility_config(f"{name}-all"),
+            rules=[self._build_rate_rule(name, requests_per_address_5_min), *rules],
         )
         wafv2.CfnWebACLAssociation(self, "Association", web_acl_arn=acl.attr_arn, resource_arn=resource_arn)
         wafv2.CfnLoggingConfiguration(
@@ -80,7 +83,7 @@ class WebAcl(Construct):
         )
 
     @staticmethod
-    def _rate_rule(name: str, limit: int) -> wafv2.CfnWebACL.RuleProperty:
+    def _build_rate_rule(name: str, limit: int) -> wafv2.CfnWebACL.RuleProperty:
         return wafv2.CfnWebACL.RuleProperty(
             name="rate-per-address",
             priority=0,
@@ -90,11 +93,11 @@ class WebAcl(Construct):
                     aggregate_key_type="IP", limit=limit, evaluation_window_sec=RATE_WINDOW_S
                 )
             ),
-            visibility_config=_visibility_config(f"{name}-rate-per-address"),
+            visibility_config=_build_visibility_config(f"{name}-rate-per-address"),
         )
 
     @staticmethod
-    def _managed_rules(name: str, priority: int, group: str) -> wafv2.CfnWebACL.RuleProperty:
+    def _build_managed_rule_group(name: str, priority: int, group: str) -> wafv2.CfnWebACL.RuleProperty:
         return wafv2.CfnWebACL.RuleProperty(
             name=group,
             priority=priority,
@@ -104,11 +107,11 @@ class WebAcl(Construct):
                     name=group, vendor_name="AWS"
                 )
             ),
-            visibility_config=_visibility_config(f"{name}-{group}"),
+            visibility_config=_build_visibility_config(f"{name}-{group}"),
         )
 
 
-def _visibility_config(metric: str) -> wafv2.CfnWebACL.VisibilityConfigProperty:
+def _build_visibility_config(metric: str) -> wafv2.CfnWebACL.VisibilityConfigProperty:
     # Sampled requests would expose in the console the data that the log omits.
     return wafv2.CfnWebACL.VisibilityConfigProperty(
         cloud_watch_metrics_enabled=True, metric_name=metric, sampled_requests_enabled=False

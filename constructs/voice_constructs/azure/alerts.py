@@ -8,14 +8,14 @@ from pulumi_azure_native import alertsmanagement, consumption, monitor
 
 from voice_blueprint.azure import names
 from voice_blueprint.observability.azure.alerts import (
-    FORECAST_PERCENT,
-    SPENT_PERCENT,
+    MAX_FORECAST_PERCENT,
+    MAX_SPENT_PERCENT,
     Alert,
-    Recording,
-    alert_groups,
-    recording_rules,
+    RecordingRule,
+    build_recording_rules,
+    group_alerts,
 )
-from voice_blueprint.observability.azure.platform import MonitoredService, PlatformAlert, platform_alerts
+from voice_blueprint.observability.azure.platform import MonitoredService, PlatformAlert, build_platform_alerts
 from voice_constructs.azure.scope import Scope
 
 _EVALUATION_INTERVAL = "PT1M"
@@ -40,9 +40,9 @@ class Alerts(pulumi.ComponentResource):
         self._scope, self._metrics, self._cluster_name = scope, metrics, cluster_name
         self._child = pulumi.ResourceOptions(parent=self)
         self.operator_group_id = self._build_action_group().id
-        for group, alerts in alert_groups(scope.deployment).items():
-            self._build_rules(group, [self._alert_rule(alert) for alert in alerts])
-        self._build_rules("starts", [_recording(each) for each in recording_rules()])
+        for group, alerts in group_alerts(scope.deployment).items():
+            self._build_rules(group, [self._build_alert_rule(alert) for alert in alerts])
+        self._build_rules("starts", [_build_recording_rule(each) for each in build_recording_rules()])
         if scope.deployment.azure.observability.monthly_budget:
             self._build_budget(scope.deployment.azure.observability.monthly_budget)
         self.register_outputs({})
@@ -52,7 +52,7 @@ class Alerts(pulumi.ComponentResource):
         return monitor.ActionGroup(
             "operators",
             resource_group_name=self._scope.group,
-            action_group_name=self._scope.name("operators"),
+            action_group_name=self._scope.build_name("operators"),
             group_short_name="voice-serve",
             location="Global",
             enabled=True,
@@ -71,7 +71,7 @@ class Alerts(pulumi.ComponentResource):
         alertsmanagement.PrometheusRuleGroup(
             f"rules-{group}",
             resource_group_name=self._scope.group,
-            rule_group_name=self._scope.name(f"rules-{group}"),
+            rule_group_name=self._scope.build_name(f"rules-{group}"),
             location=self._scope.location,
             cluster_name=self._cluster_name,
             scopes=[self._metrics],
@@ -82,16 +82,16 @@ class Alerts(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _alert_rule(self, alert: Alert) -> alertsmanagement.PrometheusRuleArgs:
+    def _build_alert_rule(self, alert: Alert) -> alertsmanagement.PrometheusRuleArgs:
         return alertsmanagement.PrometheusRuleArgs(
             alert=alert.name,
             expression=alert.expression,
             for_=f"PT{alert.minutes}M",
-            severity=_ERROR_SEVERITY if alert.callers_affected else _WARNING_SEVERITY,
+            severity=_ERROR_SEVERITY if alert.affects_callers else _WARNING_SEVERITY,
             enabled=True,
             annotations={
                 "description": alert.meaning,
-                "runbook": names.runbook_url(self._scope.deployment, alert.id),
+                "runbook": names.build_runbook_url(self._scope.deployment, alert.id),
             },
             actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self.operator_group_id)],
             resolve_configuration=alertsmanagement.PrometheusRuleResolveConfigurationArgs(
@@ -102,10 +102,10 @@ class Alerts(pulumi.ComponentResource):
     def _build_budget(self, amount: int) -> None:
         """Create a budget for the deployment's resource group, and for the group in which AKS creates nodes."""
         deployment = self._scope.deployment
-        groups = [names.resource_group_name(deployment), names.node_resource_group_name(deployment)]
+        groups = [names.build_resource_group_name(deployment), names.build_node_resource_group_name(deployment)]
         consumption.Budget(
             "budget",
-            budget_name=self._scope.name("monthly"),
+            budget_name=self._scope.build_name("monthly"),
             scope=f"/subscriptions/{self._scope.subscription}",
             amount=amount,
             category=consumption.CategoryType.COST,
@@ -116,15 +116,15 @@ class Alerts(pulumi.ComponentResource):
                     name="ResourceGroupName", operator=consumption.BudgetOperatorType.IN_, values=groups
                 )
             ),
-            notifications=dict(self._notifications()),
+            notifications=dict(self._build_notifications()),
             # Azure only accepts the current month as start, and does not allow a later change.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["timePeriod"]),
         )
 
-    def _notifications(self) -> Iterator[tuple[str, consumption.NotificationArgs]]:
+    def _build_notifications(self) -> Iterator[tuple[str, consumption.NotificationArgs]]:
         limits: Mapping[consumption.ThresholdType, int] = {
-            consumption.ThresholdType.ACTUAL: SPENT_PERCENT,
-            consumption.ThresholdType.FORECASTED: FORECAST_PERCENT,
+            consumption.ThresholdType.ACTUAL: MAX_SPENT_PERCENT,
+            consumption.ThresholdType.FORECASTED: MAX_FORECAST_PERCENT,
         }
         for kind, percent in limits.items():
             yield (
@@ -140,7 +140,7 @@ class Alerts(pulumi.ComponentResource):
             )
 
 
-def _recording(recording: Recording) -> alertsmanagement.PrometheusRuleArgs:
+def _build_recording_rule(recording: RecordingRule) -> alertsmanagement.PrometheusRuleArgs:
     return alertsmanagement.PrometheusRuleArgs(
         record=recording.record, expression=recording.query, labels=recording.labels, enabled=True
     )
@@ -164,28 +164,28 @@ class PlatformAlerts(pulumi.ComponentResource):
     ) -> None:
         super().__init__("voice:azure:PlatformAlerts", name)
         self._scope, self._operators = scope, operators
-        for alert in platform_alerts(scope.deployment):
+        for alert in build_platform_alerts(scope.deployment):
             self._build_alert(alert, services[alert.service])
         self.register_outputs({})
 
     def _build_alert(self, alert: PlatformAlert, service: pulumi.Input[str]) -> None:
-        runbook = names.runbook_url(self._scope.deployment, alert.id)
+        runbook = names.build_runbook_url(self._scope.deployment, alert.id)
         monitor.MetricAlert(
             alert.id,
             resource_group_name=self._scope.group,
-            rule_name=self._scope.name(alert.id),
+            rule_name=self._scope.build_name(alert.id),
             # A rule on a single resource is global.
             location="global",
             description=f"{alert.meaning} Runbook: {runbook}",
-            severity=_ERROR_SEVERITY if alert.callers_affected else _WARNING_SEVERITY,
+            severity=_ERROR_SEVERITY if alert.affects_callers else _WARNING_SEVERITY,
             enabled=True,
             auto_mitigate=True,
             scopes=[service],
-            evaluation_frequency=f"PT{alert.every_minutes}M",
+            evaluation_frequency=f"PT{alert.evaluation_interval_minutes}M",
             window_size=f"PT{alert.minutes}M",
             criteria=monitor.MetricAlertSingleResourceMultipleMetricCriteriaArgs(
                 odata_type="Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
-                all_of=[_metric_criteria(alert)],
+                all_of=[_build_metric_criteria(alert)],
             ),
             actions=[monitor.MetricAlertActionArgs(action_group_id=self._operators)],
             tags=self._scope.tags,
@@ -193,7 +193,7 @@ class PlatformAlerts(pulumi.ComponentResource):
         )
 
 
-def _metric_criteria(alert: PlatformAlert) -> monitor.MetricCriteriaArgs:
+def _build_metric_criteria(alert: PlatformAlert) -> monitor.MetricCriteriaArgs:
     return monitor.MetricCriteriaArgs(
         criterion_type="StaticThresholdCriterion",
         name=alert.id,

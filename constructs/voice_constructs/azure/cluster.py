@@ -8,7 +8,7 @@ from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role
-from voice_blueprint.file.model.azure import MaintenanceWindow, api_server_zone
+from voice_blueprint.file.model.azure import MaintenanceWindow, format_api_server_dns_zone
 from voice_constructs.azure import cluster_profiles as profiles
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.monitoring import Monitoring
@@ -36,7 +36,7 @@ def use_azure_cli_login(kubeconfig: bytes) -> str:
             "exec": {
                 "apiVersion": "client.authentication.k8s.io/v1beta1",
                 "command": "kubelogin",
-                "args": ["get-token", "--login", "azurecli", "--server-id", azure_names.API_SERVER_APP],
+                "args": ["get-token", "--login", "azurecli", "--server-id", azure_names.API_SERVER_APP_ID],
                 "interactiveMode": "Never",
                 "provideClusterInfo": False,
             }
@@ -79,7 +79,7 @@ class Cluster(pulumi.ComponentResource):
             ),
             self.kubelet_identity.grant_role("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
-        if zone := scope.deployment.azure.existing.private_dns_zone(api_server_zone(scope.location)):
+        if zone := scope.deployment.azure.existing.find_private_dns_zone_id(format_api_server_dns_zone(scope.location)):
             # AKS links the zone to the network and creates the API server's record in it.
             grants += [
                 self.control_plane_identity.grant_role(
@@ -128,10 +128,10 @@ class Cluster(pulumi.ComponentResource):
         return aks.ManagedCluster(
             name,
             resource_group_name=self._scope.group,
-            resource_name_=azure_names.cluster_name(self._scope.deployment),
-            node_resource_group=azure_names.node_resource_group_name(self._scope.deployment),
+            resource_name_=azure_names.build_cluster_name(self._scope.deployment),
+            node_resource_group=azure_names.build_node_resource_group_name(self._scope.deployment),
             location=self._scope.location,
-            dns_prefix=azure_names.cluster_name(self._scope.deployment),
+            dns_prefix=azure_names.build_cluster_name(self._scope.deployment),
             # The tier with an SLA for the API server.
             sku=aks.ManagedClusterSKUArgs(name=aks.ManagedClusterSKUName.BASE, tier=aks.ManagedClusterSKUTier.STANDARD),
             kubernetes_version=azure.kubernetes_version,
@@ -154,12 +154,12 @@ class Cluster(pulumi.ComponentResource):
                 admin_group_object_ids=list(azure.admin_groups),
             ),
             oidc_issuer_profile=aks.ManagedClusterOIDCIssuerProfileArgs(enabled=True),
-            security_profile=profiles.security_profile(),
-            network_profile=profiles.network_profile(azure),
-            api_server_access_profile=profiles.api_server_profile(azure, network.egress_address),
-            agent_pool_profiles=[profiles.system_pool(azure, network.nodes_subnet_id)],
-            auto_scaler_profile=profiles.autoscaler_profile(azure),
-            workload_auto_scaler_profile=profiles.workload_autoscalers(),
+            security_profile=profiles.build_security_profile(),
+            network_profile=profiles.build_network_profile(azure),
+            api_server_access_profile=profiles.build_api_server_profile(azure, network.egress_address),
+            agent_pool_profiles=[profiles.build_system_pool(azure, network.nodes_subnet_id)],
+            auto_scaler_profile=profiles.build_autoscaler_profile(azure),
+            workload_auto_scaler_profile=profiles.build_workload_autoscaler_profile(),
             auto_upgrade_profile=aks.ManagedClusterAutoUpgradeProfileArgs(
                 upgrade_channel=aks.UpgradeChannel.PATCH,
                 node_os_upgrade_channel=aks.NodeOSUpgradeChannel.NODE_IMAGE,
@@ -167,10 +167,10 @@ class Cluster(pulumi.ComponentResource):
             azure_monitor_profile=aks.ManagedClusterAzureMonitorProfileArgs(
                 metrics=aks.ManagedClusterAzureMonitorProfileMetricsArgs(enabled=True)
             ),
-            addon_profiles=profiles.addons(monitoring.logs_id),
+            addon_profiles=profiles.build_addon_profiles(monitoring.logs_id),
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving_options(parent=self),
+                self._scope.retention.create_serving_options(parent=self),
                 # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(depends_on=grants, ignore_changes=["agentPoolProfiles[0].count"]),
             ),

@@ -7,39 +7,39 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, DRAIN_MARGIN_S, SURGE_PERCENT
+from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MINUTES, DRAIN_MARGIN_S, SURGE_PERCENT
 from voice_blueprint.file.model.azure import (
     SYSTEM_POOL,
     Azure,
     ExistingNetwork,
     JumpHost,
     PublicApiServer,
-    api_server_zone,
+    format_api_server_dns_zone,
 )
 
-IMAGE_CLEANER_HOURS = 168
+IMAGE_CLEANER_INTERVAL_HOURS = 168
 """Interval of the image cleaner: one week. The minimum is 24 hours (https://learn.microsoft.com/azure/aks/image-cleaner)."""
 SECRETS_POLL_INTERVAL = "2m"
 """Interval at which the driver reads the vault's secrets again, which is its default. A restarted pod gets the value of
 the last poll, since the driver does not update an existing Kubernetes secret when a pod starts:
 https://learn.microsoft.com/azure/aks/csi-secrets-store-configuration-options"""
-_DNS_SERVICE_HOST = 10
+_DNS_SERVICE_HOST_NUMBER = 10
 SYSTEM_DISK_GIB = 128
 _MAX_SYSTEM_PODS = 110
 
 
-def max_drain_s(azure: Azure) -> int:
+def calculate_max_drain_s(azure: Azure) -> int:
     """Return the maximum drain timeout of all workloads."""
-    return max(*caller_drains_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
+    return max(*list_caller_drain_timeouts_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
 
 
-def caller_drains_s(azure: Azure) -> list[int]:
+def list_caller_drain_timeouts_s(azure: Azure) -> list[int]:
     """Return the drain timeouts of the tiers that serve callers. The list is empty without `callers`."""
     tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
     return [*tiers, azure.agents.drain_timeout_s] if azure.agents else tiers
 
 
-def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
+def build_network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
     """Return the profile for Azure CNI overlay with Cilium, including network policies.
 
     The subnet of the nodes determines the egress.
@@ -53,7 +53,7 @@ def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
         network_policy=aks.NetworkPolicy.CILIUM,
         pod_cidr=ranges.pod_cidr,
         service_cidr=ranges.service_cidr,
-        dns_service_ip=str(IPv4Network(ranges.service_cidr)[_DNS_SERVICE_HOST]),
+        dns_service_ip=str(IPv4Network(ranges.service_cidr)[_DNS_SERVICE_HOST_NUMBER]),
         outbound_type=(
             aks.OutboundType.USER_DEFINED_ROUTING if by_routes else aks.OutboundType.USER_ASSIGNED_NAT_GATEWAY
         ),
@@ -66,11 +66,11 @@ def has_public_name(azure: Azure) -> bool:
 
     Other networks cannot resolve names in the zone that AKS creates.
     """
-    zone = azure.existing.private_dns_zone(api_server_zone(azure.location))
+    zone = azure.existing.find_private_dns_zone_id(format_api_server_dns_zone(azure.location))
     return azure.is_private and not isinstance(azure.access, JumpHost) and zone is None
 
 
-def api_server_profile(
+def build_api_server_profile(
     azure: Azure, egress_address: pulumi.Output[str | None] | None
 ) -> aks.ManagedClusterAPIServerAccessProfileArgs:
     """Return the access profile of the API server, which is private, or public for the listed ranges.
@@ -82,7 +82,8 @@ def api_server_profile(
         return aks.ManagedClusterAPIServerAccessProfileArgs(
             enable_private_cluster=True,
             enable_private_cluster_public_fqdn=has_public_name(azure),
-            private_dns_zone=azure.existing.private_dns_zone(api_server_zone(azure.location)) or "system",
+            private_dns_zone=azure.existing.find_private_dns_zone_id(format_api_server_dns_zone(azure.location))
+            or "system",
             # `az aks command invoke` gives operators outside of the network access with their own identity.
             disable_run_command=False,
         )
@@ -94,12 +95,12 @@ def api_server_profile(
     )
 
 
-def autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerProfileArgs:
+def build_autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerProfileArgs:
     """Return the settings of the cluster autoscaler."""
     return aks.ManagedClusterPropertiesAutoScalerProfileArgs(
         expander=aks.Expander.LEAST_WASTE,
         # Without it, the autoscaler kills draining pods after ten minutes.
-        max_graceful_termination_sec=str(max_drain_s(azure) + DRAIN_MARGIN_S),
+        max_graceful_termination_sec=str(calculate_max_drain_s(azure) + DRAIN_MARGIN_S),
         # Engines have shared memory in an emptyDir; by default, such a node is never removed.
         skip_nodes_with_local_storage="false",
         skip_nodes_with_system_pods="true",
@@ -111,7 +112,7 @@ def autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerPr
     )
 
 
-def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAgentPoolProfileArgs:
+def build_system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAgentPoolProfileArgs:
     """Return the system pool. It is part of the cluster resource, since AKS creates no cluster without a pool."""
     pool = azure.system_pool
     return aks.ManagedClusterAgentPoolProfileArgs(
@@ -138,12 +139,14 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
         security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
         upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
             max_surge=f"{SURGE_PERCENT}%",
-            drain_timeout_in_minutes=max(DEFAULT_DRAIN_MIN, math.ceil((max_drain_s(azure) + DRAIN_MARGIN_S) / 60)),
+            drain_timeout_in_minutes=max(
+                DEFAULT_DRAIN_MINUTES, math.ceil((calculate_max_drain_s(azure) + DRAIN_MARGIN_S) / 60)
+            ),
         ),
     )
 
 
-def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileArgs]:
+def build_addon_profiles(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileArgs]:
     """Return the addons for container logs and for volumes from the key vault."""
     return {
         "omsagent": aks.ManagedClusterAddonProfileArgs(
@@ -155,17 +158,17 @@ def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileA
     }
 
 
-def security_profile() -> aks.ManagedClusterSecurityProfileArgs:
+def build_security_profile() -> aks.ManagedClusterSecurityProfileArgs:
     """Return the security profile with workload identity and removal of unused, vulnerable images."""
     return aks.ManagedClusterSecurityProfileArgs(
         workload_identity=aks.ManagedClusterSecurityProfileWorkloadIdentityArgs(enabled=True),
         image_cleaner=aks.ManagedClusterSecurityProfileImageCleanerArgs(
-            enabled=True, interval_hours=IMAGE_CLEANER_HOURS
+            enabled=True, interval_hours=IMAGE_CLEANER_INTERVAL_HOURS
         ),
     )
 
 
-def workload_autoscalers() -> aks.ManagedClusterWorkloadAutoScalerProfileArgs:
+def build_workload_autoscaler_profile() -> aks.ManagedClusterWorkloadAutoScalerProfileArgs:
     """Return the pod autoscalers. KEDA scales pods; the vertical autoscaler only makes recommendations."""
     return aks.ManagedClusterWorkloadAutoScalerProfileArgs(
         keda=aks.ManagedClusterWorkloadAutoScalerProfileKedaArgs(enabled=True),

@@ -6,8 +6,8 @@ from pulumi_azure_native import kubernetesconfiguration
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.scope import Scope
 
-_EXTENSION = "microsoft.azurecontainerstoragev2"
-_NAME = "acstor"
+_EXTENSION_TYPE = "microsoft.azurecontainerstoragev2"
+_EXTENSION_NAME = "acstor"
 """The name that the Azure CLI uses and expects."""
 
 
@@ -26,13 +26,13 @@ class ContainerStorage(pulumi.ComponentResource):
     def __init__(self, name: str, *, scope: Scope, cluster: Cluster) -> None:
         super().__init__("voice:azure:ContainerStorage", name)
         kubernetesconfiguration.Extension(
-            _NAME,
+            _EXTENSION_NAME,
             resource_group_name=scope.group,
             cluster_rp="Microsoft.ContainerService",
             cluster_resource_name="managedClusters",
             cluster_name=cluster.name,
-            extension_name=_NAME,
-            extension_type=_EXTENSION,
+            extension_name=_EXTENSION_NAME,
+            extension_type=_EXTENSION_TYPE,
             auto_upgrade_minor_version=True,
             opts=pulumi.ResourceOptions(parent=self, depends_on=cluster.pool_dependencies),
         )

@@ -5,8 +5,8 @@ import json
 import pulumi
 from pulumi_azure_native import dashboard as azure_dashboard
 
-from voice_blueprint.observability.azure.dashboards import dashboards
-from voice_blueprint.observability.azure.grafana import dashboard_document
+from voice_blueprint.observability.azure.dashboards import build_dashboards
+from voice_blueprint.observability.azure.grafana import build_dashboard_document
 from voice_constructs.azure.scope import Scope
 
 
@@ -19,7 +19,7 @@ class Dashboards(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, scope: Scope) -> None:
         super().__init__("voice:azure:Dashboards", name)
-        for each in dashboards(scope.deployment):
+        for each in build_dashboards(scope.deployment):
             dashboard_resource = azure_dashboard.Dashboard(
                 f"dashboard-{each.topic}",
                 resource_group_name=scope.group,
@@ -34,7 +34,7 @@ class Dashboards(pulumi.ComponentResource):
                 dashboard_name=dashboard_resource.name,
                 definition_name="default",
                 properties=azure_dashboard.DashboardDefinitionPropertiesArgs(
-                    serialized_data=json.dumps(dashboard_document(scope.deployment, each))
+                    serialized_data=json.dumps(build_dashboard_document(scope.deployment, each))
                 ),
                 opts=pulumi.ResourceOptions(parent=self),
             )

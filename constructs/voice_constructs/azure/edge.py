@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import network
 
-from voice_blueprint.azure.names import ResourceIdParts, Role
-from voice_blueprint.azure.ranges import agent_address, gateway_address
+from voice_blueprint.azure.names import ResourceId, Role
+from voice_blueprint.azure.ranges import calculate_agent_address, calculate_gateway_address
 from voice_blueprint.capacity.bounds import EDGE_INSTANCES
 from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
 from voice_blueprint.contract.session_api import HEALTH_PATH, MAX_FILE_BYTES
@@ -18,11 +18,11 @@ from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
-PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
+LISTENER_PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
 """Ports of gateway and agents by the first label of their host names."""
 RTP_NAME = "rtp"
 """First label of the UDP load balancer's host name."""
-RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
+MANAGED_RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
 """Versions of the managed rule sets:
 https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
 MAX_UPLOAD_MB = math.ceil(MAX_FILE_BYTES / 10**6)
@@ -32,12 +32,12 @@ IDLE_MARGIN_S = 30
 
 
 @dataclass(frozen=True)
-class _PartReferences:
+class _SubresourceReferences:
     """References to parts of the application gateway, which refer to each other by id."""
 
     gateway_id: pulumi.Output[str]
 
-    def reference(self, kind: str, name: str) -> network.SubResourceArgs:
+    def create_reference(self, kind: str, name: str) -> network.SubResourceArgs:
         return network.SubResourceArgs(id=pulumi.Output.concat(self.gateway_id, f"/{kind}/{name}"))
 
 
@@ -57,7 +57,7 @@ class CallerEdge(pulumi.ComponentResource):
     ) -> None:
         super().__init__("voice:azure:CallerEdge", name)
         self._scope, self._network, self._edge = scope, network, edge
-        self._ports = {each: port for each, port in PORTS.items() if agents or port is not AGENT_HTTP}
+        self._ports = {each: port for each, port in LISTENER_PORTS.items() if agents or port is not AGENT_HTTP}
         self._idle_s = max(edge.idle_timeout_s, agents.idle_timeout_s if agents else 0)
         self._child = pulumi.ResourceOptions(parent=self)
         identity = Identity("edge", scope=scope, opts=self._child)
@@ -77,13 +77,13 @@ class CallerEdge(pulumi.ComponentResource):
         return network.PublicIPAddress(
             "edge",
             resource_group_name=self._scope.group,
-            public_ip_address_name=self._scope.name("edge"),
+            public_ip_address_name=self._scope.build_name("edge"),
             location=self._scope.location,
             sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
             public_ip_allocation_method=network.IPAllocationMethod.STATIC,
             zones=list(self._scope.deployment.azure.availability_zones),
             tags=self._scope.tags,
-            opts=self._scope.retention.serving_options(parent=self),
+            opts=self._scope.retention.create_serving_options(parent=self),
         )
 
     def _build_firewall(self, name: str) -> network.WebApplicationFirewallPolicy:
@@ -116,7 +116,7 @@ class CallerEdge(pulumi.ComponentResource):
         return network.WebApplicationFirewallPolicy(
             name,
             resource_group_name=self._scope.group,
-            policy_name=self._scope.name("edge"),
+            policy_name=self._scope.build_name("edge"),
             location=self._scope.location,
             policy_settings=network.PolicySettingsArgs(
                 state=network.WebApplicationFirewallEnabledState.ENABLED,
@@ -132,7 +132,7 @@ class CallerEdge(pulumi.ComponentResource):
             managed_rules=network.ManagedRulesDefinitionArgs(
                 managed_rule_sets=[
                     network.ManagedRuleSetArgs(rule_set_type=kind, rule_set_version=version)
-                    for kind, version in RULE_SETS.items()
+                    for kind, version in MANAGED_RULE_SETS.items()
                 ]
             ),
             custom_rules=[rate],
@@ -149,11 +149,11 @@ class CallerEdge(pulumi.ComponentResource):
         needs: list[pulumi.Resource],
     ) -> network.ApplicationGateway:
         scope, edge = self._scope, self._edge
-        own_name = scope.name("edge")
-        part = _PartReferences(
+        own_name = scope.build_name("edge")
+        part = _SubresourceReferences(
             pulumi.Output.concat(scope.group_id, f"/providers/Microsoft.Network/applicationGateways/{own_name}")
         )
-        vault = ResourceIdParts.parse(edge.certificate.vault_id).name
+        vault = ResourceId.parse(edge.certificate.vault_id).name
         return network.ApplicationGateway(
             name,
             resource_group_name=scope.group,
@@ -205,31 +205,31 @@ class CallerEdge(pulumi.ComponentResource):
                         )
                     ],
                 )
-                for pool, address_for in (("gateway", gateway_address), ("agent", agent_address))
+                for pool, address_for in (("gateway", calculate_gateway_address), ("agent", calculate_agent_address))
                 if pool == "gateway" or pool in self._ports
             ],
-            probes=[self._probe(each, port) for each, port in self._ports.items()],
+            probes=[self._build_probe(each, port) for each, port in self._ports.items()],
             backend_http_settings_collection=[
-                self._backend_settings(part, each, port) for each, port in self._ports.items()
+                self._build_backend_settings(part, each, port) for each, port in self._ports.items()
             ],
-            http_listeners=[self._listener(part, each) for each in self._ports],
+            http_listeners=[self._build_listener(part, each) for each in self._ports],
             request_routing_rules=[
-                self._routing_rule(part, each, priority) for priority, each in enumerate(self._ports, start=100)
+                self._build_routing_rule(part, each, priority) for priority, each in enumerate(self._ports, start=100)
             ],
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                scope.retention.serving_options(parent=self), pulumi.ResourceOptions(depends_on=needs)
+                scope.retention.create_serving_options(parent=self), pulumi.ResourceOptions(depends_on=needs)
             ),
         )
 
-    def _host_name(self, name: str) -> str:
+    def _build_host_name(self, name: str) -> str:
         return f"{name}.{self._edge.domain.name}"
 
-    def _probe(self, name: str, port: Port) -> network.ApplicationGatewayProbeArgs:
+    def _build_probe(self, name: str, port: Port) -> network.ApplicationGatewayProbeArgs:
         return network.ApplicationGatewayProbeArgs(
             name=name,
             protocol=network.ApplicationGatewayProtocol.HTTP,
-            host=self._host_name(name),
+            host=self._build_host_name(name),
             port=port.number,
             path=HEALTH_PATH,
             interval=10,
@@ -237,8 +237,8 @@ class CallerEdge(pulumi.ComponentResource):
             unhealthy_threshold=2,
         )
 
-    def _backend_settings(
-        self, part: _PartReferences, name: str, port: Port
+    def _build_backend_settings(
+        self, part: _SubresourceReferences, name: str, port: Port
     ) -> network.ApplicationGatewayBackendHttpSettingsArgs:
         return network.ApplicationGatewayBackendHttpSettingsArgs(
             name=name,
@@ -246,28 +246,30 @@ class CallerEdge(pulumi.ComponentResource):
             protocol=network.ApplicationGatewayProtocol.HTTP,
             cookie_based_affinity=network.ApplicationGatewayCookieBasedAffinity.DISABLED,
             request_timeout=self._idle_s + IDLE_MARGIN_S,
-            probe=part.reference("probes", name),
+            probe=part.create_reference("probes", name),
         )
 
-    def _listener(self, part: _PartReferences, name: str) -> network.ApplicationGatewayHttpListenerArgs:
+    def _build_listener(self, part: _SubresourceReferences, name: str) -> network.ApplicationGatewayHttpListenerArgs:
         return network.ApplicationGatewayHttpListenerArgs(
             name=name,
             protocol=network.ApplicationGatewayProtocol.HTTPS,
-            host_name=self._host_name(name),
+            host_name=self._build_host_name(name),
             require_server_name_indication=True,
-            frontend_ip_configuration=part.reference("frontendIPConfigurations", "public"),
-            frontend_port=part.reference("frontendPorts", "tls"),
-            ssl_certificate=part.reference("sslCertificates", "callers"),
+            frontend_ip_configuration=part.create_reference("frontendIPConfigurations", "public"),
+            frontend_port=part.create_reference("frontendPorts", "tls"),
+            ssl_certificate=part.create_reference("sslCertificates", "callers"),
         )
 
-    def _routing_rule(
-        self, part: _PartReferences, name: str, priority: int
+    def _build_routing_rule(
+        self, part: _SubresourceReferences, name: str, priority: int
     ) -> network.ApplicationGatewayRequestRoutingRuleArgs:
         return network.ApplicationGatewayRequestRoutingRuleArgs(
             name=name,
             priority=priority,
             rule_type=network.ApplicationGatewayRequestRoutingRuleType.BASIC,
-            http_listener=part.reference("httpListeners", name),
-            backend_address_pool=part.reference("backendAddressPools", "agent" if name == "agent" else "gateway"),
-            backend_http_settings=part.reference("backendHttpSettingsCollection", name),
+            http_listener=part.create_reference("httpListeners", name),
+            backend_address_pool=part.create_reference(
+                "backendAddressPools", "agent" if name == "agent" else "gateway"
+            ),
+            backend_http_settings=part.create_reference("backendHttpSettingsCollection", name),
         )

@@ -39,7 +39,7 @@ def assign_role(
     """
     return authorization.RoleAssignment(
         name,
-        role_definition_id=role.definition(scope.subscription),
+        role_definition_id=role.build_definition_id(scope.subscription),
         scope=resource_id,
         principal_id=principal_id,
         principal_type=authorization.PrincipalType.GROUP if is_group else authorization.PrincipalType.SERVICE_PRINCIPAL,
@@ -84,7 +84,7 @@ class Identity(pulumi.ComponentResource):
         identity = managedidentity.UserAssignedIdentity(
             name,
             resource_group_name=scope.group,
-            resource_name_=scope.name(name),
+            resource_name_=scope.build_name(name),
             location=scope.location,
             tags=scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
@@ -109,7 +109,7 @@ class Identity(pulumi.ComponentResource):
             former_name=former_name,
         )
 
-    def trust_account(
+    def trust_service_account(
         self, name: str, *, issuer: pulumi.Input[str], account: ServiceAccount
     ) -> managedidentity.FederatedIdentityCredential:
         """Allow the pods of a service account to use the identity without a secret.

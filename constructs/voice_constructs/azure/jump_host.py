@@ -18,7 +18,7 @@ _PACKAGES = ("buildah", "git", "make", "python3-venv")
 """Packages of Ubuntu for `make setup` and `voice images build-args --tool buildah`."""
 
 
-def unusable_key() -> str:
+def create_unusable_key() -> str:
     """Return a public SSH key without a private key, since Azure requires a key but users sign in with Entra.
 
     The 32 bytes of the key are a hash, so its private key is unknown.
@@ -57,7 +57,7 @@ class JumpMachine(pulumi.ComponentResource):
         interface = network.NetworkInterface(
             name,
             resource_group_name=scope.group,
-            network_interface_name=scope.name(name),
+            network_interface_name=scope.build_name(name),
             location=scope.location,
             ip_configurations=[
                 network.NetworkInterfaceIPConfigurationArgs(
@@ -73,7 +73,7 @@ class JumpMachine(pulumi.ComponentResource):
         machine = compute.VirtualMachine(
             name,
             resource_group_name=scope.group,
-            vm_name=scope.name(name),
+            vm_name=scope.build_name(name),
             location=scope.location,
             hardware_profile=compute.HardwareProfileArgs(vm_size=vm_size),
             # The extension for sign-in with Entra needs an identity, which has no permissions.
@@ -94,7 +94,7 @@ class JumpMachine(pulumi.ComponentResource):
                     ssh=compute.SshConfigurationArgs(
                         public_keys=[
                             compute.SshPublicKeyArgs(
-                                key_data=unusable_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
+                                key_data=create_unusable_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
                             )
                         ]
                     ),
@@ -145,7 +145,7 @@ class JumpMachine(pulumi.ComponentResource):
         address = network.PublicIPAddress(
             "bastion",
             resource_group_name=scope.group,
-            public_ip_address_name=scope.name("bastion"),
+            public_ip_address_name=scope.build_name("bastion"),
             location=scope.location,
             sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
             public_ip_allocation_method=network.IPAllocationMethod.STATIC,
@@ -155,7 +155,7 @@ class JumpMachine(pulumi.ComponentResource):
         network.BastionHost(
             "bastion",
             resource_group_name=scope.group,
-            bastion_host_name=scope.name("bastion"),
+            bastion_host_name=scope.build_name("bastion"),
             location=scope.location,
             sku=network.SkuArgs(name=network.BastionHostSkuName.STANDARD),
             enable_tunneling=True,

@@ -6,7 +6,7 @@ from pulumi_azure_native import operationalinsights as logs
 
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role
-from voice_blueprint.file.model.azure import GRAFANA_ZONE
+from voice_blueprint.file.model.azure import GRAFANA_DNS_ZONE
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
@@ -39,10 +39,10 @@ class Monitoring(pulumi.ComponentResource):
         metrics = monitor.AzureMonitorWorkspace(
             "metrics",
             resource_group_name=scope.group,
-            azure_monitor_workspace_name=scope.name("metrics"),
+            azure_monitor_workspace_name=scope.build_name("metrics"),
             location=scope.location,
             tags=scope.tags,
-            opts=scope.retention.data_options(parent=self),
+            opts=scope.retention.create_data_options(parent=self),
         )
         self.metrics_id: pulumi.Output[str] = metrics.id
         self.query_endpoint = metrics.metrics.apply(lambda values: values.prometheus_query_endpoint)
@@ -55,7 +55,7 @@ class Monitoring(pulumi.ComponentResource):
         return logs.Workspace(
             "logs",
             resource_group_name=scope.group,
-            workspace_name=scope.name("logs"),
+            workspace_name=scope.build_name("logs"),
             location=scope.location,
             sku=logs.WorkspaceSkuArgs(name=logs.WorkspaceSkuNameEnum.PER_GB2018),
             retention_in_days=scope.deployment.azure.log_retention_days,
@@ -63,7 +63,7 @@ class Monitoring(pulumi.ComponentResource):
                 disable_local_auth=True, enable_log_access_using_only_resource_permissions=True
             ),
             tags=scope.tags,
-            opts=scope.retention.data_options(parent=self),
+            opts=scope.retention.create_data_options(parent=self),
         )
 
     def store_audit_log(
@@ -86,7 +86,7 @@ class Monitoring(pulumi.ComponentResource):
         grafana = dashboard.Grafana(
             "grafana",
             resource_group_name=scope.group,
-            workspace_name=azure_names.grafana_name(scope.deployment, scope.subscription),
+            workspace_name=azure_names.build_grafana_name(scope.deployment, scope.subscription),
             location=scope.location,
             sku=dashboard.ResourceSkuArgs(name="Standard"),
             identity=dashboard.ManagedServiceIdentityArgs(
@@ -119,7 +119,7 @@ class Monitoring(pulumi.ComponentResource):
                 at=network,
                 service_id=grafana.id,
                 subresource="grafana",
-                zone=GRAFANA_ZONE,
+                zone=GRAFANA_DNS_ZONE,
                 parent=self,
             )
         return grafana

@@ -14,7 +14,12 @@ from voice_blueprint.azure.contract import (
     VAD_NODE_HEALTH,
     Component,
 )
-from voice_blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
+from voice_blueprint.azure.ranges import (
+    calculate_agent_address,
+    calculate_gateway_address,
+    calculate_infrastructure_ranges,
+    calculate_nodes_range,
+)
 from voice_blueprint.contract.network import Port
 from voice_blueprint.file.model.azure import Azure, ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
 from voice_constructs.azure.scope import Scope
@@ -65,16 +70,16 @@ class VoiceNetwork(pulumi.ComponentResource):
     def _build_network(self, name: str) -> None:
         scope, azure = self._scope, self._scope.deployment.azure
         cidr = azure.network.cidr
-        ranges = small_ranges(cidr)
+        ranges = calculate_infrastructure_ranges(cidr)
         self.rtp_address = self._build_address("rtp", azure.availability_zones) if azure.callers else None
         virtual_network = network.VirtualNetwork(
             name,
             resource_group_name=scope.group,
-            virtual_network_name=scope.name(name),
+            virtual_network_name=scope.build_name(name),
             location=scope.location,
             address_space=network.AddressSpaceArgs(address_prefixes=[cidr]),
             tags=scope.tags,
-            opts=scope.retention.serving_options(parent=self),
+            opts=scope.retention.create_serving_options(parent=self),
         )
         self.id, self.name = virtual_network.id, virtual_network.name
         gateway, address = self._build_egress(azure.availability_zones)
@@ -82,8 +87,11 @@ class VoiceNetwork(pulumi.ComponentResource):
         nodes = self._build_subnet(
             "nodes",
             virtual_network,
-            prefix=nodes_range(cidr),
-            rules=[*_node_rules(azure.network), *(_caller_rules(azure, self.rtp_address) if self.rtp_address else ())],
+            prefix=calculate_nodes_range(cidr),
+            rules=[
+                *_build_node_rules(azure.network),
+                *(_build_caller_rules(azure, self.rtp_address) if self.rtp_address else ()),
+            ],
             nat_gateway=gateway.id,
             # The file driver mounts NFS shares through it, and would add it itself if missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
@@ -94,9 +102,13 @@ class VoiceNetwork(pulumi.ComponentResource):
             prefix=ranges.endpoints,
             # The tag includes peered networks and those behind a gateway, from which operators connect.
             rules=[
-                _inbound_rule("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
+                _build_inbound_rule("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
                 # Traffic of pods leaves the node with the node's address.
-                *([_flow_rule("state", 110, nodes_range(cidr), ranges.endpoints, REDIS)] if azure.callers else ()),
+                *(
+                    [_build_flow_rule("state", 110, calculate_nodes_range(cidr), ranges.endpoints, REDIS)]
+                    if azure.callers
+                    else ()
+                ),
             ],
             private_endpoint_network_policies=network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED,
             # Azure changes one subnet of a network at a time.
@@ -108,7 +120,7 @@ class VoiceNetwork(pulumi.ComponentResource):
                 "jump",
                 virtual_network,
                 prefix=ranges.jump_host,
-                rules=[_inbound_rule("ssh", 100, source=ranges.bastion, destination=ranges.jump_host, port="22")],
+                rules=[_build_inbound_rule("ssh", 100, source=ranges.bastion, destination=ranges.jump_host, port="22")],
                 nat_gateway=gateway.id,
                 depends_on=[endpoints],
             )
@@ -120,7 +132,7 @@ class VoiceNetwork(pulumi.ComponentResource):
                 "edge",
                 virtual_network,
                 prefix=ranges.edge,
-                rules=_edge_rules(ranges.edge),
+                rules=_build_edge_rules(ranges.edge),
                 # An application gateway reads its settings from Azure through public addresses.
                 default_outbound_access=None,
                 depends_on=[endpoints],
@@ -136,7 +148,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         gateway = network.NatGateway(
             "egress",
             resource_group_name=self._scope.group,
-            nat_gateway_name=self._scope.name("nat"),
+            nat_gateway_name=self._scope.build_name("nat"),
             location=self._scope.location,
             sku=network.NatGatewaySkuArgs(name=network.NatGatewaySkuName.STANDARD),
             zones=list(zones[:1]),
@@ -151,7 +163,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         return network.PublicIPAddress(
             name,
             resource_group_name=self._scope.group,
-            public_ip_address_name=self._scope.name(name),
+            public_ip_address_name=self._scope.build_name(name),
             location=self._scope.location,
             sku=network.PublicIPAddressSkuArgs(name=network.PublicIPAddressSkuName.STANDARD),
             public_ip_allocation_method=network.IPAllocationMethod.STATIC,
@@ -188,7 +200,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             service_endpoints=service_endpoints,
             private_endpoint_network_policies=private_endpoint_network_policies,
             opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving_options(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
+                self._scope.retention.create_serving_options(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
             ),
         )
         self.subnet_ids[name] = subnet.id
@@ -198,68 +210,70 @@ class VoiceNetwork(pulumi.ComponentResource):
         return network.NetworkSecurityGroup(
             name,
             resource_group_name=self._scope.group,
-            network_security_group_name=self._scope.name(name),
+            network_security_group_name=self._scope.build_name(name),
             location=self._scope.location,
-            security_rules=[*rules, _deny_inbound_rule()],
+            security_rules=[*rules, _build_deny_inbound_rule()],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
 
 
-def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
+def _build_node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     """Return the rules for traffic between nodes and pods; network policies restrict individual pods.
 
     An overlay keeps pod addresses between nodes, and these are not in the network's own range:
     https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay
     """
-    nodes = nodes_range(ranges.cidr)
+    nodes = calculate_nodes_range(ranges.cidr)
     return [
-        _inbound_rule("nodes-to-nodes", 100, source=nodes, destination=nodes),
-        _inbound_rule("nodes-to-pods", 110, source=nodes, destination=ranges.pod_cidr),
-        _inbound_rule("pods-to-pods", 120, source=ranges.pod_cidr, destination=ranges.pod_cidr),
-        _inbound_rule("pods-to-nodes", 130, source=ranges.pod_cidr, destination=nodes),
+        _build_inbound_rule("nodes-to-nodes", 100, source=nodes, destination=nodes),
+        _build_inbound_rule("nodes-to-pods", 110, source=nodes, destination=ranges.pod_cidr),
+        _build_inbound_rule("pods-to-pods", 120, source=ranges.pod_cidr, destination=ranges.pod_cidr),
+        _build_inbound_rule("pods-to-nodes", 130, source=ranges.pod_cidr, destination=nodes),
     ]
 
 
-def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
+def _build_caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
     """Yield the rules for the contract's flows to gateway, data plane and agents, and for load balancer probes.
 
     AKS's load balancers preserve the destination address of packets, which is the address of the load balancer.
     https://learn.microsoft.com/azure/aks/load-balancer-standard
     """
     cidr, agents = azure.network.cidr, azure.agents
-    edge, nodes = small_ranges(cidr).edge, nodes_range(cidr)
+    edge, nodes = calculate_infrastructure_ranges(cidr).edge, calculate_nodes_range(cidr)
     for number, flow in enumerate(CALLER_FLOWS + (AGENT_FLOWS if agents else ())):
         match flow.source, flow.destination:
             case Component.EDGE, Component.GATEWAY:
-                to: pulumi.Input[str] = f"{gateway_address(cidr)}/32"
-                yield _flow_rule(f"edge-to-gateway-{flow.port.number}", 200 + number, edge, to, flow.port)
+                to: pulumi.Input[str] = f"{calculate_gateway_address(cidr)}/32"
+                yield _build_flow_rule(f"edge-to-gateway-{flow.port.number}", 200 + number, edge, to, flow.port)
             case Component.EDGE, Component.AGENT:
-                yield _flow_rule("edge-to-agent", 200 + number, edge, f"{agent_address(cidr)}/32", flow.port)
+                yield _build_flow_rule(
+                    "edge-to-agent", 200 + number, edge, f"{calculate_agent_address(cidr)}/32", flow.port
+                )
             case Component.INTERNET, Component.VAD:
                 to = rtp.ip_address.apply(str)
-                yield _flow_rule("callers-to-rtp", 200 + number, "Internet", to, flow.port)
+                yield _build_flow_rule("callers-to-rtp", 200 + number, "Internet", to, flow.port)
     for number, port in enumerate((GATEWAY_HEALTH, VAD_NODE_HEALTH, *((AGENT_NODE_HEALTH,) if agents else ()))):
-        yield _flow_rule(f"load-balancer-to-{port.number}", 300 + number, "AzureLoadBalancer", nodes, port)
+        yield _build_flow_rule(f"load-balancer-to-{port.number}", 300 + number, "AzureLoadBalancer", nodes, port)
 
 
-def _edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
+def _build_edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
     """Return the rules for the callers' flow, and for the management traffic of an application gateway.
 
     https://learn.microsoft.com/azure/application-gateway/configuration-infrastructure#network-security-groups
     """
     port = next(flow.port for flow in CALLER_FLOWS if flow.destination is Component.EDGE)
     return [
-        _flow_rule("callers", 100, "Internet", edge, port),
-        _inbound_rule("gateway-manager", 110, source="GatewayManager", destination="*", port="65200-65535"),
-        _inbound_rule("load-balancer", 120, source="AzureLoadBalancer", destination="*"),
+        _build_flow_rule("callers", 100, "Internet", edge, port),
+        _build_inbound_rule("gateway-manager", 110, source="GatewayManager", destination="*", port="65200-65535"),
+        _build_inbound_rule("load-balancer", 120, source="AzureLoadBalancer", destination="*"),
     ]
 
 
-def _flow_rule(
+def _build_flow_rule(
     name: str, priority: int, source: str, destination: pulumi.Input[str], port: Port
 ) -> network.SecurityRuleArgs:
-    return _inbound_rule(
+    return _build_inbound_rule(
         name,
         priority,
         source=source,
@@ -269,7 +283,7 @@ def _flow_rule(
     )
 
 
-def _inbound_rule(
+def _build_inbound_rule(
     name: str,
     priority: int,
     *,
@@ -292,7 +306,7 @@ def _inbound_rule(
     )
 
 
-def _deny_inbound_rule() -> network.SecurityRuleArgs:
+def _build_deny_inbound_rule() -> network.SecurityRuleArgs:
     """Return the rule that precedes Azure's default rules, which admit all peered networks on all ports."""
     return network.SecurityRuleArgs(
         name="nothing-else-in",

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network
 
-from voice_blueprint.azure.names import ResourceIdParts
+from voice_blueprint.azure.names import ResourceId
 from voice_blueprint.file.model.azure import PeeredNetwork
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
@@ -15,7 +15,7 @@ class Peering(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: PeeredNetwork) -> None:
         super().__init__("voice:azure:Peering", name)
-        remote_network = ResourceIdParts.parse(access.network_id)
+        remote_network = ResourceId.parse(access.network_id)
         inside = pulumi.ResourceOptions(parent=self)
         remote_side = _create_peering(
             "operators-to-deployment",
@@ -24,7 +24,7 @@ class Peering(pulumi.ComponentResource):
             remote_network_id=network.id,
             peering_name=scope.deployment.name,
             allow_gateway_transit=access.through_gateway,
-            opts=_subscription_options(remote_network.subscription, inside)
+            opts=_create_subscription_options(remote_network.subscription, inside)
             if remote_network.subscription != scope.subscription
             else inside,
         )
@@ -41,7 +41,7 @@ class Peering(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _subscription_options(subscription: str, inside: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+def _create_subscription_options(subscription: str, inside: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
     provider = azure_native.Provider("operators", subscription_id=subscription, opts=inside)
     return pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(provider=provider))
 

@@ -8,8 +8,8 @@ from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint import catalog
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.names import Role, pool_taints
-from voice_blueprint.azure.rollout import DRAIN_MARGIN_S, SURGE_PERCENT, node_drain_s
+from voice_blueprint.azure.names import Role, list_pool_taints
+from voice_blueprint.azure.rollout import DRAIN_MARGIN_S, SURGE_PERCENT, calculate_node_drain_s
 from voice_blueprint.engines.sizing.host import MAX_PODS_PER_NODE
 from voice_blueprint.file.model.azure import (
     CPU_POOL,
@@ -23,10 +23,10 @@ from voice_blueprint.file.model.azure import (
 )
 from voice_blueprint.file.model.azure_callers import CpuPool
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.cluster_profiles import SYSTEM_DISK_GIB, caller_drains_s
+from voice_constructs.azure.cluster_profiles import SYSTEM_DISK_GIB, list_caller_drain_timeouts_s
 from voice_constructs.azure.scope import Scope
 
-_DRAIN_WITHOUT_SERVICE_S = 1800
+_DEFAULT_DRAIN_TIMEOUT_S = 1800
 """Drain timeout of pools without services, which is AKS's default."""
 _UNLIMITED_SPOT_PRICE = -1.0
 _DIGEST_CHARS = 10
@@ -101,8 +101,8 @@ class GpuPools(pulumi.ComponentResource):
             max_count=pool.nodes.max,
             max_pods=MAX_PODS_PER_NODE,
             scale_down_mode=aks.ScaleDownMode.DELETE,
-            node_labels=_node_labels(pool),
-            node_taints=[str(taint) for taint in pool_taints(azure, pool)],
+            node_labels=_build_node_labels(pool),
+            node_taints=[str(taint) for taint in list_pool_taints(azure, pool)],
             orchestrator_version=azure.kubernetes_version,
             os_type=aks.OSType.LINUX,
             os_sku=aks.OSSKU.UBUNTU,
@@ -116,17 +116,17 @@ class GpuPools(pulumi.ComponentResource):
             kubelet_config=aks.KubeletConfigArgs(
                 cpu_manager_policy="static", topology_manager_policy=pool.topology_policy
             ),
-            linux_os_config=_linux_config(),
-            upgrade_settings=_upgrade_settings(azure, pool),
+            linux_os_config=_build_linux_config(),
+            upgrade_settings=_build_upgrade_settings(azure, pool),
             capacity_reservation_group_id=(
                 pool.purchase.group_id if isinstance(pool.purchase, ReservedNodes) else None
             ),
-            scale_set_priority=_scale_set_priority(pool),
+            scale_set_priority=_get_scale_set_priority(pool),
             scale_set_eviction_policy=aks.ScaleSetEvictionPolicy.DELETE if _is_spot(pool) else None,
-            spot_max_price=_max_spot_price(pool),
+            spot_max_price=_get_max_spot_price(pool),
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving_options(parent=self),
+                self._scope.retention.create_serving_options(parent=self),
                 # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(
                     depends_on=[*self._cluster.pool_dependencies, *depends_on], ignore_changes=["count"]
@@ -169,11 +169,11 @@ class CpuNodes(pulumi.ComponentResource):
             kubelet_config=aks.KubeletConfigArgs(cpu_manager_policy="static"),
             upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
                 max_surge=f"{SURGE_PERCENT}%",
-                drain_timeout_in_minutes=math.ceil((_max_caller_drain_s(azure) + DRAIN_MARGIN_S) / 60),
+                drain_timeout_in_minutes=math.ceil((_calculate_max_caller_drain_s(azure) + DRAIN_MARGIN_S) / 60),
             ),
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                scope.retention.serving_options(parent=self),
+                scope.retention.create_serving_options(parent=self),
                 # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(depends_on=cluster.pool_dependencies, ignore_changes=["count"]),
             ),
@@ -181,20 +181,20 @@ class CpuNodes(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _max_caller_drain_s(azure: Azure) -> int:
-    tiers = caller_drains_s(azure)
-    return max(tiers) + DRAIN_MARGIN_S if tiers else _DRAIN_WITHOUT_SERVICE_S
+def _calculate_max_caller_drain_s(azure: Azure) -> int:
+    tiers = list_caller_drain_timeouts_s(azure)
+    return max(tiers) + DRAIN_MARGIN_S if tiers else _DEFAULT_DRAIN_TIMEOUT_S
 
 
 def _is_spot(pool: GpuPool) -> bool:
     return isinstance(pool.purchase, SpotNodes)
 
 
-def _scale_set_priority(pool: GpuPool) -> aks.ScaleSetPriority:
+def _get_scale_set_priority(pool: GpuPool) -> aks.ScaleSetPriority:
     return aks.ScaleSetPriority.SPOT if _is_spot(pool) else aks.ScaleSetPriority.REGULAR
 
 
-def _max_spot_price(pool: GpuPool) -> float | None:
+def _get_max_spot_price(pool: GpuPool) -> float | None:
     match pool.purchase:
         case SpotNodes(max_usd_per_hour=limit):
             return _UNLIMITED_SPOT_PRICE if limit is None else limit
@@ -202,7 +202,7 @@ def _max_spot_price(pool: GpuPool) -> float | None:
             return None
 
 
-def _node_labels(pool: GpuPool) -> dict[str, str]:
+def _build_node_labels(pool: GpuPool) -> dict[str, str]:
     """Return the labels that pods select. The autoscaler reads them from the pool while it has no nodes."""
     size = catalog.vm_sizes()[pool.vm_size]
     return {
@@ -214,12 +214,12 @@ def _node_labels(pool: GpuPool) -> dict[str, str]:
     }
 
 
-def _linux_config() -> aks.LinuxOSConfigArgs:
+def _build_linux_config() -> aks.LinuxOSConfigArgs:
     """Return the settings of huge pages for large KV caches, in which page faults never wait for compaction."""
     return aks.LinuxOSConfigArgs(transparent_huge_page_enabled="always", transparent_huge_page_defrag="defer+madvise")
 
 
-def _upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
+def _build_upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
     """Return the upgrade settings. Nodes are drained and reimaged one at a time, after a configured surge node.
 
     A surge node needs quota and a free machine, and GPU sizes often have neither, so the upgrade would hang
@@ -231,14 +231,16 @@ def _upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettin
     (https://github.com/hashicorp/terraform-provider-azurerm/pull/31129). Surge nodes that the file configures for one
     are passed on, so that a preview rejects them instead of ignoring them.
     """
-    waits_s = [node_drain_s(service, pool) for service in azure.services if pool.name in _pools_for(service)]
+    waits_s = [
+        calculate_node_drain_s(service, pool) for service in azure.services if pool.name in _list_service_pools(service)
+    ]
     return aks.AgentPoolUpgradeSettingsArgs(
         max_surge=None if _is_spot(pool) and not pool.surge_nodes else str(pool.surge_nodes),
         max_unavailable=None if _is_spot(pool) else "0" if pool.surge_nodes else "1",
-        drain_timeout_in_minutes=math.ceil(max(waits_s, default=_DRAIN_WITHOUT_SERVICE_S) / 60),
+        drain_timeout_in_minutes=math.ceil(max(waits_s, default=_DEFAULT_DRAIN_TIMEOUT_S) / 60),
         undrainable_node_behavior=aks.UndrainableNodeBehavior.SCHEDULE,
     )
 
 
-def _pools_for(service: AzureService) -> tuple[str, ...]:
+def _list_service_pools(service: AzureService) -> tuple[str, ...]:
     return service.pools if isinstance(service, ChatService) else (service.pool,)

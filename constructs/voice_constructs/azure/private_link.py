@@ -33,13 +33,13 @@ class PrivateLink(pulumi.ComponentResource):
     ) -> None:
         super().__init__("voice:azure:PrivateLink", name, None, pulumi.ResourceOptions(parent=parent))
         inside = pulumi.ResourceOptions(parent=self)
-        existing = scope.deployment.azure.existing.private_dns_zone(zone)
+        existing = scope.deployment.azure.existing.find_private_dns_zone_id(zone)
         links: list[pulumi.Resource] = []
         zone_id: pulumi.Input[str] = existing or self._build_zone(name, scope, zone, at, links)
         endpoint = network.PrivateEndpoint(
             name,
             resource_group_name=scope.group,
-            private_endpoint_name=scope.name(name),
+            private_endpoint_name=scope.build_name(name),
             location=scope.location,
             subnet=network.SubnetArgs(id=at.endpoints_subnet_id),
             private_link_service_connections=[
@@ -79,7 +79,7 @@ class PrivateLink(pulumi.ComponentResource):
                     called,
                     resource_group_name=scope.group,
                     private_zone_name=private_zone.name,
-                    virtual_network_link_name=scope.name(called),
+                    virtual_network_link_name=scope.build_name(called),
                     location="global",
                     registration_enabled=False,
                     virtual_network=privatedns.SubResourceArgs(id=network_id),

@@ -4,8 +4,8 @@ import pulumi
 from pulumi_azure_native import containerregistry as acr
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.names import ResourceIdParts
-from voice_blueprint.file.model.azure import REGISTRY_ZONE
+from voice_blueprint.azure.names import ResourceId
+from voice_blueprint.file.model.azure import REGISTRY_DNS_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
@@ -34,7 +34,7 @@ class ImageRegistry(pulumi.ComponentResource):
         self.name: pulumi.Input[str]
         self.login_server: pulumi.Input[str]
         if existing := scope.deployment.azure.existing.registry_id:
-            self.id, self.name = existing, ResourceIdParts.parse(existing).name
+            self.id, self.name = existing, ResourceId.parse(existing).name
             self.login_server = f"{self.name.lower()}.azurecr.io"
         else:
             registry = self._build_registry(name, scope, network)
@@ -45,7 +45,7 @@ class ImageRegistry(pulumi.ComponentResource):
         registry = acr.Registry(
             name,
             resource_group_name=scope.group,
-            registry_name=azure_names.registry_name(scope.deployment, scope.subscription),
+            registry_name=azure_names.build_registry_name(scope.deployment, scope.subscription),
             location=scope.location,
             sku=acr.SkuArgs(name=acr.SkuName.PREMIUM),
             admin_user_enabled=False,
@@ -53,14 +53,14 @@ class ImageRegistry(pulumi.ComponentResource):
             public_network_access=acr.PublicNetworkAccess.DISABLED,
             # This allows `az acr import` to copy images from other registries, with the caller's identity.
             network_rule_bypass_options=acr.NetworkRuleBypassOptions.AZURE_SERVICES,
-            zone_redundancy=_zone_redundancy(scope),
+            zone_redundancy=_get_zone_redundancy(scope),
             policies=acr.PoliciesArgs(
                 # Images can only be pulled, not exported to another registry.
                 export_policy=acr.ExportPolicyArgs(status=acr.ExportPolicyStatus.DISABLED),
                 retention_policy=acr.RetentionPolicyArgs(status=acr.PolicyStatus.ENABLED, days=UNTAGGED_RETENTION_DAYS),
             ),
             tags=scope.tags,
-            opts=scope.retention.data_options(parent=self),
+            opts=scope.retention.create_data_options(parent=self),
         )
         PrivateLink(
             name,
@@ -68,12 +68,12 @@ class ImageRegistry(pulumi.ComponentResource):
             at=network,
             service_id=registry.id,
             subresource="registry",
-            zone=REGISTRY_ZONE,
+            zone=REGISTRY_DNS_ZONE,
             parent=self,
         )
         return registry
 
 
-def _zone_redundancy(scope: Scope) -> acr.ZoneRedundancy:
+def _get_zone_redundancy(scope: Scope) -> acr.ZoneRedundancy:
     has_zones = len(scope.deployment.azure.availability_zones) > 1
     return acr.ZoneRedundancy.ENABLED if has_zones else acr.ZoneRedundancy.DISABLED

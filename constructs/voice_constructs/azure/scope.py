@@ -17,26 +17,26 @@ class Retention:
     Attributes:
         keep: Whether registry, vault, logs, metrics and their resource group remain in Azure when Pulumi deletes them
             from its state.
-        protected: Whether Pulumi refuses to delete or replace these, the network, the cluster and pools, until an
+        is_protected: Whether Pulumi refuses to delete or replace these, the network, the cluster and pools, until an
             operator removes the protection.
     """
 
-    keep: bool
-    protected: bool
+    is_retained: bool
+    is_protected: bool
 
-    def data_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+    def create_data_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return the options of a resource that stores data."""
-        return pulumi.ResourceOptions(parent=parent, protect=self.protected, retain_on_delete=self.keep)
+        return pulumi.ResourceOptions(parent=parent, protect=self.is_protected, retain_on_delete=self.is_retained)
 
-    def serving_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+    def create_serving_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return the options of a resource that callers depend on."""
-        return pulumi.ResourceOptions(parent=parent, protect=self.protected)
+        return pulumi.ResourceOptions(parent=parent, protect=self.is_protected)
 
 
-RETENTION = {
-    Environment.SANDBOX: Retention(keep=False, protected=False),
-    Environment.STAGING: Retention(keep=True, protected=False),
-    Environment.PRODUCTION: Retention(keep=True, protected=True),
+RETENTION_BY_ENVIRONMENT = {
+    Environment.SANDBOX: Retention(is_retained=False, is_protected=False),
+    Environment.STAGING: Retention(is_retained=True, is_protected=False),
+    Environment.PRODUCTION: Retention(is_retained=True, is_protected=True),
 }
 
 
@@ -66,19 +66,19 @@ class Scope:
     @property
     def retention(self) -> Retention:
         """Retention of resources after a teardown."""
-        return RETENTION[self.deployment.environment]
+        return RETENTION_BY_ENVIRONMENT[self.deployment.environment]
 
     @property
     def tags(self) -> Mapping[str, str]:
         """Tags of every resource that supports tags. They contain no colons, which Azure DNS rejects."""
-        return tags(self.deployment)
+        return build_tags(self.deployment)
 
-    def name(self, role: str) -> str:
+    def build_name(self, role: str) -> str:
         """Return the name of a resource whose name is not globally unique."""
-        return azure_names.resource_name(self.deployment, role)
+        return azure_names.build_resource_name(self.deployment, role)
 
 
-def tags(deployment: Deployment) -> dict[str, str]:
+def build_tags(deployment: Deployment) -> dict[str, str]:
     """Return the tags of a deployment's resources."""
     return {"deployment": deployment.name, "environment": deployment.environment, "managed-by": "pulumi"}
 
@@ -95,10 +95,10 @@ class DeploymentGroup(pulumi.ComponentResource):
         super().__init__("voice:azure:DeploymentGroup", name)
         self.group = resources.ResourceGroup(
             name,
-            resource_group_name=azure_names.resource_group_name(deployment),
+            resource_group_name=azure_names.build_resource_group_name(deployment),
             location=deployment.azure.location,
-            tags=tags(deployment),
-            opts=RETENTION[deployment.environment].data_options(parent=self),
+            tags=build_tags(deployment),
+            opts=RETENTION_BY_ENVIRONMENT[deployment.environment].create_data_options(parent=self),
         )
         self.scope = Scope(deployment, subscription, tenant, self.group.name, self.group.id)
         self.register_outputs({})

@@ -6,10 +6,10 @@ from pulumi_azure_native import monitor
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.scope import Scope
 
-_PROMETHEUS = "Microsoft-PrometheusMetrics"
+_PROMETHEUS_STREAM = "Microsoft-PrometheusMetrics"
 _CONTAINER_STREAMS = ["Microsoft-ContainerLogV2", "Microsoft-KubeEvents", "Microsoft-KubePodInventory"]
 """Streams of container logs. Performance counters are omitted, since Prometheus collects them."""
-_CONTAINER_INSIGHTS = "ContainerInsightsExtension"
+_CONTAINER_INSIGHTS_NAME = "ContainerInsightsExtension"
 """Name of the association, which the agent requires."""
 _CONTROL_PLANE_LOGS = (
     "cloud-controller-manager",
@@ -53,7 +53,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
         endpoint = monitor.DataCollectionEndpoint(
             "prometheus",
             resource_group_name=self._scope.group,
-            data_collection_endpoint_name=self._scope.name("metrics"),
+            data_collection_endpoint_name=self._scope.build_name("metrics"),
             location=self._scope.location,
             kind=monitor.KnownDataCollectionEndpointResourceKind.LINUX,
             tags=self._scope.tags,
@@ -62,13 +62,13 @@ class ClusterTelemetry(pulumi.ComponentResource):
         rule = monitor.DataCollectionRule(
             "prometheus",
             resource_group_name=self._scope.group,
-            data_collection_rule_name=self._scope.name("metrics"),
+            data_collection_rule_name=self._scope.build_name("metrics"),
             location=self._scope.location,
             kind=monitor.KnownDataCollectionRuleResourceKind.LINUX,
             data_collection_endpoint_id=endpoint.id,
             data_sources=monitor.DataCollectionRuleDataSourcesArgs(
                 prometheus_forwarder=[
-                    monitor.PrometheusForwarderDataSourceArgs(name="prometheus", streams=[_PROMETHEUS])
+                    monitor.PrometheusForwarderDataSourceArgs(name="prometheus", streams=[_PROMETHEUS_STREAM])
                 ]
             ),
             destinations=monitor.DataCollectionRuleDestinationsArgs(
@@ -76,7 +76,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
                     monitor.MonitoringAccountDestinationArgs(name="metrics", account_resource_id=monitoring.metrics_id)
                 ]
             ),
-            data_flows=[monitor.DataFlowArgs(streams=[_PROMETHEUS], destinations=["metrics"])],
+            data_flows=[monitor.DataFlowArgs(streams=[_PROMETHEUS_STREAM], destinations=["metrics"])],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -86,13 +86,13 @@ class ClusterTelemetry(pulumi.ComponentResource):
         rule = monitor.DataCollectionRule(
             "container-logs",
             resource_group_name=self._scope.group,
-            data_collection_rule_name=self._scope.name("container-logs"),
+            data_collection_rule_name=self._scope.build_name("container-logs"),
             location=self._scope.location,
             kind=monitor.KnownDataCollectionRuleResourceKind.LINUX,
             data_sources=monitor.DataCollectionRuleDataSourcesArgs(
                 extensions=[
                     monitor.ExtensionDataSourceArgs(
-                        name=_CONTAINER_INSIGHTS,
+                        name=_CONTAINER_INSIGHTS_NAME,
                         extension_name="ContainerInsights",
                         streams=_CONTAINER_STREAMS,
                         extension_settings={
@@ -114,7 +114,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self._associate(_CONTAINER_INSIGHTS, rule)
+        self._associate(_CONTAINER_INSIGHTS_NAME, rule)
 
     def _associate(self, name: str, rule: monitor.DataCollectionRule) -> None:
         monitor.DataCollectionRuleAssociation(

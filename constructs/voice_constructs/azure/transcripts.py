@@ -4,12 +4,12 @@ import pulumi
 from pulumi_azure_native import storage
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.file.model.azure import ARCHIVE_ZONE
+from voice_blueprint.file.model.azure import ARCHIVE_DNS_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
-CONTAINER = "transcripts"
+CONTAINER_NAME = "transcripts"
 
 
 class TranscriptArchive(pulumi.ComponentResource):
@@ -25,7 +25,7 @@ class TranscriptArchive(pulumi.ComponentResource):
         account = storage.StorageAccount(
             name,
             resource_group_name=scope.group,
-            account_name=azure_names.archive_account_name(scope.deployment, scope.subscription),
+            account_name=azure_names.build_archive_account_name(scope.deployment, scope.subscription),
             location=scope.location,
             kind=storage.Kind.STORAGE_V2,
             sku=storage.SkuArgs(name=storage.SkuName.STANDARD_ZRS),
@@ -39,15 +39,15 @@ class TranscriptArchive(pulumi.ComponentResource):
                 bypass=storage.Bypass.NONE, default_action=storage.DefaultAction.DENY
             ),
             tags=scope.tags,
-            opts=scope.retention.data_options(parent=self),
+            opts=scope.retention.create_data_options(parent=self),
         )
         container = storage.BlobContainer(
             name,
             resource_group_name=scope.group,
             account_name=account.name,
-            container_name=CONTAINER,
+            container_name=CONTAINER_NAME,
             public_access=storage.PublicAccess.NONE,
-            opts=scope.retention.data_options(parent=self),
+            opts=scope.retention.create_data_options(parent=self),
         )
         expiry = storage.DateAfterModificationArgs(days_after_modification_greater_than=retention_days)
         storage.ManagementPolicy(
@@ -66,7 +66,7 @@ class TranscriptArchive(pulumi.ComponentResource):
                                 base_blob=storage.ManagementPolicyBaseBlobArgs(delete=expiry)
                             ),
                             filters=storage.ManagementPolicyFilterArgs(
-                                blob_types=["blockBlob"], prefix_match=[f"{CONTAINER}/"]
+                                blob_types=["blockBlob"], prefix_match=[f"{CONTAINER_NAME}/"]
                             ),
                         ),
                     )
@@ -80,11 +80,11 @@ class TranscriptArchive(pulumi.ComponentResource):
             at=network,
             service_id=account.id,
             subresource="blob",
-            zone=ARCHIVE_ZONE,
+            zone=ARCHIVE_DNS_ZONE,
             parent=self,
         )
         self.container_id: pulumi.Output[str] = container.id
         self.url: pulumi.Output[str] = account.name.apply(
-            lambda each: f"https://{each}.blob.core.windows.net/{CONTAINER}"
+            lambda each: f"https://{each}.blob.core.windows.net/{CONTAINER_NAME}"
         )
         self.register_outputs({})

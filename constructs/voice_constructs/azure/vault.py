@@ -4,7 +4,7 @@ import pulumi
 from pulumi_azure_native import keyvault
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.file.model.azure import VAULT_ZONE
+from voice_blueprint.file.model.azure import VAULT_DNS_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
@@ -29,7 +29,7 @@ class SecretVault(pulumi.ComponentResource):
         vault = keyvault.Vault(
             name,
             resource_group_name=scope.group,
-            vault_name=azure_names.vault_name(scope.deployment, scope.subscription),
+            vault_name=azure_names.build_vault_name(scope.deployment, scope.subscription),
             location=scope.location,
             properties=keyvault.VaultPropertiesArgs(
                 tenant_id=scope.tenant,
@@ -38,14 +38,14 @@ class SecretVault(pulumi.ComponentResource):
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=_SOFT_DELETE_DAYS,
                 # It cannot be disabled again, and Azure rejects an explicit false.
-                enable_purge_protection=True if scope.retention.keep else None,
+                enable_purge_protection=True if scope.retention.is_retained else None,
                 public_network_access="Disabled",
                 network_acls=keyvault.NetworkRuleSetArgs(
                     bypass=keyvault.NetworkRuleBypassOptions.NONE, default_action=keyvault.NetworkRuleAction.DENY
                 ),
             ),
             tags=scope.tags,
-            opts=scope.retention.data_options(parent=self),
+            opts=scope.retention.create_data_options(parent=self),
         )
         PrivateLink(
             name,
@@ -53,7 +53,7 @@ class SecretVault(pulumi.ComponentResource):
             at=network,
             service_id=vault.id,
             subresource="vault",
-            zone=VAULT_ZONE,
+            zone=VAULT_DNS_ZONE,
             parent=self,
         )
         self.id: pulumi.Output[str] = vault.id

@@ -15,13 +15,18 @@ from voice_blueprint.contract.environment import ENVIRONMENT
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
-AGENT = [sys.executable, "-m", "voice_agent"]
+AGENT_COMMAND = [sys.executable, "-m", "voice_agent"]
 DEADLINE_S = 60
 PORT = "8084"
-NUMBERS = {"VOICE_HTTP_PORT": PORT, "VOICE_VALKEY_PORT": "6379", "VOICE_TOKEN_TTL_S": "300", "VOICE_CONVERSATIONS": "8"}
-LIMITS = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_ANSWER_TOKENS": "100"}
-ENGINES = {f"VOICE_{name}_URL": "http://127.0.0.1:9" for name in ("GATEWAY", "CHAT", "SPEECH")}
-REST = {
+NUMERIC_VARIABLES = {
+    "VOICE_HTTP_PORT": PORT,
+    "VOICE_VALKEY_PORT": "6379",
+    "VOICE_TOKEN_TTL_S": "300",
+    "VOICE_CONVERSATIONS": "8",
+}
+LIMIT_VARIABLES = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_ANSWER_TOKENS": "100"}
+ENGINE_URLS = {f"VOICE_{name}_URL": "http://127.0.0.1:9" for name in ("GATEWAY", "CHAT", "SPEECH")}
+OTHER_VARIABLES = {
     **dict.fromkeys(("VOICE_TOOLS_URL", "VOICE_TOOLS_KEY", "VOICE_TWILIO_ACCOUNT", "VOICE_TWILIO_TOKEN"), ""),
     "VOICE_TRACE_COLLECTOR": "",
     "VOICE_TRACED_SHARE": "0",
@@ -29,10 +34,17 @@ REST = {
     "VOICE_SPEECH_RATE": "24000",
     "VOICE_TOKEN_KEY": "x" * 64,
 }
-SET = {**NUMBERS, **LIMITS, **ENGINES, **REST, "VOICE_VALKEY_HOST": "127.0.0.1", "VOICE_LISTENING": "transcript"}
+VALID_VARIABLES = {
+    **NUMERIC_VARIABLES,
+    **LIMIT_VARIABLES,
+    **ENGINE_URLS,
+    **OTHER_VARIABLES,
+    "VOICE_VALKEY_HOST": "127.0.0.1",
+    "VOICE_LISTENING": "transcript",
+}
 
 
-def health() -> int:
+def get_health_status() -> int:
     """Return the HTTP status of the port; 0 until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{HEALTH_PATH}", timeout=5) as answer:
@@ -43,27 +55,27 @@ def health() -> int:
         return 0
 
 
-def expect(name: str, actual: object, expected: object) -> None:
+def check_equal(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
     if actual != expected:
         sys.exit(f"{name}: {actual}, expected {expected}")
 
 
-def start() -> None:
+def check_startup() -> None:
     """Start the agent with an invalid, then a valid environment, and stop it."""
-    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.AGENT]}
+    contract = {variable.name: VALID_VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.AGENT]}
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}
-    expect("wrong port", subprocess.run(AGENT, env=wrong, check=False).returncode, 2)  # noqa: S603  the agent
-    program = subprocess.Popen(AGENT, env=environment)  # noqa: S603  the agent
+    check_equal("wrong port", subprocess.run(AGENT_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  the agent
+    program = subprocess.Popen(AGENT_COMMAND, env=environment)  # noqa: S603  the agent
     end = time.monotonic() + DEADLINE_S
-    while not health() and time.monotonic() < end:
+    while not get_health_status() and time.monotonic() < end:
         time.sleep(0.2)
-    expect("health", health(), 200)
-    expect("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 0)  # noqa: S603
+    check_equal("get_health_status", get_health_status(), 200)
+    check_equal("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 0)  # noqa: S603
     program.send_signal(signal.SIGTERM)
-    expect("exit code", program.wait(DEADLINE_S), 0)
+    check_equal("exit code", program.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":
-    start()
+    check_startup()

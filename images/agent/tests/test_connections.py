@@ -14,7 +14,7 @@ from images.conftest import BUSY_TIMEOUT_S
 from voice_agent import connections, speech_to_text
 from voice_agent.connections import CloseReason, Socket
 from voice_agent.speech_to_text import GatewayClient
-from voice_agent.trace import Traces
+from voice_agent.trace import ConversationTracer
 
 MESSAGE = "a" * 2**20
 
@@ -23,8 +23,8 @@ MESSAGE = "a" * 2**20
     ("ending", "code"),
     [
         (None, 1000),
-        (connections.MALFORMED, 1007),
-        (connections.REFUSED, 1008),
+        (connections.MALFORMED_MESSAGE, 1007),
+        (connections.CALLER_REFUSED, 1008),
         (connections.TRY_AGAIN_LATER, 1013),
     ],
 )
@@ -61,7 +61,7 @@ async def connection() -> AsyncIterator[websockets.ClientConnection]:
     async with websockets.serve(stop_reading, "127.0.0.1", 0) as gateway:
         engines = Engines()
         engines.port = next(iter(gateway.sockets)).getsockname()[1]
-        connection = await GatewayClient(settings_of(engines, 1), "", Traces("", 0, "test").begin()).open()
+        connection = await GatewayClient(settings_of(engines, 1), "", ConversationTracer("", 0, "test").begin()).open()
         yield connection
         connection.transport.abort()
         stopped.set()

@@ -17,7 +17,7 @@ from images.agent.tests.engines import Engines
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
-from voice_agent.conversation import keep_newest_messages
+from voice_agent.conversation import select_newest_messages
 from voice_agent.memory import LEASE_S
 from voice_blueprint.contract.metrics import METRICS
 from voice_runtime import metrics, state
@@ -160,10 +160,10 @@ async def test_emoji_and_stage_directions_are_remembered_but_not_spoken(
     )
     assert used["prompt_tokens"] == len(json.dumps(asked["messages"]).split())
     day = datetime.now(UTC).date().isoformat()
-    counts = decode_fields(await store.hgetall(state.agent_usage_key("", day)))
+    counts = decode_fields(await store.hgetall(state.build_agent_usage_key("", day)))
     names = ("prompt_tokens", "answer_tokens", "spoken_characters")
     assert counts == {name: str(used[name]) for name in names}
-    assert await store.sismember(state.agent_day_callers_key(day), "")
+    assert await store.sismember(state.build_agent_day_callers_key(day), "")
 
 
 async def test_several_finals_form_one_question(place: Place, engines: Engines) -> None:
@@ -366,12 +366,12 @@ def test_a_shortened_conversation_contains_no_tool_result_without_its_call(monke
     monkeypatch.setattr("voice_agent.conversation.MAX_MESSAGES", 6)
     roles = ["user", "assistant", "user", "assistant", "tool", "assistant", "user", "assistant"]
     messages: list[LLMContextMessage] = [{"role": role, "content": f"{role}"} for role in roles]  # type: ignore[misc]
-    assert keep_newest_messages(messages[:6]) == messages[:6]
-    assert keep_newest_messages(messages[:7]) == messages[6:7]
-    assert keep_newest_messages(messages) == messages[6:]
+    assert select_newest_messages(messages[:6]) == messages[:6]
+    assert select_newest_messages(messages[:7]) == messages[6:7]
+    assert select_newest_messages(messages) == messages[6:]
     # Without a question in the newer half, the conversation is shortened after a later answer.
     calls: list[LLMContextMessage] = [messages[0], *messages[3:6] * 2]
-    assert keep_newest_messages(calls) == calls
+    assert select_newest_messages(calls) == calls
 
 
 async def test_an_agent_without_audio_stops_talking(place: Place, engines: Engines) -> None:

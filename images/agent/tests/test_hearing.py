@@ -8,7 +8,7 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import Engines
 from voice_agent.speech_to_text import GatewayClient, GatewaySTTService, NoSpeechFrame
-from voice_agent.trace import Traces
+from voice_agent.trace import ConversationTracer
 
 
 class Service:
@@ -16,7 +16,7 @@ class Service:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         settings = settings_of(Engines(), 1)
-        line = GatewayClient(settings, "", Traces("", 0, "test").begin())
+        line = GatewayClient(settings, "", ConversationTracer("", 0, "test").begin())
         self._hearing = GatewaySTTService(line, Mock(), settings)
         self.pushed: list[Frame] = []
         self.commits = 0
@@ -37,7 +37,7 @@ class Service:
         await self._hearing.request_early_transcript()
 
     async def continues(self) -> None:
-        await self._hearing.withdraw_early_transcript()
+        await self._hearing.cancel_early_transcript()
 
     async def stops(self) -> None:
         """End the speech, as Pipecat's service does."""

@@ -237,7 +237,7 @@ async def test_a_lost_session_is_replaced_after_growing_pauses(monkeypatch: pyte
         pauses.append(seconds)
 
     monkeypatch.setattr(speech_to_text, "asyncio", SimpleNamespace(sleep=sleep))
-    await speech_to_text.Presence(Gateway(), Session()).keep_session()  # type: ignore[arg-type]
+    await speech_to_text.PresenceConnection(Gateway(), Session()).maintain_session()  # type: ignore[arg-type]
     assert pauses == [0.5, 1, 2, 0.5, 1, 2]
 
 

@@ -158,5 +158,5 @@ async def test_calls_need_a_twilio_signature_of_the_account(signed_place: Place,
 @pytest.mark.parametrize("other", ["a", "c", "bb", ""])
 def test_a_token_is_that_of_one_conversation(other: str) -> None:
     token = tokens.create_token(KEY, "b", 60, "anna")
-    assert tokens.token_owner(KEY, token, "b") == "anna"
-    assert tokens.token_owner(KEY, token, other) is None
+    assert tokens.verify_conversation_token(KEY, token, "b") == "anna"
+    assert tokens.verify_conversation_token(KEY, token, other) is None

@@ -49,7 +49,7 @@ async def test_a_clients_audio_is_resampled_for_the_pipeline(serializer: Realtim
 
 
 async def test_a_session_begins_with_its_formats_and_its_token(serializer: RealtimeSerializer) -> None:
-    session = serializer.session_created_event("c", "t")["session"]
+    session = serializer.build_session_created_event("c", "t")["session"]
     assert [session["audio"][way]["format"]["rate"] for way in ("input", "output")] == [24_000, 24_000]
     assert session["conversation"] == {"id": "c", "token": "t"}
 
@@ -60,7 +60,7 @@ async def test_positions_are_those_of_the_clients_audio(serializer: RealtimeSeri
     started = json.loads(await serializer.serialize(InterruptionFrame()) or "{}")
     assert (started["type"], started["audio_start_ms"]) == ("input_audio_buffer.speech_started", 1500)
     await hear(serializer, SECOND)
-    stopped, committed, completed = serializer.question_events("What is this?")
+    stopped, committed, completed = serializer.build_question_events("What is this?")
     assert (stopped["audio_end_ms"], stopped["item_id"]) == (2500, started["item_id"])
     assert (committed["item_id"], committed["previous_item_id"]) == (started["item_id"], None)
     assert completed["usage"] == {"type": "duration", "seconds": 2.5}
@@ -71,9 +71,9 @@ async def test_positions_are_those_of_the_clients_audio(serializer: RealtimeSeri
 async def test_an_answer_begins_with_its_audio_and_ends_once(
     serializer: RealtimeSerializer, client: Client, status: Any, reason: str | None
 ) -> None:
-    assert list(serializer.answer_events("No.")) == list(serializer.response_done_events("completed")) == [], (
-        "there is no answer"
-    )
+    assert (
+        list(serializer.build_answer_events("No.")) == list(serializer.build_response_done_events("completed")) == []
+    ), "there is no answer"
     first, second = [json.loads(str(await serializer.serialize(ANSWER))) for _ in range(2)]
     created, added = client.events
     response, item = created["response"]["id"], added["item"]["id"]
@@ -83,15 +83,15 @@ async def test_an_answer_begins_with_its_audio_and_ends_once(
     for delta in (first, second):
         assert base64.b64decode(delta["delta"]) == ANSWER.audio
         assert delta | place | {"type": "response.output_audio.delta"} == delta
-    (transcript,) = serializer.answer_events("Yes.")
+    (transcript,) = serializer.build_answer_events("Yes.")
     assert transcript | place | {"transcript": "Yes."} == transcript
-    silent, done = serializer.response_done_events(status)
+    silent, done = serializer.build_response_done_events(status)
     assert silent | place | {"type": "response.output_audio.done"} == silent
     assert done["response"] == {
         "id": response, "object": "realtime.response", "status": status, "output": [],
         "status_details": {"type": status, "reason": reason},
     }  # fmt: skip
-    assert list(serializer.response_done_events("completed")) == []
+    assert list(serializer.build_response_done_events("completed")) == []
     await serializer.serialize(ANSWER)
     assert client.events[2]["response"]["id"] != response, "the next answer is another one"
 

@@ -21,7 +21,7 @@ from images.agent.tests.engines import Engines
 from voice_agent import server, tokens
 from voice_agent.models import Models
 from voice_agent.refusals import RefusedError
-from voice_agent.speech_synthesis import _word_offsets
+from voice_agent.speech_synthesis import _find_word_offsets
 from voice_ops.images.locks import parse_lock
 from voice_runtime import metrics
 from voice_sandbox.loopback import find_free_port
@@ -183,7 +183,7 @@ def test_models_are_loaded_once_and_have_separate_state() -> None:
 
 
 def test_words_have_correct_positions() -> None:
-    assert _word_offsets("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
+    assert _find_word_offsets("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
 
 
 async def test_latency_figures_are_not_sent_to_callers(place: Place) -> None:
@@ -220,6 +220,6 @@ async def test_foreign_web_pages_cannot_connect_to_a_local_agent(place: Place, p
 def test_refusals_of_the_gateway_that_concern_the_caller_are_passed_on(
     status: int, body: bytes, told: int, error: str, retry_s: str | None
 ) -> None:
-    answer = RefusedError.from_response(status, body).response()
+    answer = RefusedError.from_response(status, body).to_response()
     assert (answer.status_code, answer.headers.get("Retry-After")) == (told, retry_s)
     assert json.loads(bytes(answer.body))["error"] == error

@@ -46,7 +46,7 @@ async def known(store: Redis, free: dict[str, int]) -> None:
     registry, found = HostRegistry(store, Tier.AGENT), {"": -1}
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while found != free:
-            found = {host.id: host.free_slots for host in await registry.live_hosts()}
+            found = {host.id: host.free_slots for host in await registry.read_live_hosts()}
 
 
 async def test_a_sibling_accepts_callers_of_a_full_agent(engines: Engines, store: Redis) -> None:
@@ -91,16 +91,16 @@ async def test_pipecats_client_completes_three_turns_through_a_full_agent(engine
 async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engines: Engines, store: Redis) -> None:
     registry = HostRegistry(store, Tier.AGENT)
     anywhere = {"bind_address": "0.0.0.0", "conversations": 3}  # noqa: S104
-    nowhere = siblings.Siblings(settings_of(engines, 1, gateway_url="http://gateway.invalid", **anywhere), store)
+    nowhere = siblings.SiblingRouter(settings_of(engines, 1, gateway_url="http://gateway.invalid", **anywhere), store)
     with pytest.raises(socket.gaierror):
         await nowhere.send_heartbeat(1, draining=False)
-    own = siblings.Siblings(settings_of(engines, 1, **anywhere), store)
+    own = siblings.SiblingRouter(settings_of(engines, 1, **anywhere), store)
     assert not await own.forward(None, ""), "its own address is not known yet"  # type: ignore[arg-type]
     await own.send_heartbeat(1, draining=False)
-    (host,) = await registry.live_hosts()
+    (host,) = await registry.read_live_hosts()
     assert (host.id, host.address, host.free_slots, host.slots) == ("127.0.0.1", "127.0.0.1", 2, 3)
     await own.deregister()
-    assert await registry.live_hosts() == []
+    assert await registry.read_live_hosts() == []
 
 
 async def test_siblings_with_more_free_slots_are_mostly_asked_first(
@@ -109,16 +109,18 @@ async def test_siblings_with_more_free_slots_are_mostly_asked_first(
     registry = HostRegistry(store, Tier.AGENT)
     for name, slots in (("127.0.0.1", 50), ("10.0.0.9", 1), ("many", 9), ("full", 0)):
         await registry.send_heartbeat(Host(name, HostKind.AGENT, "10.0.0.1", slots, draining=False))
-    own, hosts = siblings.Siblings(settings_of(engines, 1), store), await registry.live_hosts()
-    monkeypatch.setattr(own._registry, "live_hosts", lambda: asyncio.sleep(0, hosts))  # they expire on a busy machine
-    orders = [[host.id for host in await own._free_siblings()] for _ in range(200)]
+    own, hosts = siblings.SiblingRouter(settings_of(engines, 1), store), await registry.read_live_hosts()
+    monkeypatch.setattr(
+        own._registry, "read_live_hosts", lambda: asyncio.sleep(0, hosts)
+    )  # they expire on a busy machine
+    orders = [[host.id for host in await own._list_free_siblings()] for _ in range(200)]
     assert all(sorted(order) == ["10.0.0.9", "many"] for order in orders)
     assert 140 < sum(order[0] == "many" for order in orders) < 200, "nine of ten"
 
 
 async def test_siblings_are_kept_while_the_store_is_unavailable(engines: Engines) -> None:
-    own = siblings.Siblings(settings_of(engines, 1), Redis(port=find_free_port()))
-    assert not await own.is_forwarder_gone(SECOND)
+    own = siblings.SiblingRouter(settings_of(engines, 1), Redis(port=find_free_port()))
+    assert not await own.has_forwarder_stopped(SECOND)
 
 
 async def test_a_full_sibling_misdirects_agents(engines: Engines, store: Redis) -> None:

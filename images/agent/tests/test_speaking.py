@@ -13,8 +13,8 @@ from pipecat.tests.utils import run_test
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import SPEECH_RATE, Engines
 from images.conftest import BUSY_TIMEOUT_S
-from voice_agent.speech_synthesis import FirstClauseAggregator, SpeechSynthesisService, strip_unspeakable
-from voice_agent.trace import Traces
+from voice_agent.speech_synthesis import FirstClauseAggregator, SpeechSynthesisService, remove_unspeakable_characters
+from voice_agent.trace import ConversationTracer
 from voice_agent.usage import Usage
 
 
@@ -36,7 +36,7 @@ from voice_agent.usage import Usage
     ],
 )
 def test_pictures_and_marks_are_not_read_aloud(text: str, spoken: str) -> None:
-    assert strip_unspeakable(text) == spoken
+    assert remove_unspeakable_characters(text) == spoken
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,10 @@ class Speaker:
         self.now = 100.0
         monkeypatch.setattr("voice_agent.speech_synthesis.time", SimpleNamespace(monotonic=lambda: self.now))
         self.usage = Usage()
-        trace, client = Traces("", 0, "test").begin(), httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+        trace, client = (
+            ConversationTracer("", 0, "test").begin(),
+            httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer)),
+        )
         self._speaking = SpeechSynthesisService(settings_of(Engines(), 1), client, trace, self.usage)
         self._speaking._sample_rate = SPEECH_RATE  # which Pipecat sets when a pipeline starts
         monkeypatch.setattr(self._speaking, "add_word_timestamps", self._note)

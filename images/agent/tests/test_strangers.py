@@ -18,19 +18,19 @@ from images.agent.tests.test_siblings import SECOND, known
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.strangers import (
     COMPLETE_HEAD,
-    FRAMES,
     LONG_PING,
     PARTIAL_HEAD,
+    SMALLEST_FRAMES_BY_NAME,
+    build_malformed_upgrade_heads,
+    build_upgrade_head,
     check_caller_latency,
     flood_chunks,
     flood_frames,
-    non_readers,
-    unreadable_upgrades,
-    upgrade_head,
+    flood_without_reading,
     wait_until_closed,
 )
-from images.strangers import open_strangers as unfinished
-from voice_agent.server import MAX_UNAUTHENTICATED
+from images.strangers import open_idle_connections as unfinished
+from voice_agent.server import MAX_UNAUTHENTICATED_SOCKETS
 from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
 from voice_sandbox.loopback import find_free_port
 
@@ -107,11 +107,11 @@ ATTACKS: dict[str, Callable[[int], AbstractAsyncContextManager[object]]] = {
     "first heads": lambda port: unfinished(port, PARTIAL_HEAD),
     "second heads": lambda port: unfinished(port, COMPLETE_HEAD, PARTIAL_HEAD),
     "more heads than have room": lambda port: crowd(port, PARTIAL_HEAD, MAX_IDLE_CONNECTIONS),
-    "more sockets than have room": lambda port: crowd(port, upgrade_head(TWILIO), MAX_UNAUTHENTICATED),
-    "unread answers": lambda port: non_readers(port, COMPLETE_HEAD * 100),
-    "unread pongs": lambda port: non_readers(port, LONG_PING * 100, upgrade_head(TWILIO)),
+    "more sockets than have room": lambda port: crowd(port, build_upgrade_head(TWILIO), MAX_UNAUTHENTICATED_SOCKETS),
+    "unread answers": lambda port: flood_without_reading(port, COMPLETE_HEAD * 100),
+    "unread pongs": lambda port: flood_without_reading(port, LONG_PING * 100, build_upgrade_head(TWILIO)),
     "chunks": lambda port: flood_chunks(port, "POST /nowhere"),
-    **{kind: partial(flood_frames, path=TWILIO, frame=frame) for kind, frame in FRAMES.items()},
+    **{kind: partial(flood_frames, path=TWILIO, frame=frame) for kind, frame in SMALLEST_FRAMES_BY_NAME.items()},
 }
 
 
@@ -126,7 +126,7 @@ async def test_a_caller_is_served_despite_unauthenticated_connections(
 
 async def test_invalid_upgrades_are_rejected_and_closed(place: Place) -> None:
     port = int(place.url.rpartition(":")[2])
-    for name, head in unreadable_upgrades(TWILIO).items():
+    for name, head in build_malformed_upgrade_heads(TWILIO).items():
         async with unfinished(port, head, count=1) as [(reader, writer)], asyncio.timeout(BUSY_TIMEOUT_S):
             assert (await reader.readline())[:10] == b"HTTP/1.1 4", name
             assert await wait_until_closed((reader, writer)), name
@@ -152,7 +152,7 @@ async def test_incomplete_heads_time_out_and_idle_connections_are_limited(
 async def test_unauthenticated_sockets_beyond_the_limit_close_the_oldest(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.server.MAX_UNAUTHENTICATED", 4)
+    monkeypatch.setattr("voice_agent.server.MAX_UNAUTHENTICATED_SOCKETS", 4)
     async with running_agent(engines, store, forwarded=True) as place, strangers(f"ws{place.url[4:]}{TWILIO}"):
         assert len(place.agent.unauthenticated) <= 4
         start = json.dumps({"event": "start", "start": {"streamSid": "s", "callSid": "c"}})

@@ -12,17 +12,17 @@ from images.agent.tests.engines import Engines
 from voice_agent import signing
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.tools import TIMEOUT_S, CallerIdentity, Tools
-from voice_agent.trace import Traces
+from voice_agent.tools import TIMEOUT_S, CallerIdentity, Toolset
+from voice_agent.trace import ConversationTracer
 
 KEY = b"only-for-tests-only-for-tests-32"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 SPEAKER = CallerIdentity("c", "anna")
 
 
-def tools_of(engines: Engines, client: httpx2.AsyncClient, **more: str) -> Tools:
+def tools_of(engines: Engines, client: httpx2.AsyncClient, **more: str) -> Toolset:
     settings: AgentSettings = settings_of(engines, 1, tools_url=f"{engines.url}/tools", **more)
-    return Tools(settings, client, Traces("", 0, "test").begin(), SPEAKER)
+    return Toolset(settings, client, ConversationTracer("", 0, "test").begin(), SPEAKER)
 
 
 def test_signatures_follow_standard_webhooks() -> None:

@@ -21,12 +21,12 @@ from packaging.utils import canonicalize_name
 _PINNED_PATTERN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==", re.MULTILINE)
 
 
-def locked_names(text: str) -> list[str]:
+def parse_locked_packages(text: str) -> list[str]:
     """Return the packages that a locked requirements file installs."""
     return [canonicalize_name(name) for name in _PINNED_PATTERN.findall(text)]
 
 
-def unmet_requirements(package: str) -> Iterator[str]:
+def find_unmet_requirements(package: str) -> Iterator[str]:
     """Yield each requirement of an installed package that the environment does not meet. Extras are ignored."""
     for text in distribution(package).requires or []:
         requirement = Requirement(text)
@@ -49,7 +49,7 @@ def find_incompatibilities(layer: Iterable[str], pins: dict[str, str]) -> Iterat
         if installed_version != expected_version:
             yield f"{name} {expected_version} is required, but the image has {installed_version}"
     for name in dict.fromkeys([*layer, *pins]):
-        yield from unmet_requirements(name)
+        yield from find_unmet_requirements(name)
 
 
 def main(arguments: list[str]) -> int:
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     requirements, *pins = arguments
     problems = list(
         find_incompatibilities(
-            locked_names(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins)
+            parse_locked_packages(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins)
         )
     )
     for line in problems:

@@ -22,37 +22,37 @@ from voice_blueprint.contract.environment import ENVIRONMENT
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
-GATEWAY = [sys.executable, "-m", "voice_gateway"]
-DECODE = [sys.executable, "-m", "voice_gateway.decode", "60"]
-DECODERS = {"aac", "alac", "flac", "mp3float", "opus", "pcm_alaw", "pcm_mulaw", "pcm_s16le", "vorbis"}
-SOUND = Path("/tmp/sound.wav")  # noqa: S108  the image's volume
+GATEWAY_COMMAND = [sys.executable, "-m", "voice_gateway"]
+DECODE_COMMAND = [sys.executable, "-m", "voice_gateway.decode", "60"]
+EXPECTED_DECODERS = {"aac", "alac", "flac", "mp3float", "opus", "pcm_alaw", "pcm_mulaw", "pcm_s16le", "vorbis"}
+SOUND_PATH = Path("/tmp/sound.wav")  # noqa: S108  the image's volume
 DEADLINE_S = 60
-PORTS = {"VOICE_HTTP_PORT": "8080", "VOICE_MEDIA_PORT": "8083"}
-NUMBERS = {"VOICE_RTP_PORT": "5004", "VOICE_VALKEY_PORT": "6379", "VOICE_TOKEN_TTL_S": "300"}
-TIMES = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_END_OF_TURN_MS": "500"}
-TRACES = {"VOICE_TRACE_COLLECTOR": "", "VOICE_TRACED_SHARE": "0"}
-EMPTY = ("ARCHIVE_URL", "OTHER_REGIONS", "API_HOST", "API_URL", "CELLS", "ALLOWED_ORIGINS")
-ABSENT = {f"VOICE_{name}": "" for name in EMPTY}
-CALLERS = {"VOICE_AUTHORIZER": "none", "VOICE_JWT_ISSUER": "", "VOICE_JWT_AUDIENCE": ""}
-LIMITED = (
+PORT_VARIABLES = {"VOICE_HTTP_PORT": "8080", "VOICE_MEDIA_PORT": "8083"}
+NUMERIC_VARIABLES = {"VOICE_RTP_PORT": "5004", "VOICE_VALKEY_PORT": "6379", "VOICE_TOKEN_TTL_S": "300"}
+TIMEOUT_VARIABLES = {"VOICE_IDLE_TIMEOUT_S": "60", "VOICE_DRAIN_TIMEOUT_S": "1", "VOICE_END_OF_TURN_MS": "500"}
+TRACE_VARIABLES = {"VOICE_TRACE_COLLECTOR": "", "VOICE_TRACED_SHARE": "0"}
+EMPTY_VARIABLE_NAMES = ("ARCHIVE_URL", "OTHER_REGIONS", "API_HOST", "API_URL", "CELLS", "ALLOWED_ORIGINS")
+EMPTY_VARIABLES = {f"VOICE_{name}": "" for name in EMPTY_VARIABLE_NAMES}
+CALLER_VARIABLES = {"VOICE_AUTHORIZER": "none", "VOICE_JWT_ISSUER": "", "VOICE_JWT_AUDIENCE": ""}
+LIMIT_NAMES = (
     *("RECONNECT_GRACE_S", "SESSION_MAX_S", "CALLER_SESSIONS", "CALLER_CREATIONS_PER_S", "CALLER_MINUTES_PER_DAY"),
     "MAX_CONNECTIONS",
 )
-LIMITS = {f"VOICE_{name}": "100" for name in LIMITED}
-SET = {
-    **PORTS,
-    **NUMBERS,
-    **TIMES,
-    **TRACES,
-    **ABSENT,
-    **CALLERS,
-    **LIMITS,
+LIMIT_VARIABLES = {f"VOICE_{name}": "100" for name in LIMIT_NAMES}
+VALID_VARIABLES = {
+    **PORT_VARIABLES,
+    **NUMERIC_VARIABLES,
+    **TIMEOUT_VARIABLES,
+    **TRACE_VARIABLES,
+    **EMPTY_VARIABLES,
+    **CALLER_VARIABLES,
+    **LIMIT_VARIABLES,
     "VOICE_TOKEN_KEY": "x" * 64,
     "VOICE_VALKEY_HOST": "127.0.0.1",
 }
 
 
-def health(port: str) -> int:
+def get_health_status(port: str) -> int:
     """Return the HTTP status of a port; 0 until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{HEALTH_PATH}", timeout=5) as answer:
@@ -63,7 +63,7 @@ def health(port: str) -> int:
         return 0
 
 
-def expect(name: str, actual: object, expected: object) -> None:
+def check_equal(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
     if actual != expected:
         sys.exit(f"{name}: {actual}, expected {expected}")
@@ -71,34 +71,36 @@ def expect(name: str, actual: object, expected: object) -> None:
 
 def check_decoder() -> None:
     """Decode a second of audio with the image's FFmpeg, which supports all formats and contains no GPL parts."""
-    expect("FFmpeg's licence", {each["license"] for each in library_meta.values()}, {"LGPL version 2.1 or later"})
-    expect("missing decoders", DECODERS - av.codecs_available, set())
-    with wave.open(str(SOUND), "wb") as sound:
+    check_equal("FFmpeg's licence", {each["license"] for each in library_meta.values()}, {"LGPL version 2.1 or later"})
+    check_equal("missing decoders", EXPECTED_DECODERS - av.codecs_available, set())
+    with wave.open(str(SOUND_PATH), "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
         sound.setframerate(8000)
         sound.writeframes(bytes(2 * 8000))
-    with SOUND.open("rb") as file:
-        result = subprocess.run(DECODE, stdin=file, capture_output=True, check=False)  # noqa: S603  the gateway's
-    expect("decoded bytes", (result.returncode, len(result.stdout), result.stderr), (0, 2 * 16000, b""))
+    with SOUND_PATH.open("rb") as file:
+        result = subprocess.run(DECODE_COMMAND, stdin=file, capture_output=True, check=False)  # noqa: S603  the gateway's
+    check_equal("decoded bytes", (result.returncode, len(result.stdout), result.stderr), (0, 2 * 16000, b""))
 
 
-def start() -> None:
+def check_startup() -> None:
     """Start the gateway with an invalid and then with a valid environment, and stop it."""
-    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.GATEWAY]}
+    contract = {variable.name: VALID_VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.GATEWAY]}
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}
-    expect("wrong port", subprocess.run(GATEWAY, env=wrong, check=False).returncode, 2)  # noqa: S603  the gateway
-    program = subprocess.Popen(GATEWAY, env=environment)  # noqa: S603  the gateway
+    check_equal("wrong port", subprocess.run(GATEWAY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  the gateway
+    program = subprocess.Popen(GATEWAY_COMMAND, env=environment)  # noqa: S603  the gateway
     end = time.monotonic() + DEADLINE_S
-    while 0 in map(health, PORTS.values()) and time.monotonic() < end:
+    while 0 in map(get_health_status, PORT_VARIABLES.values()) and time.monotonic() < end:
         time.sleep(0.2)
-    expect("health without a state store", [health(port) for port in PORTS.values()], [503, 503])
-    expect("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 1)  # noqa: S603
+    check_equal(
+        "health without a state store", [get_health_status(port) for port in PORT_VARIABLES.values()], [503, 503]
+    )
+    check_equal("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 1)  # noqa: S603
     program.send_signal(signal.SIGTERM)
-    expect("exit code", program.wait(DEADLINE_S), 0)
+    check_equal("exit code", program.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":
     check_decoder()
-    start()
+    check_startup()

@@ -11,7 +11,7 @@ from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import FULL_CELLS_PARAMETER, HEALTH_PATH
-from voice_gateway.cells import Cells
+from voice_gateway.cells import CellRouter
 from voice_runtime.store import connect
 
 SESSIONS = "/v1/sessions"
@@ -67,7 +67,7 @@ class Cell:
 
 def owner(cells: Sequence[Cell], call: str) -> Cell:
     urls = [each.gateway.url for each in cells]
-    first = Cells(urls[0], dict.fromkeys(urls, "")).rank(call)[0]
+    first = CellRouter(urls[0], dict.fromkeys(urls, "")).rank_cells(call)[0]
     return next(each for each in cells if each.name == first)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from voice_gateway.public_hosts import PublicHosts
+from voice_gateway.public_hosts import PublicHostProber
 from voice_runtime.metrics import Metrics
 
 DAYS = 20
@@ -54,8 +54,8 @@ async def server(certificate: Path, answer: bytes | None, api_answer: bytes = b"
         yield running.sockets[0].getsockname()[1]
 
 
-def door(port: int, trusted: Path | None = None, api_host: str = "") -> tuple[PublicHosts, list[str]]:
+def door(port: int, trusted: Path | None = None, api_host: str = "") -> tuple[PublicHostProber, list[str]]:
     lines: list[str] = []
     metrics = Metrics("test", "gateway", lines.append)
     tls = ssl.create_default_context(cafile=f"{trusted}.crt") if trusted else None
-    return PublicHosts("localhost", metrics, port, tls, api_host), lines
+    return PublicHostProber("localhost", metrics, port, tls, api_host), lines

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 from images.conftest import BUSY_TIMEOUT_S, INHERITED_ENVIRONMENT, StoreServer
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
-from voice_gateway.tokens import SessionTokens
+from voice_gateway.tokens import SessionTokenManager
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
 from voice_sandbox.loopback import find_free_port
@@ -217,7 +217,7 @@ class Opened:
 
     @property
     def ssrc(self) -> int:
-        return SessionTokens(TOKEN_KEY, 1).ssrc_for(self.id)
+        return SessionTokenManager(TOKEN_KEY, 1).derive_ssrc(self.id)
 
     @property
     def token(self) -> str:

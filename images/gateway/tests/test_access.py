@@ -7,7 +7,7 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import BYE, VadHost
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import STATE_USERS
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 
 pytestmark = pytest.mark.usefixtures("hosts")
 PASSWORD = "only-for-tests"
@@ -24,7 +24,7 @@ async def test_a_whole_session_works_with_the_permissions_of_the_contract(
     said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=500)
     async with opened.stream() as events, opened.socket() as connection:
         await connection.send(bytes(640))
-        await Transcripts(store).publish(opened.ssrc, said, 1)
+        await TranscriptStore(store).publish(opened.ssrc, said, 1)
         assert len(await events.transcripts(1)) == 1
         await connection.send('{"type": "end"}')
         await connection.wait_closed()

@@ -24,12 +24,12 @@ from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, Opened
 from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import archiver
-from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, transcript_key
+from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, build_archive_key
 from voice_gateway.archiver import Archiver
 from voice_runtime import state
 from voice_runtime.media import DEFAULT_MEDIA
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
-from voice_runtime.transcripts import EventKind, TimedWord, Transcript, Transcripts
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
+from voice_runtime.transcripts import EventKind, TimedWord, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
 
 BUCKET = "transcripts-of-tests"
@@ -107,11 +107,11 @@ def session(ssrc: int = 7, **more: Any) -> Session:
 async def over(store: Redis, *finals: Transcript, ssrc: int = 7, seconds_ago: int = 5, **more: Any) -> Session:
     """Create a session that ended some seconds ago."""
     made = session(ssrc, **more)
-    assert await Sessions(store).create(made, max_sessions=100)
+    assert await SessionStore(store).create(made, max_sessions=100)
     for final in finals:
-        assert await Transcripts(store).publish(ssrc, final)
-    await Sessions(store).close(made)
-    await store.zadd(state.ARCHIVE, {str(ssrc): time.time() - seconds_ago})
+        assert await TranscriptStore(store).publish(ssrc, final)
+    await SessionStore(store).close(made)
+    await store.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(ssrc): time.time() - seconds_ago})
     return made
 
 
@@ -166,7 +166,7 @@ async def test_a_transcript_is_stored_listed_and_deleted_by_its_caller(
     opened = await opened_by_shop(archiving, archive=True)
     word = TimedWord(text="Bonjour", start_ms=0, end_ms=400, confidence=0.9)
     for transcript in (said(0, "Bonjour", language="fr", words=[word]), said(60, ""), said(100, "à tous")):
-        await Transcripts(store).publish(opened.ssrc, transcript)
+        await TranscriptStore(store).publish(opened.ssrc, transcript)
     early = await asked(archiving, opened)
     assert (early.status_code, early.json()["error"], early.headers["Retry-After"]) == (404, "not archived yet", "5")
     await opened.close()
@@ -198,10 +198,10 @@ async def test_a_transcript_is_stored_listed_and_deleted_by_its_caller(
 
 async def test_a_session_without_archive_is_not_stored(archiving: GatewayProcess, store: Redis) -> None:
     opened = await opened_by_shop(archiving)
-    await Transcripts(store).publish(opened.ssrc, said(0, "Nothing to keep"))
+    await TranscriptStore(store).publish(opened.ssrc, said(0, "Nothing to keep"))
     await opened.close()
-    assert not await store.exists(state.ARCHIVE)
-    assert not await store.exists(state.finals_key(opened.ssrc))
+    assert not await store.exists(state.SESSIONS_TO_ARCHIVE_KEY)
+    assert not await store.exists(state.build_finals_key(opened.ssrc))
 
 
 async def test_archive_requests_without_an_archive_are_rejected(gateway: GatewayProcess) -> None:
@@ -217,7 +217,7 @@ async def test_a_long_meeting_is_archived_beyond_its_event_stream(
 ) -> None:
     monkeypatch.setattr(state, "MAX_TRANSCRIPT_EVENTS", 10)
     meeting = await over(store, *(said(50 * each, f"sentence {each}") for each in range(300)))
-    assert await store.xlen(state.transcript_key(meeting.ssrc)) < 300, "its beginning is gone from the events"
+    assert await store.xlen(state.build_transcript_key(meeting.ssrc)) < 300, "its beginning is gone from the events"
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     found = await archive.read(meeting.id)
@@ -227,7 +227,7 @@ async def test_a_long_meeting_is_archived_beyond_its_event_stream(
     assert found.session == ArchiveEntry(
         id=meeting.id, caller="shop", began_at="2026-09-21T14:13:20+00:00", ended_at=found.session.ended_at,
         language=None, duration_ms=299 * 1000 + 900, finals=300, characters=len("".join(texts)),
-        complete=True, lost_ms=0, key=transcript_key(meeting.id),
+        complete=True, lost_ms=0, key=build_archive_key(meeting.id),
     )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
         await over(store, said(0, f"Apfel {ssrc}"), ssrc=ssrc)
     await over(store, said(0, ""), ssrc=99)
     archivers = [Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)) for _ in range(3)]
-    while await store.zcard(state.ARCHIVE):
+    while await store.zcard(state.SESSIONS_TO_ARCHIVE_KEY):
         await asyncio.gather(*(each.archive_batch() for each in archivers))
     await asyncio.gather(*(each.write_pending_index() for each in archivers))
     transcripts = [name for name in bucket.names() if name.startswith("transcripts/")]
@@ -247,7 +247,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     entries = bucket.lines(index[0])
     assert sorted(entry["key"] for entry in entries) == sorted(transcripts)
     assert "Apfel" not in json.dumps(entries), "no word of a transcript"
-    assert not await store.exists(state.ARCHIVE_INDEX)
+    assert not await store.exists(state.INDEX_ENTRIES_KEY)
     await over(store, said(0, "Birne"), ssrc=100)
     await archivers[0].archive_batch()
     await archivers[0].write_pending_index()
@@ -271,12 +271,12 @@ async def test_duckdb_reads_the_index_and_the_transcripts(store: Redis, tmp_path
 
 async def test_the_archiver_waits_for_pending_transcripts(store: Redis, bucket: Bucket) -> None:
     kept = await over(store, said(0, "First."))
-    await store.hset(state.shipped_key(kept.ssrc), "last_sequence", "200")
+    await store.hset(state.build_sent_audio_key(kept.ssrc), "last_sequence", "200")
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     assert await archive.read(kept.id) is None
-    await Transcripts(store).publish(kept.ssrc, said(100, "Last."))
-    await Transcripts(store).mark_transcribed(kept.ssrc, 200, 2)
+    await TranscriptStore(store).publish(kept.ssrc, said(100, "Last."))
+    await TranscriptStore(store).mark_transcribed(kept.ssrc, 200, 2)
     await Archiver(store, archive).archive_batch()
     found = await archive.read(kept.id)
     assert found
@@ -285,7 +285,7 @@ async def test_the_archiver_waits_for_pending_transcripts(store: Redis, bucket: 
 
 async def test_lost_speech_is_reported_without_waiting(store: Redis, bucket: Bucket) -> None:
     kept = await over(store, said(0, "First."), seconds_ago=31)
-    await store.hset(state.shipped_key(kept.ssrc), "last_sequence", "200")
+    await store.hset(state.build_sent_audio_key(kept.ssrc), "last_sequence", "200")
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     found = await archive.read(kept.id)
@@ -306,8 +306,8 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
         await asyncio.sleep(0.05)
     running.cancel()
     assert {record.levelname for record in caplog.records} == {"ERROR"}
-    assert await store.zcard(state.ARCHIVE) == 1
-    await store.delete(state.archive_claim_key(kept.ssrc))  # the claim of a gateway that failed expires
+    assert await store.zcard(state.SESSIONS_TO_ARCHIVE_KEY) == 1
+    await store.delete(state.build_archive_claim_key(kept.ssrc))  # the claim of a gateway that failed expires
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     assert await archive.read(kept.id)
@@ -316,26 +316,26 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
 async def test_a_transcript_that_is_lost_is_logged(
     store: Redis, bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await store.zadd(state.ARCHIVE, {"7": time.time() - 700})
+    await store.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {"7": time.time() - 700})
     await Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)).archive_batch()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert not await store.zcard(state.ARCHIVE)
+    assert not await store.zcard(state.SESSIONS_TO_ARCHIVE_KEY)
 
 
 async def test_archive_waits_for_a_caller_to_reconnect(store: Redis) -> None:
-    sessions, kept = Sessions(store), session()
+    sessions, kept = SessionStore(store), session()
     assert await sessions.create(kept, max_sessions=1)
-    assert await store.zscore(state.ARCHIVE, "7") == kept.expires_at
+    assert await store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, "7") == kept.expires_at
     await sessions.start_grace_period(kept, 20)
-    assert await store.zscore(state.ARCHIVE, "7") == pytest.approx(time.time() + 20, abs=5)
+    assert await store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, "7") == pytest.approx(time.time() + 20, abs=5)
     await sessions.resume(kept)
-    assert await store.zscore(state.ARCHIVE, "7") == kept.expires_at
+    assert await store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, "7") == kept.expires_at
     await sessions.close(kept)
-    closed_at = await store.zscore(state.ARCHIVE, "7")
+    closed_at = await store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, "7")
     await sessions.close(kept)
-    assert await store.zscore(state.ARCHIVE, "7") == closed_at
+    assert await store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, "7") == closed_at
     await sessions.start_grace_period(replace(kept, ssrc=8), 20)
-    assert await store.zcard(state.ARCHIVE) == 1, "another session is not archived"
+    assert await store.zcard(state.SESSIONS_TO_ARCHIVE_KEY) == 1, "another session is not archived"
 
 
 @pytest.mark.nightly

@@ -87,7 +87,7 @@ async def test_commit_is_sent_after_the_preceding_audio(gateway: GatewayProcess,
             await connection.send('{"type": "commit"}')
         await holds("both", lambda: vad.notices == [(opened.ssrc, APP)] * 2)
         assert len(vad.of(opened.ssrc)) == 50, "what a resampler holds back goes with the commit"
-    begins_at = await store.hget(state.session_key(opened.ssrc), SessionField.BEGINS_AT)
+    begins_at = await store.hget(state.build_session_key(opened.ssrc), SessionField.BEGINS_AT)
     assert vad.of(opened.ssrc)[0].timestamp == int(begins_at or 0), "places in the audio count from there"
 
 
@@ -164,7 +164,7 @@ async def test_session_is_closed_after_its_audio(gateway: GatewayProcess, vad: V
         await connection.send(tone(0.1).tobytes())
     await holds("silence behind the caller that went", lambda: len(vad.of(gone.ssrc)) == 5)
     for opened in (ended, gone):
-        while await store.hget(state.session_key(opened.ssrc), "state") != b"closed":
+        while await store.hget(state.build_session_key(opened.ssrc), "state") != b"closed":
             await asyncio.sleep(0.02)
         with pytest.raises(websockets.InvalidStatus, match="404"):
             await opened.socket()
@@ -244,9 +244,9 @@ async def test_expired_token_opens_no_socket(start: Start) -> None:
 
 async def test_a_socket_records_the_source_of_its_audio(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    assert not await store.hexists(state.session_key(opened.ssrc), SessionField.GATEWAY)
+    assert not await store.hexists(state.build_session_key(opened.ssrc), SessionField.GATEWAY)
     async with opened.socket():
-        assert await store.hget(state.session_key(opened.ssrc), SessionField.GATEWAY) == b"127.0.0.1"
+        assert await store.hget(state.build_session_key(opened.ssrc), SessionField.GATEWAY) == b"127.0.0.1"
 
 
 async def test_sockets_are_rejected_without_an_available_vad_host(gateway: GatewayProcess, hosts: Hosts) -> None:

@@ -13,7 +13,7 @@ from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.issuer import AUDIENCE, Issuer
 from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import callers
-from voice_gateway.callers import ANONYMOUS, JwtCallers, TrustedCallers
+from voice_gateway.callers import ANONYMOUS_CALLER, JwtCallerIdentifier, TrustedCallerIdentifier
 from voice_gateway.refusals import Refusal
 
 
@@ -22,31 +22,31 @@ def request(**headers: str) -> Request:
     return Request({"type": "http", "headers": found})
 
 
-async def refusal(known: callers.Callers, **headers: str) -> tuple[int, str]:
+async def refusal(known: callers.CallerIdentifier, **headers: str) -> tuple[int, str]:
     with pytest.raises(Refusal) as caught:
         await known.identify(request(**headers))
     return caught.value.status_code, caught.value.detail
 
 
 async def test_api_gateway_identifies_the_caller() -> None:
-    assert await TrustedCallers().identify(request(**{CALLER_HEADER: "k3y1d"})) == "k3y1d"
-    assert await TrustedCallers().identify(request()) == ANONYMOUS
+    assert await TrustedCallerIdentifier().identify(request(**{CALLER_HEADER: "k3y1d"})) == "k3y1d"
+    assert await TrustedCallerIdentifier().identify(request()) == ANONYMOUS_CALLER
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 256])
 async def test_invalid_caller_names_are_rejected(name: str) -> None:
-    assert (await refusal(TrustedCallers(), **{CALLER_HEADER: name}))[0] == 401
+    assert (await refusal(TrustedCallerIdentifier(), **{CALLER_HEADER: name}))[0] == 401
 
 
 async def test_subject_of_a_token_is_the_caller(issuer: Issuer) -> None:
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     for _ in range(3):
         assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
     assert len(issuer.asked) == 2, "keys are kept"
 
 
 async def test_token_for_another_audience_is_rejected(issuer: Issuer) -> None:
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     for changes in ({"aud": "other"}, {"iss": "http://other"}, {"exp": time.time() - 60}, {"sub": None}, {"exp": None}):
         status, detail = await refusal(known, authorization=f"Bearer {issuer.token(**changes)}")
         assert (status, detail.split(":")[0]) == (401, "the caller's token is not valid")
@@ -57,7 +57,7 @@ async def test_token_for_another_audience_is_rejected(issuer: Issuer) -> None:
 @pytest.mark.parametrize("off_s", [-25, 25])
 async def test_half_a_minute_of_clock_skew_is_tolerated(issuer: Issuer, off_s: float) -> None:
     """Its token has just expired by our clock, or was issued in our future."""
-    known, now = JwtCallers(issuer.url, AUDIENCE), time.time() + off_s
+    known, now = JwtCallerIdentifier(issuer.url, AUDIENCE), time.time() + off_s
     token = issuer.token(iat=now, nbf=now, exp=now + 1)
     assert await known.identify(request(authorization=f"Bearer {token}")) == "anna"
     token = issuer.token(iat=now + 10 * off_s, nbf=now + 10 * off_s, exp=now + 10 * off_s + 1)
@@ -65,7 +65,7 @@ async def test_half_a_minute_of_clock_skew_is_tolerated(issuer: Issuer, off_s: f
 
 
 async def test_token_with_a_foreign_signature_is_refused(issuer: Issuer) -> None:
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     public = issuer.jwks()["keys"][0]["n"]
     forged = [
         jwt.encode({"sub": "anna"}, rsa.generate_private_key(65537, 2048), algorithm="RS256", headers={"kid": "k1"}),
@@ -79,7 +79,7 @@ async def test_token_with_a_foreign_signature_is_refused(issuer: Issuer) -> None
 async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     token = issuer.token("k2")
@@ -87,7 +87,7 @@ async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
         assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
     assert len(issuer.asked) == 2
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     del issuer.keys["k2"]
     await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
@@ -96,9 +96,9 @@ async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
 
 async def test_unavailable_issuer_gives_a_server_error(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "RETRY_DELAY_S", 0)
-    monkeypatch.setattr(callers, "KEYS_TTL_S", 0)
+    monkeypatch.setattr(callers, "SIGNING_KEYS_TTL_S", 0)
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     issuer.is_well = False
     assert (await refusal(known, authorization=f"Bearer {issuer.token()}"))[0] == 503
     issuer.is_well = True
@@ -112,7 +112,7 @@ async def test_an_issuer_that_is_unavailable_is_retried_after_a_pause(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(callers, "time", SimpleNamespace(monotonic=lambda: now))
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     issuer.is_well = False
     for later_s, asked in ((0.0, 1), (0.9, 1), (0.2, 2)):
         now += later_s
@@ -125,7 +125,7 @@ async def test_keys_are_refreshed_hourly_and_unknown_keys_after_30_s(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(callers, "time", SimpleNamespace(monotonic=lambda: now))
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     unknown = request(authorization=f"Bearer {issuer.token('k2')}")
     del issuer.keys["k2"]
@@ -146,14 +146,14 @@ async def test_an_unknown_key_delays_no_caller_with_a_known_one(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     issuer.answers.clear()
     strangers = [
         asyncio.create_task(known.identify(request(authorization=f"Bearer {issuer.token('k2')}"))) for _ in range(20)
     ]
-    async with asyncio.timeout(callers.TIMEOUT_S / 2):
+    async with asyncio.timeout(callers.ISSUER_TIMEOUT_S / 2):
         while len(issuer.asked) < 3:
             await asyncio.sleep(0.01)
         assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
@@ -166,7 +166,7 @@ async def test_an_unknown_key_delays_no_caller_with_a_known_one(
 async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
     monkeypatch.setattr(callers, "MAX_WAITING_CALLERS", 4)
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"], token = rsa.generate_private_key(65537, 2048), issuer.token()
     issuer.answers.clear()
@@ -174,7 +174,7 @@ async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: py
     strangers = [asyncio.create_task(known.verify_token(unknown, "192.0.2.1")) for _ in range(40)]
     await asyncio.sleep(0)
     caller = asyncio.create_task(known.verify_token(issuer.token("k2"), "192.0.2.2"))
-    async with asyncio.timeout(callers.TIMEOUT_S / 2):
+    async with asyncio.timeout(callers.ISSUER_TIMEOUT_S / 2):
         while sum(each.done() for each in strangers) < 37:  # the caller and three of them wait
             await asyncio.sleep(0.01)
         assert await known.verify_token(token, "192.0.2.1") == "anna"
@@ -188,15 +188,15 @@ async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: py
 async def test_old_keys_are_refreshed_without_delaying_the_caller(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("MIN_RELOAD_INTERVAL_S", "KEYS_TTL_S"):
+    for name in ("MIN_RELOAD_INTERVAL_S", "SIGNING_KEYS_TTL_S"):
         monkeypatch.setattr(callers, name, 0)
-    known = JwtCallers(issuer.url, AUDIENCE)
+    known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     token = issuer.token()
     await known.identify(request(authorization=f"Bearer {token}"))
     del issuer.keys["k1"]
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     issuer.answers.clear()
-    async with asyncio.timeout(callers.TIMEOUT_S / 2):
+    async with asyncio.timeout(callers.ISSUER_TIMEOUT_S / 2):
         assert await known.identify(request(authorization=f"Bearer {token}")) == "anna"
     issuer.answers.set()
     async with asyncio.timeout(BUSY_TIMEOUT_S):

@@ -11,21 +11,21 @@ import pytest
 
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.cell import SESSIONS, Cell, call_of, owner
-from voice_gateway.cells import Cells
+from voice_gateway.cells import CellRouter
 from voice_gateway.settings import GatewaySettings
 from voice_ops.call.session import Session
 
 APIS = [f"https://api.c{number}.voice.test" for number in range(1, 9)]
 
 
-def cells(apis: list[str]) -> Cells:
-    return Cells(apis[0], {api: f"{api}/healthz" for api in apis})
+def cells(apis: list[str]) -> CellRouter:
+    return CellRouter(apis[0], {api: f"{api}/healthz" for api in apis})
 
 
 def test_a_new_cell_moves_only_the_calls_that_it_receives() -> None:
     calls = [str(number) for number in range(8_000)]
-    before = {call: cells(APIS[:-1]).rank(call)[0] for call in calls}
-    after = {call: cells(APIS).rank(call)[0] for call in calls}
+    before = {call: cells(APIS[:-1]).rank_cells(call)[0] for call in calls}
+    after = {call: cells(APIS).rank_cells(call)[0] for call in calls}
     assert all(900 < count < 1_100 for count in Counter(after.values()).values())
     assert {after[call] for call in calls if after[call] != before[call]} == {"api.c8.voice.test"}
 

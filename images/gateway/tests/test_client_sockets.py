@@ -26,7 +26,7 @@ from voice_gateway.audio import AudioFormat, Encoding, Framer
 from voice_gateway.realtime import MAX_APPEND_BYTES
 from voice_runtime import state
 from voice_runtime.sessions import SessionState
-from voice_runtime.transcripts import EventKind, TimedWord, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, TimedWord, Transcript, TranscriptStore
 
 pytestmark = pytest.mark.usefixtures("hosts")
 
@@ -80,7 +80,10 @@ async def only_ssrc(vad: VadHost, store: Redis) -> int:
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             for ssrc in {packet.ssrc for packet in list(vad.packets)}:
-                if await store.hget(state.session_key(ssrc), SessionField.STATE) == SessionState.OPEN.value.encode():
+                if (
+                    await store.hget(state.build_session_key(ssrc), SessionField.STATE)
+                    == SessionState.OPEN.value.encode()
+                ):
                     return ssrc
             await asyncio.sleep(0.01)
 
@@ -100,7 +103,7 @@ def event(kind: EventKind, utterance: int, text: str = "", committed: str = "", 
 
 async def say(store: Redis, ssrc: int, *events: Transcript) -> None:
     for number, each in enumerate(events, 2):
-        assert await Transcripts(store).publish(ssrc, each, number)
+        assert await TranscriptStore(store).publish(ssrc, each, number)
 
 
 def spoken(utterance: int, text: str, committed: str = "", **more: Any) -> list[Transcript]:
@@ -195,7 +198,7 @@ async def end_of_turn_ms(vad: VadHost, store: Redis, wanted: int) -> None:
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             for ssrc in {packet.ssrc for packet in list(vad.packets)}:
-                if await store.hget(state.session_key(ssrc), SessionField.END_OF_TURN_MS) == str(wanted).encode():
+                if await store.hget(state.build_session_key(ssrc), SessionField.END_OF_TURN_MS) == str(wanted).encode():
                     return
             await asyncio.sleep(0.01)
 
@@ -369,7 +372,7 @@ async def test_an_update_sets_the_language_of_the_session(gateway: GatewayProces
         await client.begin(transcription={"model": "x", "language": "en"}, format={"type": "audio/pcma"})
         await client.send("input_audio_buffer.append", audio=base64.b64encode(b"\xd5" * 8000).decode())
         ssrc = await only_ssrc(vad, store)
-        assert await store.hget(state.session_key(ssrc), "language") == b"en"
+        assert await store.hget(state.build_session_key(ssrc), "language") == b"en"
         await vad.heard(ssrc, 48)
         assert np.abs(vad.audio(ssrc)).max() <= 10, "A-law's silence"
 
@@ -399,7 +402,7 @@ async def test_page_connects_with_a_client_secret_of_a_server(
             assert created.session.audio.input.turn_detection is None
             await connection.input_audio_buffer.append(audio=base64.b64encode(b"\xff" * 8000).decode())
             ssrc = await only_ssrc(vad, store)
-            assert await store.hget(state.session_key(ssrc), SessionField.LANGUAGE) == b"de"
+            assert await store.hget(state.build_session_key(ssrc), SessionField.LANGUAGE) == b"de"
             await vad.heard(ssrc, 40)  # a second, less the resampler's buffer
 
 
@@ -476,7 +479,7 @@ async def test_keywords_and_redactions_apply_to_the_session(
 ) -> None:
     async def record(name: SessionField, wanted: bytes) -> None:
         async with asyncio.timeout(BUSY_TIMEOUT_S):
-            while await store.hget(state.session_key(await only_ssrc(vad, store)), name) != wanted:
+            while await store.hget(state.build_session_key(await only_ssrc(vad, store)), name) != wanted:
                 await asyncio.sleep(0.02)
 
     async with connect(
@@ -593,7 +596,7 @@ async def test_next_socket_of_a_session_continues_after_delivered_transcripts(
         await say(store, opened.ssrc, *spoken(1, "first"))
         while "first" not in (await connection.recv()):
             pass
-        record = state.session_key(opened.ssrc)
+        record = state.build_session_key(opened.ssrc)
         speak = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(960)).decode()})
         while not await store.hget(record, "told"):
             await connection.send(speak if path == REALTIME else bytes(640))
@@ -612,13 +615,13 @@ async def test_session_of_a_socket_ends_with_it(gateway: GatewayProcess, store: 
         ssrc = await only_ssrc(vad, store)
         connection.transport.abort()
     await holds("the goodbye", lambda: (ssrc, BYE) in vad.notices)
-    while await store.hget(state.session_key(ssrc), "state") != b"closed":
+    while await store.hget(state.build_session_key(ssrc), "state") != b"closed":
         pass
 
 
 async def lapse_times(store: Redis) -> list[float]:
     """Return the times at which the caller's active sessions end."""
-    active: Any = await store.zrange(state.caller_sessions_key("127.0.0.1"), 0, -1, withscores=True)
+    active: Any = await store.zrange(state.build_caller_sessions_key("127.0.0.1"), 0, -1, withscores=True)
     return [lapses_at for _, lapses_at in active]
 
 

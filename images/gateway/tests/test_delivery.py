@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from images.conftest import BUSY_TIMEOUT_S
 from voice_gateway import client_socket
-from voice_gateway.audio_socket import ENDED, AudioSocket, CloseReason
+from voice_gateway.audio_socket import NORMAL_END, AudioSocket, CloseReason
 from voice_gateway.client_socket import ClientSocket
 from voice_runtime.transcripts import EventId
 
@@ -67,11 +67,11 @@ async def test_a_closing_socket_delivers_the_rest_unless_its_client_disconnects(
 
     monkeypatch.setattr(AudioSocket, "_flush", flush)
     socket = socket_with(
-        _arguments=SimpleNamespace(outlives_socket=False),
+        _arguments=SimpleNamespace(session_outlives_socket=False),
         _is_disconnected=False,
         _websocket=SimpleNamespace(receive=messages.get),
     )
-    closing = asyncio.create_task(socket._flush(ENDED))
+    closing = asyncio.create_task(socket._flush(NORMAL_END))
     messages.put_nowait({"type": "websocket.receive", "bytes": b""})
     for _ in range(10):  # all tasks read and wait
         await asyncio.sleep(0)
@@ -81,5 +81,5 @@ async def test_a_closing_socket_delivers_the_rest_unless_its_client_disconnects(
         messages.put_nowait({"type": "websocket.disconnect"})
     else:
         is_flushed.set()
-    assert await asyncio.wait_for(closing, BUSY_TIMEOUT_S) is ENDED
+    assert await asyncio.wait_for(closing, BUSY_TIMEOUT_S) is NORMAL_END
     assert socket._is_disconnected is is_disconnected

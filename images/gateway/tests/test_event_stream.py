@@ -13,9 +13,9 @@ from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, holds
 from voice_blueprint.contract.session_api import TOKEN_HEADER
-from voice_gateway.followers import MAX_EVENTS, Followers
+from voice_gateway.followers import MAX_EVENTS_PER_READER, EventPoller
 from voice_runtime import state
-from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import STREAM_START, EventId, EventKind, Transcript, TranscriptStore
 
 pytestmark = pytest.mark.usefixtures("hosts")
 
@@ -26,7 +26,7 @@ def said(utterance: int, text: str = "yes", kind: EventKind = EventKind.FINAL) -
 
 async def say(store: Redis, opened: Opened, utterance: int) -> None:
     """Publish an utterance as an engine does: first a partial, then the final."""
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     assert await transcripts.publish(opened.ssrc, said(utterance, "ye", EventKind.PARTIAL), 1)
     assert await transcripts.publish(opened.ssrc, said(utterance), 2)
 
@@ -89,7 +89,7 @@ async def test_invalid_last_event_id_is_rejected(gateway: GatewayProcess) -> Non
 
 async def test_stream_of_a_closed_session_ends_after_its_last_final(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await store.hset(state.shipped_key(opened.ssrc), "last_sequence", "40")
+    await store.hset(state.build_sent_audio_key(opened.ssrc), "last_sequence", "40")
     async with opened.stream() as events:
         await opened.close()
         begin = time.monotonic()
@@ -97,7 +97,7 @@ async def test_stream_of_a_closed_session_ends_after_its_last_final(gateway: Gat
         await asyncio.sleep(4)
         assert not reading.done(), "an utterance is still with the engine"
         await say(store, opened, 0)
-        await Transcripts(store).mark_transcribed(opened.ssrc, 40, 1)
+        await TranscriptStore(store).mark_transcribed(opened.ssrc, 40, 1)
         found = await reading
     assert time.monotonic() - begin < 30
     assert [event.name for event in found if event.name != "token"] == ["partial", "final", "end"]
@@ -108,7 +108,7 @@ async def test_stream_ends_immediately_after_a_received_goodbye(gateway: Gateway
     opened = await gateway.open()
     async with opened.stream() as events:
         await say(store, opened, 0)
-        await Transcripts(store).publish(opened.ssrc, said(0, kind=EventKind.END))
+        await TranscriptStore(store).publish(opened.ssrc, said(0, kind=EventKind.END))
         found = await events.until("end")
     assert [event.name for event in found if event.name != "token"] == ["partial", "final", "end"]
     assert found[-1].data == {"complete": True, "lost_ms": 0}
@@ -116,9 +116,9 @@ async def test_stream_ends_immediately_after_a_received_goodbye(gateway: Gateway
 
 async def test_end_reports_losses(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await Transcripts(store).publish(opened.ssrc, said(50, "", EventKind.GAP), 0)
-    await Transcripts(store).add_lost_audio(opened.ssrc, 500)
-    await Transcripts(store).publish(opened.ssrc, said(50, kind=EventKind.END))
+    await TranscriptStore(store).publish(opened.ssrc, said(50, "", EventKind.GAP), 0)
+    await TranscriptStore(store).add_lost_audio(opened.ssrc, 500)
+    await TranscriptStore(store).publish(opened.ssrc, said(50, kind=EventKind.END))
     async with opened.stream() as events:
         found = [event for event in await events.until("end") if event.name != "token"]
     assert [event.name for event in found] == ["gap", "end"]
@@ -128,7 +128,7 @@ async def test_end_reports_losses(gateway: GatewayProcess, store: Redis) -> None
 
 async def test_stream_of_an_untranscribed_session_ends(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await store.hset(state.shipped_key(opened.ssrc), "last_sequence", "40")
+    await store.hset(state.build_sent_audio_key(opened.ssrc), "last_sequence", "40")
     await opened.close()
     async with opened.stream() as events:
         assert (await asyncio.wait_for(events.until("end"), BUSY_TIMEOUT_S))[-1].data == {
@@ -199,7 +199,7 @@ async def test_slow_reader_does_not_delay_another(gateway: GatewayProcess, store
     assert [len({event.id for event in events}) for events in of_both] == [600, 18]
 
 
-class SlowTranscripts(Transcripts):
+class SlowTranscripts(TranscriptStore):
     """A store with a delayed first response."""
 
     def __init__(self, store: Redis) -> None:
@@ -219,11 +219,11 @@ async def test_second_reader_misses_nothing(store: Redis) -> None:
     ssrc, transcripts = 7, SlowTranscripts(store)
     for utterance in range(4):
         await transcripts.publish(ssrc, said(utterance), 1)
-    followers = Followers(transcripts)
+    followers = EventPoller(transcripts)
     running = asyncio.create_task(followers.run())
-    ahead = asyncio.create_task(followers.next_events(ssrc, EventId(2, 2**32), BUSY_TIMEOUT_S))
+    ahead = asyncio.create_task(followers.wait_for_next_events(ssrc, EventId(2, 2**32), BUSY_TIMEOUT_S))
     await transcripts.asked.wait()
-    behind = asyncio.create_task(followers.next_events(ssrc, BEFORE_ALL, BUSY_TIMEOUT_S))
+    behind = asyncio.create_task(followers.wait_for_next_events(ssrc, STREAM_START, BUSY_TIMEOUT_S))
     await asyncio.sleep(0)
     transcripts.may_answer.set()
     assert [event.utterance for _, event in await ahead] == [3]
@@ -233,14 +233,14 @@ async def test_second_reader_misses_nothing(store: Redis) -> None:
 
 async def test_an_invalid_entry_of_a_session_is_skipped_for_all_readers(store: Redis) -> None:
     """For example, an entry of a newer engine with an unknown kind."""
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     for number, field in enumerate(("event", "other"), start=1):
-        await store.xadd(state.transcript_key(7), {field: "{}"}, id=f"1-{number}")
-    followers = Followers(transcripts)
+        await store.xadd(state.build_transcript_key(7), {field: "{}"}, id=f"1-{number}")
+    followers = EventPoller(transcripts)
     running = asyncio.create_task(followers.run())
     try:
         of_invalid, of_other = (
-            asyncio.create_task(followers.next_events(ssrc, BEFORE_ALL, BUSY_TIMEOUT_S)) for ssrc in (7, 8)
+            asyncio.create_task(followers.wait_for_next_events(ssrc, STREAM_START, BUSY_TIMEOUT_S)) for ssrc in (7, 8)
         )
         await asyncio.sleep(0.2)  # both wait, and the invalid entries have been read
         await transcripts.publish(8, said(3))
@@ -253,18 +253,20 @@ async def test_an_invalid_entry_of_a_session_is_skipped_for_all_readers(store: R
 
 
 async def test_more_invalid_entries_than_are_read_at_once_are_skipped(store: Redis) -> None:
-    transcripts = Transcripts(store)
-    for number in range(1, 3 * MAX_EVENTS):
-        await store.xadd(state.transcript_key(7), {"event": "{}"}, id=f"1-{number}")
+    transcripts = TranscriptStore(store)
+    for number in range(1, 3 * MAX_EVENTS_PER_READER):
+        await store.xadd(state.build_transcript_key(7), {"event": "{}"}, id=f"1-{number}")
     await transcripts.publish(7, said(4))
-    assert [event.utterance for _, event in await transcripts.read(7, count=MAX_EVENTS)] == [4]
-    followers = Followers(transcripts)
+    assert [event.utterance for _, event in await transcripts.read(7, count=MAX_EVENTS_PER_READER)] == [4]
+    followers = EventPoller(transcripts)
     running = asyncio.create_task(followers.run())
-    assert [event.utterance for _, event in await followers.next_events(7, BEFORE_ALL, BUSY_TIMEOUT_S)] == [4]
+    assert [event.utterance for _, event in await followers.wait_for_next_events(7, STREAM_START, BUSY_TIMEOUT_S)] == [
+        4
+    ]
     running.cancel()
 
 
-class FailingTranscripts(Transcripts):
+class FailingTranscripts(TranscriptStore):
     """Transcripts whose first read fails with an unexpected error."""
 
     has_failed = False
@@ -281,9 +283,9 @@ class FailingTranscripts(Transcripts):
 async def test_readers_survive_an_unexpected_error(store: Redis, caplog: pytest.LogCaptureFixture) -> None:
     transcripts = FailingTranscripts(store)
     await transcripts.publish(7, said(4))
-    followers = Followers(transcripts)
+    followers = EventPoller(transcripts)
     running = asyncio.create_task(followers.run())
-    assert [event.utterance for _, event in await followers.next_events(7, BEFORE_ALL, 5)] == [4]
+    assert [event.utterance for _, event in await followers.wait_for_next_events(7, STREAM_START, 5)] == [4]
     running.cancel()
     assert "transcripts could not be read" in caplog.messages
 
@@ -304,7 +306,7 @@ async def test_events_for_a_slow_reader_stay_in_the_store(gateway: GatewayProces
     with slow_reader(opened) as slow:
         text = "word " * 2000
         for utterance in range(2000):
-            await Transcripts(store).publish(opened.ssrc, said(utterance, text), 1)
+            await TranscriptStore(store).publish(opened.ssrc, said(utterance, text), 1)
         await asyncio.sleep(2)
         published_mib = 2000 * len(text) / 2**20
         assert gateway.memory_mib - before < published_mib / 2
@@ -321,7 +323,7 @@ async def test_stalled_reader_is_disconnected(start: Start, store: Redis) -> Non
     gateway = await start(IDLE_TIMEOUT_S=2).ready()
     opened = await gateway.open()
     for utterance in range(1000):
-        await Transcripts(store).publish(opened.ssrc, said(utterance, "word " * 2000), 1)
+        await TranscriptStore(store).publish(opened.ssrc, said(utterance, "word " * 2000), 1)
     with slow_reader(opened):
         await holds("it is counted", lambda: gateway.metric("OpenSockets")[-1:] == [1])
         await holds("it is gone", lambda: gateway.metric("OpenSockets")[-1:] == [0])

@@ -11,7 +11,7 @@ from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, VadHost,
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.contract.network import Tier
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
 
 
@@ -37,7 +37,7 @@ async def test_every_metric_can_be_requested(store: Redis, store_server: StoreSe
                 await connection.send(bytes(32_000))
                 await holds("audio leaves", lambda: len(vad.packets) > 30)
                 said = Transcript(kind=EventKind.FINAL, utterance=0, text="yes", start_ms=0, end_ms=400)
-                assert await Transcripts(store).publish(opened.ssrc, said, 1)
+                assert await TranscriptStore(store).publish(opened.ssrc, said, 1)
                 await holds("the wait is seen", lambda: shown()["voice_time_to_final_count"] == 1)
                 await holds("the socket is seen", lambda: shown()["voice_open_sockets"] >= 1)
             hosts.put(Tier.ASR, "asr-1", slots=0)
@@ -47,6 +47,6 @@ async def test_every_metric_can_be_requested(store: Redis, store_server: StoreSe
         vad.stop()
         gateway.kill()
     assert seen["voice_sessions_refused_total"] >= 1
-    ours = {metric.series for metric in METRICS.values() if metric.publisher is Image.GATEWAY}
+    ours = {metric.prometheus_name for metric in METRICS.values() if metric.publisher is Image.GATEWAY}
     assert ours == {name.removesuffix("_count") for name in seen} & ours
     assert not gateway.metric("OpenSockets"), "and the log has none of it"

@@ -15,7 +15,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import LIVENESS_PATH
 from voice_runtime import state
 from voice_runtime.http import HEAD_TIMEOUT_S
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
 LOST_WITH_EACH = 0.5
@@ -33,7 +33,7 @@ def final(utterance: int) -> Transcript:
 async def speak(store: Redis, opened: Opened, count: int, pause_s: float = 0.02) -> None:
     """Publish this number of finals."""
     for number in range(count):
-        assert await Transcripts(store).publish(opened.ssrc, final(number * STEP), 1)
+        assert await TranscriptStore(store).publish(opened.ssrc, final(number * STEP), 1)
         await asyncio.sleep(pause_s)
 
 
@@ -121,7 +121,7 @@ async def test_restarted_store_loses_neither_sessions_nor_events(
         assert (await waiting).json().get("error") in {None, "no capacity"}, "it waits for the store"
         await holds("the gateway says so", lambda: gateway.health() == 200)
         for number in range(30, 60):
-            await Transcripts(store).publish(opened.ssrc, final(number * STEP), 1)
+            await TranscriptStore(store).publish(opened.ssrc, final(number * STEP), 1)
         await connection.send('{"type": "end"}')
         await connection.wait_closed()
         assert connection.close_code == 1000
@@ -172,7 +172,7 @@ async def test_stopping_gateway_lets_sessions_finish(start: Start, store: Redis,
     assert await asyncio.gather(*reading) == [[0, 50, 100]] * 20
     assert await asyncio.to_thread(gateway.wait) == 0
     assert {len(await vad.heard(opened.ssrc, 20)) for opened in sessions} == {20}
-    assert [await store.hget(state.session_key(each.ssrc), "state") for each in sessions] == [b"closed"] * 20
+    assert [await store.hget(state.build_session_key(each.ssrc), "state") for each in sessions] == [b"closed"] * 20
 
 
 async def test_stopping_gateway_redirects_remaining_callers(start: Start, store: Redis, vad: VadHost) -> None:
@@ -201,7 +201,7 @@ async def _finish(opened: Opened, store: Redis) -> None:
         await connection.send('{"type": "end"}')
         await connection.wait_closed()
     assert connection.close_code == 1000
-    await Transcripts(store).publish(opened.ssrc, final(500), 1)
+    await TranscriptStore(store).publish(opened.ssrc, final(500), 1)
 
 
 async def test_ended_sessions_leave_no_resources(start: Start, store: Redis) -> None:

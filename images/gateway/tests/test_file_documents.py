@@ -18,7 +18,7 @@ from images.gateway.tests.running import GatewayProcess, holds
 from images.gateway.tests.test_transcription_events import host
 from images.gateway.tests.test_transcriptions import TRANSCRIPTIONS, noise, wav
 from images.gateway.tests.test_usage import told, used
-from voice_gateway.audio import RATE
+from voice_gateway.audio import SAMPLE_RATE_HZ
 from voice_runtime.file_pieces import PieceTranscript
 from voice_runtime.transcripts import TimedWord
 
@@ -41,8 +41,8 @@ RIGHT = PieceTranscript(text="I listen.")
 
 
 def speech(begin_s: float, end_s: float) -> np.ndarray:
-    samples = np.zeros(round(SECONDS * RATE), np.int16)
-    samples[round(begin_s * RATE) : round(end_s * RATE)] = noise(end_s - begin_s)
+    samples = np.zeros(round(SECONDS * SAMPLE_RATE_HZ), np.int16)
+    samples[round(begin_s * SAMPLE_RATE_HZ) : round(end_s * SAMPLE_RATE_HZ)] = noise(end_s - begin_s)
     return samples
 
 

@@ -14,7 +14,7 @@ from images.conftest import StoreServer
 from images.gateway.tests.running import holds
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
-from voice_gateway.fleet import STORE_LOST_AFTER_S, Fleet
+from voice_gateway.fleet import MAX_STORE_OUTAGE_S, Fleet
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
 ASR = Host("asr", HostKind.GPU, "10.0.0.1", 3, draining=False, slots=8, languages=("de", "en"))
@@ -38,12 +38,17 @@ async def test_capacity_is_that_of_hosts_that_take_sessions(store: Redis) -> Non
         replace(ASR, id="full", free_slots=0, slots=4),
         replace(ASR, id="says nothing of its slots", free_slots=2, slots=0),
     )
-    assert (found.free_slots, found.slots) == (5, 14)
+    assert (found.free_slot_count, found.slot_count) == (5, 14)
 
 
 async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> None:
     unseen = Fleet(store)
-    assert (unseen.is_store_available, unseen.free_slots, unseen.slots, unseen.languages) == (False, 0, 0, None)
+    assert (unseen.is_store_available, unseen.free_slot_count, unseen.slot_count, unseen.languages) == (
+        False,
+        0,
+        0,
+        None,
+    )
     assert unseen.select_vad_host() is None
     assert unseen.store_failure == "the state store has never responded"
     seen = await fleet(store)
@@ -53,9 +58,9 @@ async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> 
 async def test_a_gateway_is_replaced_after_an_outage_of_its_store_that_is_no_failover(
     store: Redis, store_server: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert STORE_LOST_AFTER_S == 600
+    assert MAX_STORE_OUTAGE_S == 600
     limit_s = HOST_DEAD_AFTER_S + 2
-    monkeypatch.setattr("voice_gateway.fleet.STORE_LOST_AFTER_S", limit_s)
+    monkeypatch.setattr("voice_gateway.fleet.MAX_STORE_OUTAGE_S", limit_s)
     found = await fleet(store)
     watching = asyncio.create_task(found.watch())
     store_server.stop()

@@ -8,7 +8,7 @@ import pytest
 from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
-from voice_gateway.public_hosts import PROBE_ID, PublicHosts
+from voice_gateway.public_hosts import PROBE_ID, PublicHostProber
 from voice_sandbox.loopback import find_free_port
 
 
@@ -17,7 +17,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return localhost_certificate(tmp_path_factory.mktemp("front-door"))
 
 
-def observed(door: PublicHosts, lines: list[str]) -> dict[str, float]:
+def observed(door: PublicHostProber, lines: list[str]) -> dict[str, float]:
     door.metrics.flush()
     values = [json.loads(line) for line in lines]
     return {name: each[name] for each in values for name in each.keys() & {"FrontDoorAnswers", "CertificateDays"}}
@@ -26,7 +26,7 @@ def observed(door: PublicHosts, lines: list[str]) -> dict[str, float]:
 async def test_a_successful_check_publishes_the_certificates_remaining_days(certificate: Path) -> None:
     async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n") as port:
         found, lines = door(port, certificate)
-        assert await found.check()
+        assert await found.check_hosts()
     values = observed(found, lines)
     assert values["FrontDoorAnswers"] == 1
     assert DAYS - 1 < values["CertificateDays"] <= DAYS
@@ -36,28 +36,28 @@ async def test_a_successful_check_publishes_the_certificates_remaining_days(cert
 async def test_an_unexpected_response_is_not_counted(certificate: Path, answer: bytes) -> None:
     async with server(certificate, answer) as port:
         found, lines = door(port, certificate)
-        assert not await found.check()
+        assert not await found.check_hosts()
     assert observed(found, lines) == {"FrontDoorAnswers": 0}
 
 
 async def test_an_untrusted_certificate_is_not_counted(certificate: Path) -> None:
     async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n") as port:
         found, lines = door(port)
-        assert not await found.check()
+        assert not await found.check_hosts()
     assert observed(found, lines) == {"FrontDoorAnswers": 0}
 
 
 async def test_a_refused_connection_is_not_counted() -> None:
     found, lines = door(find_free_port())
-    assert not await found.check()
+    assert not await found.check_hosts()
     assert observed(found, lines) == {"FrontDoorAnswers": 0}
 
 
 async def test_an_unresponsive_server_is_not_counted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voice_gateway.public_hosts.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("voice_gateway.public_hosts.PROBE_TIMEOUT_S", 0.2)
     async with server(certificate, None) as port:
         found, lines = door(port, certificate)
-        assert not await found.check()
+        assert not await found.check_hosts()
     assert observed(found, lines) == {"FrontDoorAnswers": 0}
 
 
@@ -76,7 +76,7 @@ async def test_the_session_api_s_name_has_to_answer_too(
 ) -> None:
     async with server(certificate, b"HTTP/1.1 200 OK\r\n\r\n", answer) as port:
         found, lines = door(port, certificate, api_host)
-        assert await found.check() == bool(answers)
+        assert await found.check_hosts() == bool(answers)
     assert observed(found, lines)["FrontDoorAnswers"] == answers
 
 

@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from voice_gateway.latencies import SocketLatencies
+from voice_gateway.latencies import SocketLatencyRecorder
 from voice_gateway.rtp import FRAME_MS
 from voice_runtime.transcripts import EventKind, Transcript
 
@@ -25,7 +25,7 @@ def sent_at(frame: int) -> float | None:
 def test_the_first_text_and_the_first_final_are_measured() -> None:
     """Each from its own speech: the first frame, and the last one."""
     metrics = Mock()
-    waits = SocketLatencies(metrics, None, sent_at)
+    waits = SocketLatencyRecorder(metrics, None, sent_at)
     waits.record(event(EventKind.SPEECH_STARTED, "", 50, 50), 101.5)
     waits.record(event(EventKind.PARTIAL, "Hello", 50, 80), 102.0)
     waits.record(event(EventKind.PARTIAL, "Hello there", 50, 90), 102.5)
@@ -40,14 +40,14 @@ def test_the_first_text_and_the_first_final_are_measured() -> None:
 
 def test_audio_with_an_unknown_send_time_is_not_measured() -> None:
     metrics = Mock()
-    waits = SocketLatencies(metrics, None, sent_at)
+    waits = SocketLatencyRecorder(metrics, None, sent_at)
     waits.record(event(EventKind.FINAL, "Hello.", 1000, 1050), 103.5)
     assert metrics.observe.call_args_list == []
 
 
 def test_a_traced_call_measures_all_of_its_finals() -> None:
     metrics, trace = Mock(), Mock(admitted_at=99.5)
-    waits = SocketLatencies(metrics, trace, sent_at)
+    waits = SocketLatencyRecorder(metrics, trace, sent_at)
     first, second = event(EventKind.FINAL, "One.", 0, 51), event(EventKind.FINAL, "Two.", 100, 151)
     waits.record(first, 101.5)
     waits.record(event(EventKind.SPEECH_STOPPED, "", 100, 151), 103.25)

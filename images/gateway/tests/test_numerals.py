@@ -2,7 +2,7 @@
 
 import pytest
 
-from voice_gateway.numerals import text_in_digits, transcript_in_digits, words_in_digits
+from voice_gateway.numerals import convert_numbers_in_text, convert_numbers_in_transcript, convert_numbers_in_words
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 
@@ -32,21 +32,21 @@ def timed(text: str, pause_before: int = -1) -> list[TimedWord]:
     ],
 )
 def test_numbers_are_written_in_digits(language: str | None, spoken: str, written: str) -> None:
-    assert text_in_digits(spoken, language) == written
-    assert " ".join(word.text for word in words_in_digits(timed(spoken), language)) == written
+    assert convert_numbers_in_text(spoken, language) == written
+    assert " ".join(word.text for word in convert_numbers_in_words(timed(spoken), language)) == written
 
 
 def test_a_number_has_the_times_and_lowest_confidence_of_its_words() -> None:
-    before, number, behind = words_in_digits(timed("about three hundred twelve people"), "en")
+    before, number, behind = convert_numbers_in_words(timed("about three hundred twelve people"), "en")
     assert (before.text, number.text, behind.text) == ("about", "312", "people")
     assert (number.start_ms, number.end_ms) == (200, 800)
     assert number.confidence == pytest.approx(0.87)
 
 
 def test_a_pause_or_a_comma_separates_numbers() -> None:
-    together = words_in_digits(timed("twenty five"), "en")
-    apart = words_in_digits(timed("twenty five", pause_before=1), "en")
-    comma = words_in_digits(timed("twenty, five"), "en")
+    together = convert_numbers_in_words(timed("twenty five"), "en")
+    apart = convert_numbers_in_words(timed("twenty five", pause_before=1), "en")
+    comma = convert_numbers_in_words(timed("twenty, five"), "en")
     assert [[word.text for word in words] for words in (together, apart, comma)] == [
         ["25"], ["20", "5"], ["20,", "5"]
     ]  # fmt: skip
@@ -57,7 +57,7 @@ def test_words_of_a_transcript_still_match_its_text() -> None:
         kind=EventKind.FINAL, utterance=1, text="twenty three apples", start_ms=0, end_ms=600,
         words=timed("twenty three apples"),
     )  # fmt: skip
-    found = transcript_in_digits(said, "en")
+    found = convert_numbers_in_transcript(said, "en")
     assert found.text == "23 apples" == " ".join(word.text for word in found.words)
-    assert transcript_in_digits(said.model_copy(update={"words": []}), "en-US").text == "23 apples"
-    assert transcript_in_digits(said.model_copy(update={"language": "ja"}), "en").text == said.text
+    assert convert_numbers_in_transcript(said.model_copy(update={"words": []}), "en-US").text == "23 apples"
+    assert convert_numbers_in_transcript(said.model_copy(update={"language": "ja"}), "en").text == said.text

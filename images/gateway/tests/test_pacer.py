@@ -31,11 +31,11 @@ async def test_each_frame_has_its_send_time() -> None:
     pacer = Pacer(send, Backlog())
     pacer.put([b"frame"] * 5)
     await pacer.wait_until_empty()
-    times = [pacer.sent_at(frame) for frame in range(5)]
+    times = [pacer.get_sent_time(frame) for frame in range(5)]
     for before, at, after in zip([0.0, *left], times, left, strict=False):
         assert at is not None
         assert before < at <= after
-    assert pacer.sent_at(5) is None
+    assert pacer.get_sent_time(5) is None
     pacer.close()
 
 

@@ -14,7 +14,7 @@ from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
 from voice_blueprint.contract.network import Tier
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_runtime import state
-from voice_runtime.sessions import Sessions
+from voice_runtime.sessions import SessionStore
 
 pytestmark = pytest.mark.usefixtures("vad")
 
@@ -24,7 +24,7 @@ SLOTS = 3
 @pytest.fixture
 async def few(store: Redis, start: Start, hosts: Hosts) -> GatewayProcess:
     """A gateway with one engine that has few slots."""
-    await store.delete(state.RESERVED_SLOTS)
+    await store.delete(state.SLOT_RESERVATIONS_KEY)
     hosts.put(Tier.ASR, "asr-1", slots=SLOTS)
     await hosts.beat()
     return await (await start().ready()).accepts_callers()
@@ -103,7 +103,7 @@ async def test_srtp_session_uses_a_slot_until_it_is_closed(few: GatewayProcess) 
 async def test_later_rejection_by_an_engine_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     async with opened.stream() as events, opened.socket() as connection:
-        await Sessions(store).mark_refused(opened.ssrc)
+        await SessionStore(store).mark_refused(opened.ssrc)
         told = (await asyncio.wait_for(events.until("error"), BUSY_TIMEOUT_S))[-1]
         assert told.data["error"] == "no capacity"
         await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)

@@ -25,7 +25,7 @@ async def ended(socket: websockets.ClientConnection) -> int | None:
 
 
 async def left(store: Redis) -> None:
-    while await store.zcard(state.caller_sessions_key("127.0.0.1")):
+    while await store.zcard(state.build_caller_sessions_key("127.0.0.1")):
         pass
 
 
@@ -33,7 +33,7 @@ async def test_a_callers_limit_is_checked_before_any_host(start: Start, store: R
     gateway = await start(CALLER_SESSIONS=1).ready()
     async with connect(gateway, PRESENCE):
         assert (await refused(gateway, PRESENCE))[0] == 429
-        assert not await store.exists(state.RESERVED_SLOTS)
+        assert not await store.exists(state.SLOT_RESERVATIONS_KEY)
     await left(store)
     async with connect(gateway, PRESENCE):
         pass
@@ -67,7 +67,7 @@ async def test_a_session_of_a_token_waits_for_its_caller_to_reconnect(gateway: G
     opened = await gateway.open()
     async with connect(gateway, PRESENCE, opened.token):
         pass
-    key = state.session_key(opened.ssrc)
+    key = state.build_session_key(opened.ssrc)
     async with connect(gateway, PRESENCE, opened.token):
         lapses_at = await store.hget(key, "lapses_at")
         assert lapses_at
@@ -81,7 +81,7 @@ async def test_a_session_of_a_killed_gateway_counts_only_for_the_grace_period(st
     grace_s = 5
     killed = await start(CALLER_SESSIONS=1, RECONNECT_GRACE_S=grace_s).ready()
     other = await start(CALLER_SESSIONS=1, RECONNECT_GRACE_S=grace_s).ready()
-    key = state.caller_sessions_key("127.0.0.1")
+    key = state.build_caller_sessions_key("127.0.0.1")
     async with connect(killed, PRESENCE):
         ends_by = time.time() + grace_s
         assert not await store.zcount(key, ends_by, "+inf")
@@ -98,7 +98,7 @@ async def test_a_session_of_a_killed_gateway_counts_only_for_the_grace_period(st
 async def test_an_open_session_is_counted_again_after_its_entry_lapsed(start: Start, store: Redis) -> None:
     """Another session of the caller removes lapsed entries, for example after a stall of the store."""
     gateway = await start(CALLER_SESSIONS=1).ready()
-    key = state.caller_sessions_key("127.0.0.1")
+    key = state.build_caller_sessions_key("127.0.0.1")
     async with connect(gateway, PRESENCE):
         assert await store.zremrangebyrank(key, 0, -1) == 1
         async with asyncio.timeout(BUSY_TIMEOUT_S):

@@ -36,12 +36,12 @@ async def speak(opened: Opened, vad: VadHost, connection: websockets.ClientConne
 
 
 async def is_open(store: Redis, opened: Opened) -> bool:
-    return bool(await store.hget(state.session_key(opened.ssrc), "state") == b"open")
+    return bool(await store.hget(state.build_session_key(opened.ssrc), "state") == b"open")
 
 
 async def waits_for_its_caller(store: Redis, opened: Opened) -> None:
     async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while not await store.hexists(state.session_key(opened.ssrc), "lapses_at"):
+        while not await store.hexists(state.build_session_key(opened.ssrc), "lapses_at"):
             await asyncio.sleep(0.02)
     assert await is_open(store, opened)
 
@@ -54,7 +54,7 @@ async def test_reset_connection_does_not_end_the_session(gateway: GatewayProcess
     await waits_for_its_caller(store, opened)
     async with opened.socket() as second:
         await speak(opened, vad, second)
-        assert not await store.hexists(state.session_key(opened.ssrc), "lapses_at")
+        assert not await store.hexists(state.build_session_key(opened.ssrc), "lapses_at")
         await second.send('{"type": "end"}')
         await second.wait_closed()
     assert not await is_open(store, opened)
@@ -96,7 +96,7 @@ async def test_newest_socket_takes_over_the_session(gateway: GatewayProcess, vad
             await asyncio.wait_for(old.wait_closed(), BUSY_TIMEOUT_S)
             assert (old.close_code, old.close_reason) == (1008, "another socket has this session")
             await speak(opened, vad, new)
-            assert not await store.hexists(state.session_key(opened.ssrc), "lapses_at"), (
+            assert not await store.hexists(state.build_session_key(opened.ssrc), "lapses_at"), (
                 "the old one has no say any more"
             )
 

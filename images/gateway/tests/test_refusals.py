@@ -4,13 +4,13 @@ import pytest
 
 from voice_gateway.refusals import (
     Refusal,
-    busy_refusal,
-    draining_refusal,
-    no_capacity_refusal,
-    openai_error,
-    retry_after,
-    store_unavailable_refusal,
-    unknown_session_refusal,
+    build_busy_refusal,
+    build_draining_refusal,
+    build_no_capacity_refusal,
+    build_retry_after_header,
+    build_store_unavailable_refusal,
+    build_unknown_session_refusal,
+    to_openai_error,
 )
 
 
@@ -26,7 +26,7 @@ from voice_gateway.refusals import (
     ],
 )
 def test_errors_have_openais_type(status: int, kind: str) -> None:
-    told = openai_error(Refusal(status, "no capacity", "files: too many"))
+    told = to_openai_error(Refusal(status, "no capacity", "files: too many"))
     assert told == {
         "message": "files: too many",
         "type": kind,
@@ -38,21 +38,21 @@ def test_errors_have_openais_type(status: int, kind: str) -> None:
 @pytest.mark.parametrize(
     ("refusal", "status", "retry_s"),
     [
-        (no_capacity_refusal("full"), 503, "5"),
-        (draining_refusal(), 503, "1"),
-        (busy_refusal(), 503, "1"),
-        (store_unavailable_refusal(), 503, "2"),
-        (unknown_session_refusal(), 404, None),
-        (Refusal(429, "too many requests", "later", retry_after(7)), 429, "7"),
+        (build_no_capacity_refusal("full"), 503, "5"),
+        (build_draining_refusal(), 503, "1"),
+        (build_busy_refusal(), 503, "1"),
+        (build_store_unavailable_refusal(), 503, "2"),
+        (build_unknown_session_refusal(), 404, None),
+        (Refusal(429, "too many requests", "later", build_retry_after_header(7)), 429, "7"),
     ],
     ids=lambda each: each.error if isinstance(each, Refusal) else None,
 )
 def test_a_refusal_has_its_status_and_when_to_try_again(refusal: Refusal, status: int, retry_s: str | None) -> None:
-    answer = refusal.response()
+    answer = refusal.to_response()
     assert (answer.status_code, answer.headers.get("Retry-After")) == (status, retry_s)
 
 
 def test_a_full_region_names_the_others() -> None:
-    refusal = no_capacity_refusal("full", ["https://a.test", "https://b.test"])
+    refusal = build_no_capacity_refusal("full", ["https://a.test", "https://b.test"])
     assert refusal.detail == "full, or at https://a.test or https://b.test"
     assert refusal.elsewhere == ["https://a.test", "https://b.test"]

@@ -31,13 +31,13 @@ from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
 from voice_blueprint.contract import session_api
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import CALLER_HEADER, MAX_END_OF_TURN_MS, TOKEN_HEADER
-from voice_blueprint.contract.state import SessionField, ShippedField
+from voice_blueprint.contract.state import SentAudioField, SessionField
 from voice_gateway import apps
 from voice_gateway.session_routes import SessionRequest
 from voice_runtime import http, state
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.replies import decode_text
-from voice_runtime.sessions import Sessions
+from voice_runtime.sessions import SessionStore
 
 pytestmark = pytest.mark.usefixtures("hosts")
 SESSIONS = session_api.SESSIONS_PATH
@@ -68,7 +68,7 @@ async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> N
     )
     left = datetime.datetime.fromisoformat(found["expires_at"]) - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(seconds=270) < left <= datetime.timedelta(seconds=300)
-    record = await store.hgetall(state.session_key(Opened(gateway, found).ssrc))
+    record = await store.hgetall(state.build_session_key(Opened(gateway, found).ssrc))
     assert record[b"kind"] == b"gateway"
     assert record[b"language"] == b"de-AT"
     assert not await store.keys("srtp:*")
@@ -81,12 +81,12 @@ async def test_end_of_turn_silence_is_set_per_session(
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", **asked})
     assert answer.status_code == 201
     ssrc = Opened(gateway, answer.json()).ssrc
-    assert await store.hget(state.session_key(ssrc), SessionField.END_OF_TURN_MS) == str(kept).encode()
+    assert await store.hget(state.build_session_key(ssrc), SessionField.END_OF_TURN_MS) == str(kept).encode()
 
 
 async def test_keywords_are_set_per_session(gateway: GatewayProcess, store: Redis) -> None:
     for request, prompt in (({"prompt": "Valkey"}, "Valkey"), ({}, "")):
-        session = await Sessions(store).read((await gateway.open(**request)).ssrc)
+        session = await SessionStore(store).read((await gateway.open(**request)).ssrc)
         assert session
         assert session.prompt == prompt
 
@@ -106,9 +106,9 @@ async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis
     assert srtp["ssrc"] == Opened(gateway, found).ssrc
     assert f"{srtp['ssrc']:08x}" not in found["id"], "a name shows no SSRC"
     assert len(base64.b64decode(srtp["key"], validate=True)) == 30
-    record = await store.hgetall(state.session_key(srtp["ssrc"]))
+    record = await store.hgetall(state.build_session_key(srtp["ssrc"]))
     assert record[b"kind"] == b"external"
-    assert decode_text(await store.get(state.srtp_entry_key(srtp["ssrc"])) or "") == srtp["key"]
+    assert decode_text(await store.get(state.build_srtp_entry_key(srtp["ssrc"])) or "") == srtp["key"]
     assert decode_text(record[b"media"]) == "96 L16/16000/1 20"
     assert (srtp["payload_type"], srtp["codec"], srtp["rate"]) == (96, "L16", 16_000)
 
@@ -120,7 +120,7 @@ async def test_session_of_a_caller_with_aes_gcm(gateway: GatewayProcess, store: 
     srtp = found["media"]["srtp"]
     assert srtp["suite"] == "AEAD_AES_128_GCM"
     assert len(base64.b64decode(srtp["key"], validate=True)) == 28
-    assert decode_text(await store.get(state.srtp_entry_key(srtp["ssrc"])) or "") == srtp["key"]
+    assert decode_text(await store.get(state.build_srtp_entry_key(srtp["ssrc"])) or "") == srtp["key"]
     assert f"a=crypto:1 AEAD_AES_128_GCM inline:{srtp['key']}" in srtp["sdp"].split("\r\n")
 
 
@@ -147,7 +147,7 @@ async def test_session_of_a_telephone(gateway: GatewayProcess, store: Redis) -> 
     found = answer.json()
     jsonschema.validate(found, session_api.SESSION_SCHEMA)
     srtp = found["media"]["srtp"]
-    assert decode_text((await store.hgetall(state.session_key(srtp["ssrc"])))[b"media"]) == "8 PCMA/8000/1 30"
+    assert decode_text((await store.hgetall(state.build_session_key(srtp["ssrc"])))[b"media"]) == "8 PCMA/8000/1 30"
     described = srtp["sdp"].split("\r\n")
     assert f"m=audio {srtp['port']} RTP/SAVP 8 101 13" in described
     assert {"a=rtpmap:8 PCMA/8000", "a=ptime:30", f"a=ssrc:{srtp['ssrc']} cname:{srtp['ssrc']}"} <= set(described)
@@ -162,7 +162,8 @@ async def test_session_with_its_own_telephone_event_types(gateway: GatewayProces
     srtp = found["media"]["srtp"]
     assert srtp["telephone_events"] == [110, 126]
     assert (
-        decode_text((await store.hgetall(state.session_key(srtp["ssrc"])))[b"media"]) == "111 opus/48000/2 20 110,126"
+        decode_text((await store.hgetall(state.build_session_key(srtp["ssrc"])))[b"media"])
+        == "111 opus/48000/2 20 110,126"
     )
     described = srtp["sdp"].split("\r\n")
     assert f"m=audio {srtp['port']} RTP/SAVP 111 110 126" in described
@@ -172,7 +173,7 @@ async def test_session_with_its_own_telephone_event_types(gateway: GatewayProces
 async def test_wrong_codec_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open("srtp")
     async with opened.stream() as events:
-        await store.hset(state.shipped_key(opened.ssrc), ShippedField.WRONG_PAYLOAD, "7")
+        await store.hset(state.build_sent_audio_key(opened.ssrc), SentAudioField.WRONG_PAYLOAD, "7")
         told = (await asyncio.wait_for(events.until("error"), BUSY_TIMEOUT_S))[-1]
     assert told.data["error"] == "wrong payload"
     assert "7 packets are not L16/16000 of 20 ms with payload type 96" in told.data["detail"]
@@ -381,7 +382,7 @@ async def test_sessions_per_key_are_limited(start: Start, store: Redis, asked: i
     callers = (statuses(gateway, "greedy", asked // 20) for _ in range(20))
     outcomes = sum(await asyncio.gather(*callers), collections.Counter())
     assert outcomes.total() == asked
-    assert outcomes[201] == await store.zcard(state.caller_sessions_key("greedy")) <= 100
+    assert outcomes[201] == await store.zcard(state.build_caller_sessions_key("greedy")) <= 100
     assert outcomes[429] >= asked - 100
     assert len({key async for key in store.scan_iter("session:[0-9]*", count=1000)}) == 100 + outcomes[201]
     await gateway.holds_no_more_than(before + 0.2 * asked)
@@ -415,7 +416,7 @@ async def test_a_caller_above_its_rate_still_gets_its_share(start: Start) -> Non
 async def test_session_is_closed_once(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     assert await opened.close() == 204
-    assert await store.hget(state.session_key(opened.ssrc), "state") == b"closed"
+    assert await store.hget(state.build_session_key(opened.ssrc), "state") == b"closed"
     assert await opened.close() == 204, "closing again changes nothing"
 
 
@@ -426,9 +427,11 @@ async def test_session_requires_its_own_token(gateway: GatewayProcess, store: Re
     is_refusal(await ask(gateway, method, path), 401, "no token")
     is_refusal(await ask(gateway, method, path, headers={TOKEN_HEADER: "a.b.c"}), 401, "invalid token")
     is_refusal(await ask(gateway, method, path, headers=other.headers), 403, "foreign token")
-    await store.hset(state.session_key(opened.ssrc), SessionField.ID, other.id)  # has the number of an earlier one
+    await store.hset(
+        state.build_session_key(opened.ssrc), SessionField.ID, other.id
+    )  # has the number of an earlier one
     is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
-    await store.delete(state.session_key(opened.ssrc))
+    await store.delete(state.build_session_key(opened.ssrc))
     is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
 
 
@@ -501,6 +504,6 @@ async def test_description_is_openapi_and_names_every_route(gateway: GatewayProc
             described = (await client.get(f"http://127.0.0.1:{port}/openapi.json")).json()
             openapi_spec_validator.validate(described)
     state: Any = SimpleNamespace(settings=SimpleNamespace(allowed_origins=(), authorizer="none"))
-    routes = [*apps.session_api(state).routes, *apps.media_api(state).routes]
+    routes = [*apps.create_session_api(state).routes, *apps.create_media_api(state).routes]
     served = {route.path for route in routes if isinstance(route, Route | WebSocketRoute)}
     assert set(described["paths"]) == served

@@ -40,9 +40,9 @@ def test_unset_variables_have_defaults() -> None:
     settings = GatewaySettings(**GOOD)
     assert (settings.traced_share, settings.media_tls, settings.forwarded) == (0.01, True, False)
     assert (settings.other_regions, settings.prometheus_port) == ((), None)
-    assert settings.audio_url("s") == "wss://audio.test/v1/sessions/s/audio"
+    assert settings.build_audio_url("s") == "wss://audio.test/v1/sessions/s/audio"
     plain = GatewaySettings(**GOOD | {"media_tls": False})
-    assert plain.audio_url("s") == "ws://audio.test:8081/v1/sessions/s/audio"
+    assert plain.build_audio_url("s") == "ws://audio.test:8081/v1/sessions/s/audio"
 
 
 def test_lists_are_separated_by_commas() -> None:

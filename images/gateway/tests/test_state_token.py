@@ -83,10 +83,10 @@ def test_a_failed_renewal_keeps_the_last_token_and_is_retried(
     with httpx2.Client() as client:
         assert state_token.refresh_token_file(settings, client) == 1800
         entra.refuses = True
-        assert state_token.refresh_token_file(settings, client) == state_token.RETRY_PAUSE_S
+        assert state_token.refresh_token_file(settings, client) == state_token.RETRY_DELAY_S
         assert (tmp_path / "token").read_text() == "t1"
         entra.stop()
-        assert state_token.refresh_token_file(settings, client) == state_token.RETRY_PAUSE_S
+        assert state_token.refresh_token_file(settings, client) == state_token.RETRY_DELAY_S
 
 
 def test_missing_variables_are_reported_in_one_line(environment: dict[str, str]) -> None:

@@ -19,25 +19,25 @@ from images.gateway.tests.running import TOKEN_KEY, GatewayProcess
 from images.gateway.tests.test_transcriptions import TRANSCRIPTIONS, client_of, noise, wav
 from images.strangers import (
     COMPLETE_HEAD,
-    FRAMES,
+    CONNECTION_COUNT,
     PARTIAL_HEAD,
-    STRANGER_COUNT,
+    SMALLEST_FRAMES_BY_NAME,
+    build_malformed_upgrade_heads,
     check_caller_latency,
+    count_open_files,
     flood_chunks,
     flood_frames,
-    non_readers,
-    open_file_count,
-    open_strangers,
-    unreadable_upgrades,
+    flood_without_reading,
+    open_idle_connections,
     wait_until_closed,
 )
 from voice_blueprint.contract.openapi import OPENAPI_PATH
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_gateway.gateway import DISCARD_TIMEOUT_S, MAX_CONCURRENT_FILES, MAX_UNAUTHENTICATED_UPLOADS
-from voice_gateway.tokens import SessionTokens
+from voice_gateway.tokens import SessionTokenManager
 from voice_runtime import state
 from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.websocket import READ_TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("hosts")
@@ -56,16 +56,16 @@ async def time_to_health(gateway: GatewayProcess) -> float:
 async def test_incomplete_head_times_out(start: Start, parts: tuple[bytes, ...]) -> None:
     gateway = await start(MAX_CONNECTIONS=20).ready()
     await check_caller_latency(
-        "heads", partial(time_to_health, gateway), partial(open_strangers, gateway.media_port, *parts)
+        "heads", partial(time_to_health, gateway), partial(open_idle_connections, gateway.media_port, *parts)
     )
-    async with open_strangers(gateway.media_port, *parts) as opened:
+    async with open_idle_connections(gateway.media_port, *parts) as opened:
         async with asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
             assert all(await asyncio.gather(*map(wait_until_closed, opened)))
 
 
 async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_oldest(gateway: GatewayProcess) -> None:
     beyond = 100
-    async with open_strangers(gateway.media_port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
+    async with open_idle_connections(gateway.media_port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
         endings = [asyncio.create_task(wait_until_closed(each)) for each in opened]
         async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
@@ -78,17 +78,19 @@ async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_ol
 
 async def test_unread_responses_are_limited_in_number_and_time(start: Start) -> None:
     gateway = await start(MAX_CONNECTIONS=20).ready()
-    before = open_file_count(gateway.process.pid)
+    before = count_open_files(gateway.process.pid)
     requests = f"GET {OPENAPI_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 100
-    more_than_its_connections = partial(non_readers, gateway.media_port, requests, count=MAX_IDLE_CONNECTIONS + 100)
+    more_than_its_connections = partial(
+        flood_without_reading, gateway.media_port, requests, count=MAX_IDLE_CONNECTIONS + 100
+    )
     await check_caller_latency("unread answers", partial(time_to_health, gateway), more_than_its_connections)
     async with more_than_its_connections(), asyncio.timeout(READ_TIMEOUT_S + BUSY_TIMEOUT_S):
-        while open_file_count(gateway.process.pid) > before + 20:  # connections to the store, and health checks
+        while count_open_files(gateway.process.pid) > before + 20:  # connections to the store, and health checks
             await asyncio.sleep(0.1)
 
 
 async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
-    async with open_strangers(gateway.media_port, PARTIAL_HEAD) as [(reader, writer), *_]:
+    async with open_idle_connections(gateway.media_port, PARTIAL_HEAD) as [(reader, writer), *_]:
         ending = asyncio.create_task(wait_until_closed((reader, writer)))
         since = time.monotonic()
         while not ending.done():
@@ -98,9 +100,9 @@ async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
 
 
 async def test_invalid_upgrades_are_rejected_and_closed(gateway: GatewayProcess) -> None:
-    for name, head in unreadable_upgrades("/v1/presence").items():
+    for name, head in build_malformed_upgrade_heads("/v1/presence").items():
         async with (
-            open_strangers(gateway.media_port, head, count=1) as [(reader, writer)],
+            open_idle_connections(gateway.media_port, head, count=1) as [(reader, writer)],
             asyncio.timeout(BUSY_TIMEOUT_S),
         ):
             assert (await reader.readline())[:10] == b"HTTP/1.1 4", name
@@ -112,7 +114,7 @@ async def test_a_client_that_disconnects_during_its_body_is_not_an_error(start: 
     head = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n%s\r\n--x\r\n"
     form = b"Content-Type: multipart/form-data; boundary=x\r\n"
     for port, path in ((gateway.http_port, b"/v1/sessions"), (gateway.media_port, TRANSCRIPTIONS.encode())):
-        async with open_strangers(port, head % (path, form), count=1):
+        async with open_idle_connections(port, head % (path, form), count=1):
             await asyncio.sleep(0.5)
     await asyncio.sleep(0.5)
     await time_to_health(gateway)
@@ -131,7 +133,10 @@ async def test_invalid_utf8_closes_the_socket_without_an_error(start: Start) -> 
 
 async def test_the_rest_of_an_answered_body_times_out(gateway: GatewayProcess) -> None:
     head = b"POST /healthz HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n"
-    async with open_strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
+    async with (
+        open_idle_connections(gateway.media_port, head) as opened,
+        asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S),
+    ):
         assert all(await asyncio.gather(*map(wait_until_closed, opened)))
 
 
@@ -140,7 +145,7 @@ async def test_slow_uploads_use_no_slot(gateway: GatewayProcess, store: Redis) -
         client = client_of(gateway)
         asking = asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
         async with asyncio.timeout(BUSY_TIMEOUT_S):
-            while not await store.llen(state.FILE_PIECES):
+            while not await store.llen(state.QUEUED_FILE_PIECES_KEY):
                 assert not asking.done(), asking.exception()
                 await asyncio.sleep(0.02)
         asking.cancel()
@@ -173,12 +178,12 @@ async def test_unknown_keys_use_no_connections(start: Start, store: Redis, issue
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not issuer.asked:
             await asyncio.sleep(0.02)
-    tokens = SessionTokens(TOKEN_KEY, 60)
+    tokens = SessionTokenManager(TOKEN_KEY, 60)
     ssrc = 7
     session = Session(
         ssrc, tokens.create_session_id(ssrc), SessionState.OPEN, SessionKind.GATEWAY, "caller", int(time.time()) + 60
     )
-    assert await Sessions(store).create(session, max_sessions=1)
+    assert await SessionStore(store).create(session, max_sessions=1)
     token, _ = tokens.create(session.id)
     async with websockets.connect(f"{url}/v1/sessions/{session.id}/audio", subprotocols=["voice.v1", token]):  # type: ignore[list-item]
         assert not any(each.done() for each in knocking), "they still wait"
@@ -196,10 +201,10 @@ async def test_unauthenticated_uploads_are_limited_per_address(start: Start) -> 
     """More than are read at a time: the oldest of the busiest address are answered immediately."""
     gateway = await start(AUTHORIZER="iam", FORWARDED="true").ready()
     head = b"POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100000\r\n\r\n" % TRANSCRIPTIONS.encode()
-    async with open_strangers(gateway.media_port, head) as opened:
+    async with open_idle_connections(gateway.media_port, head) as opened:
         answers = [asyncio.create_task(reader.readuntil(b"\r\n\r\n")) for reader, _ in opened]
         async with asyncio.timeout(DISCARD_TIMEOUT_S):  # the timeout for reading each of them
-            while sum(each.done() for each in answers) < STRANGER_COUNT - MAX_UNAUTHENTICATED_UPLOADS:
+            while sum(each.done() for each in answers) < CONNECTION_COUNT - MAX_UNAUTHENTICATED_UPLOADS:
                 await asyncio.sleep(0.02)
             assert all(b" 401 " in each.result() for each in answers if each.done())
             async with gateway.client() as client:
@@ -259,9 +264,9 @@ async def _slow_uploads(gateway: GatewayProcess, count: int) -> AsyncIterator[li
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("kind", SMALLEST_FRAMES_BY_NAME)
 async def test_endless_frames_do_not_block_the_event_loop(gateway: GatewayProcess, kind: str) -> None:
-    attack = partial(flood_frames, gateway.media_port, "/v1/presence", FRAMES[kind])
+    attack = partial(flood_frames, gateway.media_port, "/v1/presence", SMALLEST_FRAMES_BY_NAME[kind])
     await check_caller_latency(kind, partial(time_to_health, gateway), attack)
     async with attack():
         await asyncio.sleep(HOST_DEAD_AFTER_S)

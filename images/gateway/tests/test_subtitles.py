@@ -9,7 +9,7 @@ from voice_gateway.file_audio import SpeechSegment
 from voice_gateway.subtitles import (
     MAX_SUBTITLE_CHARACTERS,
     FileTranscript,
-    Format,
+    TranscriptFormat,
     format_footer,
     format_header,
     format_segments,
@@ -29,7 +29,7 @@ def heard(*words: tuple[str, int, int], language: str | None = None) -> PieceTra
     return PieceTranscript(text=" ".join(text for text, _, _ in words), words=timed, language=language)
 
 
-def count_file(form: Format, *, words: bool = False) -> str:
+def count_file(form: TranscriptFormat, *, words: bool = False) -> str:
     """Return a client's response for a file of two pieces, the second of which has no words."""
     said = FileTranscript()
     text = format_header(form)
@@ -42,11 +42,11 @@ def count_file(form: Format, *, words: bool = False) -> str:
 
 
 def test_text_has_a_line_for_each_segment() -> None:
-    assert count_file(Format.TEXT) == "Hello there.\nYes\nBye\n"
+    assert count_file(TranscriptFormat.TEXT) == "Hello there.\nYes\nBye\n"
 
 
 def test_subrip_numbering_continues_across_segments() -> None:
-    assert count_file(Format.SRT) == (
+    assert count_file(TranscriptFormat.SRT) == (
         "1\n00:00:01,250 --> 00:00:02,150\nHello there.\n\n"
         "2\n00:00:02,250 --> 00:00:02,549\nYes\n\n"
         "3\n01:01:01,500 --> 01:01:03,500\nBye\n\n"
@@ -54,11 +54,13 @@ def test_subrip_numbering_continues_across_segments() -> None:
 
 
 def test_webvtt_begins_with_its_header() -> None:
-    assert count_file(Format.VTT).startswith("WEBVTT\n\n00:00:01.250 --> 00:00:02.150\nHello there.\n\n00:00:02.250")
+    assert count_file(TranscriptFormat.VTT).startswith(
+        "WEBVTT\n\n00:00:01.250 --> 00:00:02.150\nHello there.\n\n00:00:02.250"
+    )
 
 
 def test_json_contains_the_text_and_whole_seconds() -> None:
-    text = count_file(Format.JSON)
+    text = count_file(TranscriptFormat.JSON)
     assert text.startswith("\n\n"), "white space shows that work goes on"
     assert json.loads(text) == {
         "text": "Hello there. Yes Bye",
@@ -68,7 +70,7 @@ def test_json_contains_the_text_and_whole_seconds() -> None:
 
 @pytest.mark.parametrize("words", [True, False])
 def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None:
-    told = json.loads(count_file(Format.VERBOSE_JSON, words=words))
+    told = json.loads(count_file(TranscriptFormat.VERBOSE_JSON, words=words))
     unknown = {"seek": 0, "tokens": [], "temperature": 0, "avg_logprob": 0, "compression_ratio": 1, "no_speech_prob": 0}
     assert told.pop("words", None) == (
         [
@@ -96,7 +98,7 @@ def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None
 def test_silent_segment_adds_no_subtitle() -> None:
     said = FileTranscript()
     assert said.add(cut(0, 1), PieceTranscript()) == []
-    assert json.loads(format_footer(Format.VERBOSE_JSON, said, words=False))["language"] == ""
+    assert json.loads(format_footer(TranscriptFormat.VERBOSE_JSON, said, words=False))["language"] == ""
 
 
 def segments(*words: tuple[str, int, int]) -> list[str]:

@@ -31,13 +31,15 @@ async def test_a_call_needs_a_transcript(
 ) -> None:
     lines: list[str] = []
     async with caller(gateway, store_server, lines) as own:
-        calling = asyncio.create_task(own.call())
+        calling = asyncio.create_task(own.make_call())
         ssrc = await only_ssrc(vad, store)
         await holds("the end of the audio", lambda: notices(vad, ssrc)[-1:] == [BYE])
         assert np.abs(vad.audio(ssrc)).max() > 5_000, "it is speech"
         await say(store, ssrc, *(spoken(1, text) if text else ()), event(EventKind.END, 100))
         assert await calling is succeeds
-        assert not await store.zcard(state.caller_sessions_key(synthetic_call.CALLER_NAME)), "the session is closed"
+        assert not await store.zcard(state.build_caller_sessions_key(synthetic_call.CALLER_NAME)), (
+            "the session is closed"
+        )
     assert observed(lines) == [float(succeeds)]
 
 
@@ -48,7 +50,7 @@ async def test_a_synthetic_call_without_capacity_fails_but_is_not_counted_as_rej
     hosts.put(Tier.ASR, "asr-1", slots=0)
     await hosts.beat()
     async with caller(gateway, store_server, lines) as own:
-        assert not await own.call()
+        assert not await own.make_call()
     assert observed(lines) == [0]
     assert "SessionsRefused" not in "".join(lines)
 
@@ -59,5 +61,5 @@ async def test_a_synthetic_call_fails_if_the_public_name_fails(
     lines: list[str] = []
     async with caller(gateway, store_server, lines) as own:
         monkeypatch.setattr(own, "_url", "ws://127.0.0.1:1")
-        assert not await own.call()
+        assert not await own.make_call()
     assert observed(lines) == [0]

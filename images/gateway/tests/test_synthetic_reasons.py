@@ -31,6 +31,6 @@ async def test_a_failed_call_is_logged_with_its_reason(
     caller = SyntheticCaller(gateway, "wss://media.voice.test")
     monkeypatch.setattr(caller, "_transcribe_speech", AsyncMock(side_effect=outcome))
     with caplog.at_level(logging.WARNING, "voice_gateway.synthetic_call"):
-        assert await caller.call() is (reason is None)
+        assert await caller.make_call() is (reason is None)
     assert [record.__dict__["fields"] for record in caplog.records] == ([{"reason": reason}] if reason else [])
     gateway.metrics.observe.assert_called_once_with("SyntheticCallSucceeds", int(reason is None))

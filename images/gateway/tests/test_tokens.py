@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_gateway.tokens import ALGORITHM, AUDIENCE, SessionTokens, TokenError
+from voice_gateway.tokens import SESSION_TOKEN_AUDIENCE, SIGNATURE_ALGORITHM, SessionTokenManager, TokenError
 
 KEY = "0123456789abcdef0123456789abcdef"
-TOKENS = SessionTokens(KEY, lifetime_s=300)
+TOKENS = SessionTokenManager(KEY, lifetime_s=300)
 
 
 def test_a_token_opens_its_session() -> None:
@@ -39,7 +39,7 @@ def test_a_token_is_invalid_for_other_sessions() -> None:
 
 
 def test_a_token_signed_with_another_key_is_rejected() -> None:
-    forged, _ = SessionTokens(KEY[::-1], lifetime_s=300).create("s-1")
+    forged, _ = SessionTokenManager(KEY[::-1], lifetime_s=300).create("s-1")
     with pytest.raises(TokenError, match="InvalidSignatureError"):
         TOKENS.verify(forged, "s-1")
 
@@ -47,10 +47,10 @@ def test_a_token_signed_with_another_key_is_rejected() -> None:
 @pytest.mark.parametrize("missing", ["sub", "aud", "exp", "iat"])
 def test_a_token_without_one_of_its_claims_is_refused(missing: str) -> None:
     now = datetime.now(UTC)
-    claims = {"sub": "s-1", "aud": AUDIENCE, "iat": now, "exp": now + timedelta(seconds=60)}
+    claims = {"sub": "s-1", "aud": SESSION_TOKEN_AUDIENCE, "iat": now, "exp": now + timedelta(seconds=60)}
     del claims[missing]
     with pytest.raises(TokenError, match="MissingRequiredClaimError"):
-        TOKENS.verify(jwt.encode(claims, KEY, algorithm=ALGORITHM), "s-1")
+        TOKENS.verify(jwt.encode(claims, KEY, algorithm=SIGNATURE_ALGORITHM), "s-1")
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "é" * 10, "." * 4096])
@@ -61,35 +61,40 @@ def test_malformed_tokens_are_rejected(token: str) -> None:
 
 def test_an_unsigned_token_is_refused() -> None:
     now = datetime.now(UTC)
-    claims = {"sub": "s-1", "aud": AUDIENCE, "iat": now, "exp": now + timedelta(seconds=60)}
+    claims = {"sub": "s-1", "aud": SESSION_TOKEN_AUDIENCE, "iat": now, "exp": now + timedelta(seconds=60)}
     with pytest.raises(TokenError, match="not valid"):
         TOKENS.verify(jwt.encode(claims, None, algorithm="none"), "s-1")  # type: ignore[arg-type]
 
 
 def test_a_key_has_32_bytes() -> None:
-    SessionTokens("k" * 32, lifetime_s=300)
+    SessionTokenManager("k" * 32, lifetime_s=300)
     with pytest.raises(ValueError, match="31 bytes"):
-        SessionTokens("k" * 31, lifetime_s=300)
+        SessionTokenManager("k" * 31, lifetime_s=300)
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_a_name_leads_to_its_session_with_the_key_alone(ssrc: int) -> None:
     name = TOKENS.create_session_id(ssrc)
-    assert TOKENS.ssrc_for(name) == ssrc
-    assert SessionTokens(KEY[::-1], lifetime_s=300).ssrc_for(name) != ssrc
+    assert TOKENS.derive_ssrc(name) == ssrc
+    assert SessionTokenManager(KEY[::-1], lifetime_s=300).derive_ssrc(name) != ssrc
     assert TOKENS.create_session_id(ssrc) != name
     with pytest.raises(TokenError, match="no session of a gateway"):
-        TOKENS.ssrc_for(name[:-1])
+        TOKENS.derive_ssrc(name[:-1])
 
 
 def test_a_session_is_named_by_tokens_of_gateways_alone() -> None:
-    assert TOKENS.unverified_session_id(TOKENS.create("s-1")[0]) == "s-1"
-    assert TOKENS.unverified_session_id(jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=ALGORITHM)) is None
-    assert TOKENS.unverified_session_id("x") is None
+    assert TOKENS.parse_unverified_session_id(TOKENS.create("s-1")[0]) == "s-1"
+    assert (
+        TOKENS.parse_unverified_session_id(
+            jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=SIGNATURE_ALGORITHM)
+        )
+        is None
+    )
+    assert TOKENS.parse_unverified_session_id("x") is None
 
 
 def test_short_keys_are_rejected_and_keys_are_not_printed() -> None:
     with pytest.raises(ValueError, match="5 bytes") as refused:
-        SessionTokens("short", lifetime_s=300)
+        SessionTokenManager("short", lifetime_s=300)
     assert "short" not in str(refused.value)
     assert KEY not in repr(TOKENS)

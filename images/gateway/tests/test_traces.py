@@ -13,8 +13,8 @@ from redis.asyncio import Redis
 
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds
-from voice_gateway.traces import trace_id
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_gateway.traces import derive_trace_id
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 
 pytestmark = pytest.mark.usefixtures("hosts")
 FRAMES = 30
@@ -53,7 +53,7 @@ class Collector:
         self._server.server_close()
 
     def of(self, opened: Opened) -> dict[str, Span]:
-        whose = trace_id(opened.id).to_bytes(16, "big")
+        whose = derive_trace_id(opened.id).to_bytes(16, "big")
         return {span.name: span for span in self.spans if span.trace_id == whose}
 
 
@@ -80,9 +80,9 @@ async def call(gateway: GatewayProcess, vad: VadHost, store: Redis) -> tuple[Ope
         packets = await vad.heard(opened.ssrc, FRAMES)
         times = {"utterance": 1, "start_ms": 20, "end_ms": FRAMES * 20}
         for kind in (EventKind.SPEECH_STARTED, EventKind.SPEECH_STOPPED):
-            await Transcripts(store).publish(opened.ssrc, Transcript(kind=kind, **times))
+            await TranscriptStore(store).publish(opened.ssrc, Transcript(kind=kind, **times))
         said = Transcript(kind=EventKind.FINAL, text="yes", stages_ms=STAGES_MS, **times)
-        await Transcripts(store).publish(opened.ssrc, said)
+        await TranscriptStore(store).publish(opened.ssrc, said)
         await events.transcripts(1)
         return opened, 1000 * (time.monotonic() - packets[-1].at)
 
@@ -124,7 +124,7 @@ async def test_call_at_another_gateway_continues_its_trace(start: Start, vad: Va
         await vad.heard(opened.ssrc, 2 * FRAMES)
     second.terminate()
     await holds("both gateways tell", lambda: [span.name for span in collector.spans].count("call") == 2)
-    assert {span.trace_id for span in collector.spans} == {trace_id(opened.id).to_bytes(16, "big")}
+    assert {span.trace_id for span in collector.spans} == {derive_trace_id(opened.id).to_bytes(16, "big")}
 
 
 async def test_unsampled_calls_export_no_spans(start: Start, vad: VadHost, store: Redis, collector: Collector) -> None:

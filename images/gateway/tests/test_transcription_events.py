@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from images.gateway.tests.running import GatewayProcess
 from images.gateway.tests.test_transcriptions import client_of, noise, wav
-from voice_gateway.audio import RATE
+from voice_gateway.audio import SAMPLE_RATE_HZ
 from voice_runtime.file_pieces import FilePieceQueue, PieceTranscript
 
 
@@ -41,7 +41,7 @@ async def host(store: Redis, *answers: PieceTranscript) -> AsyncIterator[None]:
 
 
 def two_pieces() -> tuple[str, bytes]:
-    pause = np.zeros(RATE // 2, np.int16)
+    pause = np.zeros(SAMPLE_RATE_HZ // 2, np.int16)
     return wav(np.concatenate([noise(8), pause, noise(8)]))
 
 

@@ -24,7 +24,7 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
-from voice_gateway.audio import RATE
+from voice_gateway.audio import SAMPLE_RATE_HZ
 from voice_gateway.file_audio import MAX_SEGMENT_S, MIN_SEGMENT_S, AudioSplitter, split_file
 from voice_gateway.file_transcription import Upload
 from voice_gateway.gateway import MAX_CONCURRENT_FILES
@@ -47,7 +47,7 @@ async def client(gateway: GatewayProcess) -> AsyncIterator[AsyncOpenAI]:
         yield client
 
 
-def wav(samples: np.ndarray, rate: int = RATE) -> tuple[str, bytes]:
+def wav(samples: np.ndarray, rate: int = SAMPLE_RATE_HZ) -> tuple[str, bytes]:
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
@@ -58,7 +58,7 @@ def wav(samples: np.ndarray, rate: int = RATE) -> tuple[str, bytes]:
 
 
 def noise(seconds: float) -> np.ndarray:
-    return np.random.default_rng(1).integers(-9000, 9000, round(seconds * RATE)).astype(np.int16)
+    return np.random.default_rng(1).integers(-9000, 9000, round(seconds * SAMPLE_RATE_HZ)).astype(np.int16)
 
 
 class Unseekable(io.BytesIO):
@@ -121,7 +121,7 @@ async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: Asy
         for _ in range(MAX_CONCURRENT_FILES)
     ]
     async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while await store.llen(state.FILE_PIECES) < MAX_CONCURRENT_FILES:
+        while await store.llen(state.QUEUED_FILE_PIECES_KEY) < MAX_CONCURRENT_FILES:
             await asyncio.sleep(0.02)
     with pytest.raises(openai.RateLimitError):
         await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
@@ -140,7 +140,7 @@ async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: S
     async def asked() -> "asyncio.Task[object]":
         asking = asyncio.create_task(client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any"))
         async with asyncio.timeout(BUSY_TIMEOUT_S):
-            while not await pieces.count_waiting():
+            while not await pieces.count_queued():
                 assert not asking.done(), asking.result()
                 await asyncio.sleep(0.02)
         return asking
@@ -157,7 +157,7 @@ async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: S
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while await store.exists(*left):
             await asyncio.sleep(0.01)
-    while await pieces.count_waiting():
+    while await pieces.count_queued():
         assert await pieces.claim("asr-1") is None, "no caller waits for it"
     await gateway.start().ready()
     await gateway.accepts_callers()
@@ -183,7 +183,7 @@ async def test_work_ends_with_its_request_even_if_a_cancellation_is_lost() -> No
 
 
 async def test_file_queue_is_limited(client: AsyncOpenAI, store: Redis) -> None:
-    await store.rpush(state.FILE_PIECES, *map(str, range(state.MAX_FILE_PIECES)))
+    await store.rpush(state.QUEUED_FILE_PIECES_KEY, *map(str, range(state.MAX_FILE_PIECES)))
     with pytest.raises(openai.RateLimitError, match="other files"):
         await client.audio.transcriptions.create(file=wav(noise(1)), model="any")
 
@@ -251,7 +251,7 @@ def _children(command: bytes) -> list[Path]:
 
 
 async def test_silence_gives_empty_text_without_an_engine(client: AsyncOpenAI) -> None:
-    heard = await client.audio.transcriptions.create(file=wav(np.zeros(RATE, np.int16)), model="any")
+    heard = await client.audio.transcriptions.create(file=wav(np.zeros(SAMPLE_RATE_HZ, np.int16)), model="any")
     assert heard.text == ""
     assert heard.usage
     assert heard.usage.to_dict() == {"type": "duration", "seconds": 1}
@@ -299,18 +299,24 @@ async def test_endless_body_is_cut_off(gateway: GatewayProcess) -> None:
 
 def test_segments_end_in_pauses_and_omit_silence() -> None:
     spoken = np.concatenate(
-        [noise(9), np.zeros(RATE // 2, np.int16), noise(11), np.zeros(30 * RATE, np.int16), noise(1)]
+        [
+            noise(9),
+            np.zeros(SAMPLE_RATE_HZ // 2, np.int16),
+            noise(11),
+            np.zeros(30 * SAMPLE_RATE_HZ, np.int16),
+            noise(1),
+        ]
     )
     splitter = AudioSplitter()
     found = [cut for start in range(0, len(spoken), 1111) for cut in splitter.push(spoken[start : start + 1111])]
     found += splitter.flush()
     assert [round(cut.start_s, 1) for cut in found] == [0.0, 9.4, 50.3]
     assert [round(cut.end_s, 1) for cut in found] == [9.2, 20.7, 51.5]
-    assert splitter.length_s == len(spoken) / RATE
+    assert splitter.length_s == len(spoken) / SAMPLE_RATE_HZ
 
 
 def test_speech_without_a_pause_is_also_split() -> None:
     splitter = AudioSplitter()
     found = [*splitter.push(noise(60)), *splitter.flush()]
-    assert sum(len(cut.samples) for cut in found) == 60 * RATE
+    assert sum(len(cut.samples) for cut in found) == 60 * SAMPLE_RATE_HZ
     assert all(MIN_SEGMENT_S <= cut.end_s - cut.start_s <= MAX_SEGMENT_S for cut in found[:-1])

@@ -21,11 +21,11 @@ from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds
 from images.gateway.tests.test_archive import BUCKET, Bucket, bucket, s3, start_archiving
 from images.gateway.tests.test_client_sockets import LISTEN, Client, connect, event, only_ssrc, say
 from voice_gateway.archive import Archive
-from voice_gateway.usage_report import REPORT_DELAY, UsageReport, to_csv
+from voice_gateway.usage_report import REPORT_DELAY, UsageReporter, to_csv
 from voice_runtime import state
 from voice_runtime.replies import decode_fields
-from voice_runtime.sessions import Sessions
-from voice_runtime.transcripts import EventKind, Transcripts
+from voice_runtime.sessions import SessionStore
+from voice_runtime.transcripts import EventKind, TranscriptStore
 
 __all__ = ["bucket", "s3", "start_archiving"]
 
@@ -39,7 +39,7 @@ def told(gateway: GatewayProcess) -> list[dict[str, Any]]:
 
 
 async def used(store: Redis, caller: str) -> dict[str, float]:
-    found = await store.hgetall(state.caller_usage_key(caller, datetime.now(UTC).date().isoformat()))
+    found = await store.hgetall(state.build_caller_usage_key(caller, datetime.now(UTC).date().isoformat()))
     return {name: float(value) for name, value in decode_fields(found).items()}
 
 
@@ -56,7 +56,7 @@ async def test_a_session_is_reported_once_with_its_caller(
         ssrc = await only_ssrc(vad, store)
         await vad.heard(ssrc, 50)
         await say(store, ssrc, event(EventKind.FINAL, 1, "nine words"))
-        await Transcripts(store).mark_transcribed(ssrc, 9, 3, characters=10)
+        await TranscriptStore(store).mark_transcribed(ssrc, 9, 3, characters=10)
         await Client(connection).send("CloseStream")
         await say(store, ssrc, event(EventKind.END, 2))
         await connection.wait_closed()
@@ -64,7 +64,9 @@ async def test_a_session_is_reported_once_with_its_caller(
     (line,) = told(gateway)
     assert (line["caller"], line["audio_s"], line["characters"]) == ("tenant-7", 1.0, 10)
     assert await used(store, "tenant-7") == {"audio_s": 1.0, "speech_s": 0.0, "characters": 10.0}
-    assert not await Sessions(store).mark_settled((await Sessions(store).read(ssrc)) or pytest.fail("no record"))
+    assert not await SessionStore(store).mark_usage_reported(
+        (await SessionStore(store).read(ssrc)) or pytest.fail("no record")
+    )
 
 
 async def test_an_active_session_is_not_reported_before_its_end(start: Start, vad: VadHost) -> None:
@@ -113,7 +115,7 @@ async def test_a_stopping_gateway_waits_for_reports_within_its_stop_timeout(star
 async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
     gateway = await (await start(CALLER_MINUTES_PER_DAY=1).ready()).accepts_callers()
     caller = "127.0.0.1"
-    key = state.caller_usage_key(caller, datetime.now(UTC).date().isoformat())
+    key = state.build_caller_usage_key(caller, datetime.now(UTC).date().isoformat())
     await store.hset(key, mapping={"audio_s": "59.5"})
     async with connect(gateway, LISTEN) as connection:
         await connection.send(SECOND)
@@ -139,8 +141,8 @@ MIDNIGHT = datetime(2026, 11, 26, tzinfo=UTC)
 async def fill(store: Redis, day: date, caller: str, heard: dict[Any, str], answered: dict[Any, str]) -> None:
     """Write the counters that gateways and agents write."""
     for members, key, counts in (
-        (state.day_callers_key, state.caller_usage_key, heard),
-        (state.agent_day_callers_key, state.agent_usage_key, answered),
+        (state.build_day_callers_key, state.build_caller_usage_key, heard),
+        (state.build_agent_day_callers_key, state.build_agent_usage_key, answered),
     ):
         if counts:
             await store.sadd(members(day.isoformat()), caller)
@@ -152,11 +154,11 @@ def rows(bucket: Bucket, day: date) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def report(store: Redis, bucket: Bucket) -> UsageReport:
-    return UsageReport(store, Archive(f"s3://{BUCKET}", bucket.url))
+def report(store: Redis, bucket: Bucket) -> UsageReporter:
+    return UsageReporter(store, Archive(f"s3://{BUCKET}", bucket.url))
 
 
-async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucket, report: UsageReport) -> None:
+async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucket, report: UsageReporter) -> None:
     names = [f"tenant-{number:03d}" for number in range(300)]
     for name in names:
         await fill(store, DAY, name, {"audio_s": "60.125", "speech_s": "30", "characters": "400"}, {})
@@ -174,7 +176,7 @@ async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucke
     assert bucket.names() == ["usage/date=2026-11-25/callers.csv"]
 
 
-async def test_a_finished_day_is_written_by_one_gateway(store: Redis, bucket: Bucket, report: UsageReport) -> None:
+async def test_a_finished_day_is_written_by_one_gateway(store: Redis, bucket: Bucket, report: UsageReporter) -> None:
     await fill(store, DAY, "tenant", {"audio_s": "1"}, {})
     await report.write_reports(MIDNIGHT + REPORT_DELAY - timedelta(seconds=1))
     assert bucket.names() == []
@@ -187,13 +189,13 @@ async def test_a_finished_day_is_written_by_one_gateway(store: Redis, bucket: Bu
 
 
 async def test_a_failed_daily_report_is_written_by_the_next_gateway(
-    store: Redis, bucket: Bucket, report: UsageReport
+    store: Redis, bucket: Bucket, report: UsageReporter
 ) -> None:
     await fill(store, DAY, "tenant", {"audio_s": "1"}, {})
-    closed = UsageReport(store, Archive("s3://no-such-bucket", bucket.url))
+    closed = UsageReporter(store, Archive("s3://no-such-bucket", bucket.url))
     with pytest.raises(Exception, match="NoSuchBucket"):
         await closed.write_reports(MIDNIGHT + REPORT_DELAY)
-    claim = state.day_report_key(DAY.isoformat())
+    claim = state.build_day_report_key(DAY.isoformat())
     assert 0 < await store.ttl(claim) <= 120
     await store.delete(claim)  # simulates expiry
     await report.write_reports(MIDNIGHT + REPORT_DELAY + timedelta(days=1))
@@ -213,11 +215,12 @@ async def test_a_gateway_writes_its_own_counts(
     await holds("it is told", lambda: bool(told(gateway)))
     today, before = (datetime.now(UTC).date() - timedelta(days=days) for days in (0, 1))
     caller = told(gateway)[0]["caller"]
-    await store.rename(state.day_callers_key(today.isoformat()), state.day_callers_key(before.isoformat()))
+    await store.rename(state.build_day_callers_key(today.isoformat()), state.build_day_callers_key(before.isoformat()))
     await store.rename(
-        state.caller_usage_key(caller, today.isoformat()), state.caller_usage_key(caller, before.isoformat())
+        state.build_caller_usage_key(caller, today.isoformat()),
+        state.build_caller_usage_key(caller, before.isoformat()),
     )
-    await store.delete(state.day_report_key(before.isoformat()))
+    await store.delete(state.build_day_report_key(before.isoformat()))
     gateway.kill()
     start_archiving()
     await holds("it is written", lambda: bool(bucket.names()))

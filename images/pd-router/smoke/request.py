@@ -13,8 +13,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-LAUNCH = json.loads(Path("/smoke/launch.json").read_text(encoding="utf-8"))
-FRONT, PREFILL, DECODE = (int(LAUNCH["ports"][name]) for name in ("front", "prefill", "decode"))
+LAUNCH_CONFIG = json.loads(Path("/smoke/launch.json").read_text(encoding="utf-8"))
+FRONT, PREFILL, DECODE = (int(LAUNCH_CONFIG["ports"][name]) for name in ("front", "prefill", "decode"))
 DEADLINE_S = 60
 received_requests: list[tuple[int, str]] = []
 transfers: list[dict[str, object] | None] = []
@@ -70,9 +70,9 @@ def main() -> int:
     for port in (PREFILL, DECODE):
         server = ThreadingHTTPServer(("127.0.0.1", port), FakeEngine)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    front, _ = LAUNCH["commands"]
+    front, _ = LAUNCH_CONFIG["commands"]
     subprocess.run([*front, "-t"], check=True)  # noqa: S603  a launcher's command
-    programs = [subprocess.Popen(command) for command in LAUNCH["commands"]]  # noqa: S603  launchers' commands
+    programs = [subprocess.Popen(command) for command in LAUNCH_CONFIG["commands"]]  # noqa: S603  launchers' commands
     try:
         chat = {"model": "model", "messages": [{"role": "user", "content": "hello"}]}
         answer = json.loads(post("/v1/chat/completions", json.dumps(chat).encode(), "application/json"))

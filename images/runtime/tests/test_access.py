@@ -10,14 +10,14 @@ from redis.exceptions import NoPermissionError
 
 from images.conftest import StoreServer
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import STATE_USERS, SessionField, ShippedField
+from voice_blueprint.contract.state import STATE_USERS, SentAudioField, SessionField
 from voice_runtime import state
 from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.store import connect
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 
 SSRC = 7
 FINAL = Transcript(kind=EventKind.FINAL, utterance=1, text="yes", start_ms=20, end_ms=500)
@@ -41,34 +41,34 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     gateway, vad, asr = users[Tier.GATEWAY], users[Tier.VAD], users[Tier.ASR]
     expires_at = int(time.time()) + 60
     session = Session(SSRC, "id", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5")
-    assert await Sessions(gateway).create(session, max_sessions=1)
-    assert await Sessions(vad).srtp_key(SSRC) == "a2V5"
-    await vad.hset(state.shipped_key(SSRC), ShippedField.LAST_SEQUENCE, "4")
-    await Sessions(asr).mark_refused(SSRC)
+    assert await SessionStore(gateway).create(session, max_sessions=1)
+    assert await SessionStore(vad).read_srtp_key(SSRC) == "a2V5"
+    await vad.hset(state.build_sent_audio_key(SSRC), SentAudioField.LAST_SEQUENCE, "4")
+    await SessionStore(asr).mark_refused(SSRC)
     await HostRegistry(vad, Tier.VAD).send_heartbeat(Host("v", HostKind.VAD, "10.0.0.2", 1, draining=False))
-    assert [host.id for host in await HostRegistry(gateway, Tier.VAD).live_hosts()] == ["v"]
+    assert [host.id for host in await HostRegistry(gateway, Tier.VAD).read_live_hosts()] == ["v"]
     await HostRegistry(asr, Tier.ASR).send_heartbeat(Host("a", HostKind.GPU, "10.0.0.3", 1, draining=False))
-    assert [host.id for host in await HostRegistry(vad, Tier.ASR).live_hosts()] == ["a"]
+    assert [host.id for host in await HostRegistry(vad, Tier.ASR).read_live_hosts()] == ["a"]
 
-    journal, transcripts = Journal(asr, "a"), Transcripts(asr)
+    journal, transcripts = Journal(asr, "a"), TranscriptStore(asr)
     await journal.acquire(SSRC)
     entries = await journal.append([(SSRC, b"chunk")])
     assert await journal.renew([SSRC]) == []
-    assert await journal.orphaned_sessions() == []
+    assert await journal.find_orphaned_sessions() == []
     assert await transcripts.publish(SSRC, FINAL, 1)
     await transcripts.mark_transcribed(SSRC, 1, 1)
     assert await journal.read_entries(SSRC) == [(entries[0], b"chunk")]
     await journal.delete(SSRC, entries)
     await journal.release(SSRC)
-    found = await Sessions(asr).read(SSRC)
+    found = await SessionStore(asr).read(SSRC)
     assert found
-    assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, True)
-    assert await Sessions(gateway).extend_grace_period(session, 20)
-    await Sessions(gateway).resume(session)
-    found = await Sessions(gateway).read(SSRC)
+    assert (found.last_sequence, found.last_transcribed_sequence, bool(found.refused_at)) == (4, 1, True)
+    assert await SessionStore(gateway).extend_grace_period(session, 20)
+    await SessionStore(gateway).resume(session)
+    found = await SessionStore(gateway).read(SSRC)
     assert found
-    assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, False)
-    await Sessions(asr).clear_refusal(SSRC)
+    assert (found.last_sequence, found.last_transcribed_sequence, bool(found.refused_at)) == (4, 1, False)
+    await SessionStore(asr).clear_refusal(SSRC)
 
     piece, heard = FilePiece("p", bytes(2), "en"), PieceTranscript(text="yes")
     await FilePieceQueue(gateway).put(piece)
@@ -78,30 +78,30 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     assert await FilePieceQueue(gateway).read_result(piece.name) == heard
     assert await FilePieceQueue(gateway).refresh(piece.name)
     await FilePieceQueue(gateway).delete(piece.name)
-    assert await FilePieceQueue(gateway).count_waiting() == 0
+    assert await FilePieceQueue(gateway).count_queued() == 0
 
-    assert [event for _, event in await Transcripts(gateway).read(SSRC)] == [FINAL]
-    await Sessions(gateway).close(session)
+    assert [event for _, event in await TranscriptStore(gateway).read(SSRC)] == [FINAL]
+    await SessionStore(gateway).close(session)
     await HostRegistry(asr, Tier.ASR).remove("a")
 
 
 async def test_tiers_cannot_access_state_of_other_tiers(users: dict[Tier, Redis]) -> None:
     for tier in (Tier.VAD, Tier.ASR, Tier.AGENT):
         with pytest.raises(NoPermissionError):
-            await users[tier].hset(state.session_key(SSRC), SessionField.STATE, SessionState.CLOSED)
+            await users[tier].hset(state.build_session_key(SSRC), SessionField.STATE, SessionState.CLOSED)
     for tier in (Tier.ASR, Tier.AGENT):
         with pytest.raises(NoPermissionError):
-            await Sessions(users[tier]).srtp_key(SSRC)
+            await SessionStore(users[tier]).read_srtp_key(SSRC)
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].smembers(state.host_sessions_key("a"))
+        await users[Tier.VAD].smembers(state.build_host_sessions_key("a"))
     with pytest.raises(NoPermissionError):
-        await Transcripts(users[Tier.GATEWAY]).publish(SSRC, FINAL, 1)
+        await TranscriptStore(users[Tier.GATEWAY]).publish(SSRC, FINAL, 1)
     with pytest.raises(NoPermissionError):
         await HostRegistry(users[Tier.GATEWAY], Tier.VAD).remove("v")
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].xrange(state.transcript_key(SSRC))
+        await users[Tier.VAD].xrange(state.build_transcript_key(SSRC))
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].xrange(state.audio_key(SSRC))
+        await users[Tier.VAD].xrange(state.build_audio_key(SSRC))
     for client in users.values():
         with pytest.raises(NoPermissionError):
             await client.flushall()

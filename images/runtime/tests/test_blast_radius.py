@@ -17,12 +17,12 @@ from redis.exceptions import NoPermissionError
 
 from images.conftest import StoreServer
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import STATE_USERS, SessionField, ShippedField
+from voice_blueprint.contract.state import STATE_USERS, SentAudioField, SessionField
 from voice_runtime import state
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.store import connect
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 
 SESSIONS = range(101, 111)
 HELD = {ssrc: "a" if ssrc == SESSIONS[0] else "b" for ssrc in SESSIONS}
@@ -42,35 +42,35 @@ async def _lists(client: Redis, _: int) -> None:
 async def _learns_numbers(client: Redis, ssrc: int) -> None:
     """Learn a session's number, which the other attacks need, from the lists of sessions."""
     try:
-        assert await client.sismember(state.host_sessions_key(HELD[ssrc]), str(ssrc))
+        assert await client.sismember(state.build_host_sessions_key(HELD[ssrc]), str(ssrc))
     except NoPermissionError:
-        assert await client.zscore(state.RESERVED_SLOTS, str(ssrc))
+        assert await client.zscore(state.SLOT_RESERVATIONS_KEY, str(ssrc))
 
 
 async def _reads_key(client: Redis, ssrc: int) -> None:
-    assert await client.get(state.srtp_entry_key(ssrc))
+    assert await client.get(state.build_srtp_entry_key(ssrc))
 
 
 async def _reads_audio(client: Redis, ssrc: int) -> None:
-    assert await client.xrange(state.audio_key(ssrc))
+    assert await client.xrange(state.build_audio_key(ssrc))
 
 
 async def _reads_transcript(client: Redis, ssrc: int) -> None:
-    assert await client.xrange(state.transcript_key(ssrc))
+    assert await client.xrange(state.build_transcript_key(ssrc))
 
 
 async def _closes(client: Redis, ssrc: int) -> None:
-    await client.hset(state.session_key(ssrc), SessionField.STATE, SessionState.CLOSED)
+    await client.hset(state.build_session_key(ssrc), SessionField.STATE, SessionState.CLOSED)
 
 
 async def _opens(client: Redis, ssrc: int) -> None:
     await client.hset(
-        state.session_key(ssrc + 1000), mapping={SessionField.ID: "x", SessionField.STATE: SessionState.OPEN}
+        state.build_session_key(ssrc + 1000), mapping={SessionField.ID: "x", SessionField.STATE: SessionState.OPEN}
     )
 
 
 async def _forges_final(client: Redis, ssrc: int) -> None:
-    await Transcripts(client).publish(ssrc, FINAL, 1)
+    await TranscriptStore(client).publish(ssrc, FINAL, 1)
 
 
 async def _takes_lease(client: Redis, ssrc: int) -> None:
@@ -78,11 +78,11 @@ async def _takes_lease(client: Redis, ssrc: int) -> None:
 
 
 async def _forges_counts(client: Redis, ssrc: int) -> None:
-    await client.hset(state.shipped_key(ssrc), ShippedField.CHUNKS, "1000")
+    await client.hset(state.build_sent_audio_key(ssrc), SentAudioField.CHUNKS, "1000")
 
 
 async def _takes_places(client: Redis, ssrc: int) -> None:
-    await client.zadd(state.RESERVED_SLOTS, {str(ssrc + 1000): time.time() + 60})
+    await client.zadd(state.SLOT_RESERVATIONS_KEY, {str(ssrc + 1000): time.time() + 60})
 
 
 async def _reads_conversation(client: Redis, ssrc: int) -> None:
@@ -92,8 +92,8 @@ async def _reads_conversation(client: Redis, ssrc: int) -> None:
 def _registers(tier: Tier) -> Attack:
     async def attack(client: Redis, ssrc: int) -> None:
         """Write a record and add its id to the list: readers ignore an id without a record."""
-        await client.hset(state.host_key(tier, f"forged-{ssrc}"), mapping={"heartbeat": 1})
-        await client.sadd(state.hosts_key(tier), f"forged-{ssrc}")
+        await client.hset(state.build_host_key(tier, f"forged-{ssrc}"), mapping={"heartbeat": 1})
+        await client.sadd(state.build_hosts_key(tier), f"forged-{ssrc}")
 
     return attack
 
@@ -137,11 +137,11 @@ async def _fill(store: Redis) -> None:
         session = Session(
             ssrc, f"id-{ssrc}", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5"
         )
-        assert await Sessions(store).create(session, max_sessions=len(HELD))
-        await store.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at})
+        assert await SessionStore(store).create(session, max_sessions=len(HELD))
+        await store.zadd(state.SLOT_RESERVATIONS_KEY, {str(ssrc): expires_at})
         await Journal(store, host).acquire(ssrc)
         await Journal(store, host).append([(ssrc, b"chunk")])
-        await store.xadd(state.transcript_key(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")
+        await store.xadd(state.build_transcript_key(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")
     for conversation in CONVERSATIONS:
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": "user", "content": "secret"}))
 

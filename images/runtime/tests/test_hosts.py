@@ -21,14 +21,14 @@ async def test_a_host_fails_a_fixed_time_after_its_last_heartbeat(
     monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: now, time_ns=lambda: round(now * 1e9)))
     registry, host = HostRegistry(store, Tier.ASR), Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
-    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
     now += HOST_DEAD_AFTER_S - 0.25
-    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
     for _ in range(5):
         now += 0.25
-        assert await registry.live_hosts() == []
+        assert await registry.read_live_hosts() == []
     await registry.send_heartbeat(host)
-    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
 
 
 async def test_the_time_of_an_outage_does_not_count_against_hosts(
@@ -41,13 +41,13 @@ async def test_the_time_of_an_outage_does_not_count_against_hosts(
     monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: now, time_ns=lambda: round(now * 1e9)))
     registry, host = HostRegistry(store, Tier.ASR), Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
-    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
     now += 1
     with monkeypatch.context() as outage:
         outage.setattr(store, "smembers", fail)
         with pytest.raises(NoConnectionError):
-            await registry.live_hosts()
+            await registry.read_live_hosts()
     now += HOST_DEAD_AFTER_S
-    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
     now += HOST_DEAD_AFTER_S
-    assert await registry.live_hosts() == []
+    assert await registry.read_live_hosts() == []

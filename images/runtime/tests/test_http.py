@@ -15,9 +15,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.server import ServerState
 
 from images.conftest import BUSY_TIMEOUT_S
-from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD, non_readers, upgrade_head, wait_until_closed
+from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD, build_upgrade_head, flood_without_reading, wait_until_closed
 from voice_runtime import http, websocket
-from voice_runtime.http import client_address
+from voice_runtime.http import get_client_address
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from voice_runtime.http import client_address
 def test_client_address_comes_from_the_proxy_header_if_any(headers: list[str], forwarded: bool, address: str) -> None:
     found = [(b"x-forwarded-for", each.encode()) for each in headers]
     request = Request({"type": "http", "headers": found, "client": ("10.0.0.9", 1)})
-    assert client_address(request, forwarded=forwarded) == address
+    assert get_client_address(request, forwarded=forwarded) == address
 
 
 async def test_a_connection_beyond_the_limit_closes_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +102,19 @@ async def test_connections_with_unread_responses_are_limited(monkeypatch: pytest
     async with _serving(room=2) as (port, state):
         async with contextlib.AsyncExitStack() as opened:
             for _ in range(5):  # each waits for its client to read before the next one comes
-                await opened.enter_async_context(non_readers(port, COMPLETE_HEAD, count=1))
+                await opened.enter_async_context(flood_without_reading(port, COMPLETE_HEAD, count=1))
             await _until_no_more_than(2, state)
             assert len(state.connections) == 2
         await _until_no_more_than(0, state)
 
 
-@pytest.mark.parametrize("head", [b"", upgrade_head("/talk")], ids=["http", "websocket"])
+@pytest.mark.parametrize("head", [b"", build_upgrade_head("/talk")], ids=["http", "websocket"])
 async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
     monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 0.5)
-    async with _serving(room=100) as (port, state), non_readers(port, b"" if head else COMPLETE_HEAD, head, count=5):
+    async with (
+        _serving(room=100) as (port, state),
+        flood_without_reading(port, b"" if head else COMPLETE_HEAD, head, count=5),
+    ):
         await _until_no_more_than(0, state)
 
 
@@ -129,7 +132,7 @@ async def test_a_slow_client_receives_its_response(monkeypatch: pytest.MonkeyPat
 
 
 async def test_incomplete_large_messages_are_limited_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MAX_LARGE_BYTES", 3 << 20)
+    monkeypatch.setattr(websocket, "MAX_LARGE_MESSAGE_BYTES", 3 << 20)
     never = asyncio.Event()
 
     async def half() -> AsyncIterator[bytes]:

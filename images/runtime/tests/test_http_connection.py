@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from images.conftest import BUSY_TIMEOUT_S
 from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD
 from voice_runtime import http
-from voice_runtime.websocket import SLICE_BYTES
+from voice_runtime.websocket import MAX_SLICE_BYTES
 
 SLICES = 4
 TURN_S = 0.005
@@ -54,8 +54,8 @@ async def test_a_connection_is_paused_after_a_turn_of_cpu_time(
     protocol, transport = protocol_for(ServerState())(), Mock(is_closing=lambda: False)
     transport.get_protocol.return_value = protocol
     protocol.connection_made(transport)
-    protocol.data_received(bytes(SLICES * SLICE_BYTES))
-    assert [len(piece) for piece in pieces] == [SLICE_BYTES] * parsed
+    protocol.data_received(bytes(SLICES * MAX_SLICE_BYTES))
+    assert [len(piece) for piece in pieces] == [MAX_SLICE_BYTES] * parsed
     assert (protocol._pause_timer is not None) == transport.pause_reading.called == (slice_s > 0)
     protocol.connection_lost(None)
 

@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message
 
 from voice_runtime import lingering_close
-from voice_runtime.lingering_close import MAX_LINGER_BYTES, LingeringClose
+from voice_runtime.lingering_close import MAX_LINGER_BYTES, LingeringCloseMiddleware
 
 PART = bytes(1 << 20)
 
@@ -34,7 +34,7 @@ class Client:
             self.read_when_answered.append(self.read)
 
     async def request(self, headers: dict[str, str]) -> bytes:
-        app = LingeringClose(PlainTextResponse("refused", headers=headers))
+        app = LingeringCloseMiddleware(PlainTextResponse("refused", headers=headers))
         await asyncio.wait_for(app({"type": "http", "method": "POST"}, self.next_part, self.accept), 60)
         assert [message.get("more_body", False) for message in self.received][-1] is False
         return b"".join(message.get("body", b"") for message in self.received)

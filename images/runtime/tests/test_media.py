@@ -33,8 +33,8 @@ from voice_runtime.media import MediaFormat
     ],
 )
 def test_media_settings_are_accepted_or_rejected_with_a_reason(media: MediaFormat, problem: str) -> None:
-    assert media.problem.startswith(problem) if problem == "" else problem in media.problem
-    assert bool(media.problem) is bool(problem)
+    assert media.unsupported_reason.startswith(problem) if problem == "" else problem in media.unsupported_reason
+    assert bool(media.unsupported_reason) is bool(problem)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_another_record_is_invalid(text: str) -> None:
 
 def test_sdp_names_the_stream_and_what_is_ignored_in_it() -> None:
     def lines(media: MediaFormat) -> list[str]:
-        return media.sdp("198.51.100.7", 5004, ssrc=7, suite="AEAD_AES_128_GCM", key="a2V5").split("\r\n")
+        return media.to_sdp("198.51.100.7", 5004, ssrc=7, suite="AEAD_AES_128_GCM", key="a2V5").split("\r\n")
 
     assert lines(MediaFormat(Codec.PCMU, 8000, 1, 20, 0)) == [
         "v=0", "o=- 7 1 IN IP4 198.51.100.7", "s=-", "c=IN IP4 198.51.100.7", "t=0 0",

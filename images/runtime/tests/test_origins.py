@@ -4,7 +4,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from voice_runtime.origins import OriginCheck, is_local_host
+from voice_runtime.origins import OriginCheckMiddleware, is_local_host
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,9 @@ async def status(arrived: str, host: str, origin: str | None, *, same_origin: bo
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await OriginCheck(PlainTextResponse("ok"), ["https://page.test"], same_origin=same_origin)(scope, receive, send)
+    await OriginCheckMiddleware(PlainTextResponse("ok"), ["https://page.test"], same_origin=same_origin)(
+        scope, receive, send
+    )
     return int(sent[0]["status"])
 
 

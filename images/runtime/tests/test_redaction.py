@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_runtime.redaction import Redaction, count_trailing_digits, find_spans, redact_text, redact_transcript
+from voice_runtime.redaction import (
+    Redaction,
+    count_trailing_digits,
+    find_redacted_spans,
+    redact_text,
+    redact_transcript,
+)
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 ALL = frozenset(Redaction)
@@ -61,10 +67,10 @@ def test_digits_are_held_back_until_they_are_classified() -> None:
 
 def test_a_number_across_two_finals_is_redacted_in_both() -> None:
     first, second = ["my", "card", "is", "4111", "1111"], ["1111", "1111", "is", "it"]
-    assert find_spans(first, ALL, is_final=True)[0].label == "[card]"
+    assert find_redacted_spans(first, ALL, is_final=True)[0].label == "[card]"
     before = count_trailing_digits(first)
     assert before == 8
-    assert find_spans(second, ALL, is_final=True, digits_before=before)[0].end == 2
+    assert find_redacted_spans(second, ALL, is_final=True, digits_before=before)[0].end == 2
     assert count_trailing_digits(["1111"], before) == 12
     assert count_trailing_digits(second, before) == 0
 

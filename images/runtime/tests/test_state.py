@@ -11,13 +11,13 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import WatchError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_S, ShippedField
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_INTERVAL_S, SentAudioField
 from voice_runtime import journal as journal_module
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState, TooManySessionsError
-from voice_runtime.transcripts import GAP_NUMBER, EventId, EventKind, Transcript, Transcripts
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore, TooManySessionsError
+from voice_runtime.transcripts import GAP_NUMBER_BASE, EventId, EventKind, Transcript, TranscriptStore
 
 SSRC = 4_000_000_000
 
@@ -33,7 +33,7 @@ def said(utterance: int, text: str = "yes", kind: EventKind = EventKind.FINAL) -
 
 
 async def test_session_round_trips(store: Redis) -> None:
-    sessions = Sessions(store)
+    sessions = SessionStore(store)
     made = replace(session(), language="de")
     assert await sessions.create(made, max_sessions=1)
     assert await sessions.read(SSRC) == made
@@ -41,7 +41,7 @@ async def test_session_round_trips(store: Redis) -> None:
 
 
 async def test_existing_ssrc_is_not_overwritten(store: Redis) -> None:
-    sessions = Sessions(store)
+    sessions = SessionStore(store)
     made = session()
     await sessions.create(made, max_sessions=9)
     other = replace(made, id="other", caller="b")
@@ -50,27 +50,27 @@ async def test_existing_ssrc_is_not_overwritten(store: Redis) -> None:
 
 
 async def test_live_sessions_per_caller_are_limited(store: Redis) -> None:
-    sessions = Sessions(store)
+    sessions = SessionStore(store)
     outcomes = await asyncio.gather(
         *(sessions.create(session(ssrc), max_sessions=5) for ssrc in range(20)), return_exceptions=True
     )
     assert sum(outcome is True for outcome in outcomes) <= 5
     assert sum(isinstance(outcome, TooManySessionsError) for outcome in outcomes) >= 15
-    assert await store.zcard(state.caller_sessions_key("a")) <= 5
+    assert await store.zcard(state.build_caller_sessions_key("a")) <= 5
     assert await sessions.create(session(99, "b"), max_sessions=5)
 
 
 async def test_a_callers_session_list_expires_with_its_last_session(store: Redis) -> None:
-    sessions, now = Sessions(store), int(time.time())
+    sessions, now = SessionStore(store), int(time.time())
     for ssrc, seconds in ((1, 500), (2, 60), (3, 900)):
         assert await sessions.create(replace(session(ssrc), expires_at=now + seconds), max_sessions=5)
         longest = max(500, seconds)
-        left = await store.expiretime(state.caller_sessions_key("a"))
+        left = await store.expiretime(state.build_caller_sessions_key("a"))
         assert left == now + longest + state.SESSION_RETENTION_S
 
 
 async def test_events_of_an_utterance_are_numbered_in_order(store: Redis) -> None:
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     order = (EventKind.SPEECH_STARTED, EventKind.PARTIAL, EventKind.SPEECH_STOPPED, EventKind.FINAL, EventKind.END)
     for kind in order:
         assert await transcripts.publish(SSRC, said(7, "yes", kind), number=2)
@@ -80,7 +80,7 @@ async def test_events_of_an_utterance_are_numbered_in_order(store: Redis) -> Non
 
 
 async def test_closed_session_frees_its_slot_and_rejects_audio(store: Redis) -> None:
-    sessions = Sessions(store)
+    sessions = SessionStore(store)
     await sessions.create(session(), max_sessions=1)
     await sessions.close(session())
     closed = await sessions.read(SSRC)
@@ -91,24 +91,24 @@ async def test_closed_session_frees_its_slot_and_rejects_audio(store: Redis) -> 
 
 async def test_grace_period_does_not_reopen_a_closed_session(store: Redis) -> None:
     """A socket of another gateway may end after the session was closed."""
-    sessions, made = Sessions(store), replace(session(), archived_from=1)
+    sessions, made = SessionStore(store), replace(session(), archived_from=1)
     await sessions.create(made, max_sessions=1)
     await sessions.close(made)
-    await store.zadd(state.ARCHIVE, {str(SSRC): 5})
+    await store.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(SSRC): 5})
     await sessions.start_grace_period(made, 20)
-    assert await store.zcard(state.caller_sessions_key("a")) == 0
-    assert await store.zscore(state.ARCHIVE, str(SSRC)) == 5
+    assert await store.zcard(state.build_caller_sessions_key("a")) == 0
+    assert await store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, str(SSRC)) == 5
     assert -1 not in [await store.ttl(key) for key in await store.keys()]
 
 
 async def test_extended_session_counts_again_after_its_entry_lapsed(store: Redis) -> None:
     """Another session of the caller removes lapsed entries, for example after a stall of the store."""
-    sessions, made = Sessions(store), replace(session(), archived_from=1)
+    sessions, made = SessionStore(store), replace(session(), archived_from=1)
     await sessions.create(made, max_sessions=1)
     await sessions.start_grace_period(made, 20)
-    await store.zrem(state.caller_sessions_key("a"), str(SSRC))
+    await store.zrem(state.build_caller_sessions_key("a"), str(SSRC))
     assert await sessions.extend_grace_period(made, 30)
-    for key in (state.caller_sessions_key("a"), state.ARCHIVE):
+    for key in (state.build_caller_sessions_key("a"), state.SESSIONS_TO_ARCHIVE_KEY):
         assert await store.zscore(key, str(SSRC)) == pytest.approx(time.time() + 30, abs=5)
     assert -1 not in [await store.ttl(key) for key in await store.keys()]
     with pytest.raises(TooManySessionsError):
@@ -116,26 +116,26 @@ async def test_extended_session_counts_again_after_its_entry_lapsed(store: Redis
 
 
 async def test_resumed_session_counts_again_after_its_entry_lapsed(store: Redis) -> None:
-    sessions, made = Sessions(store), session()
+    sessions, made = SessionStore(store), session()
     await sessions.create(made, max_sessions=1)
-    await store.zrem(state.caller_sessions_key("a"), str(SSRC))
+    await store.zrem(state.build_caller_sessions_key("a"), str(SSRC))
     await sessions.resume(made)
-    assert await store.zscore(state.caller_sessions_key("a"), str(SSRC)) == made.expires_at
+    assert await store.zscore(state.build_caller_sessions_key("a"), str(SSRC)) == made.expires_at
     assert -1 not in [await store.ttl(key) for key in await store.keys()]
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_extending_restores_neither_a_closed_nor_an_expired_session(store: Redis, is_closed: bool) -> None:
-    sessions, made = Sessions(store), session()
+    sessions, made = SessionStore(store), session()
     if is_closed:
         await sessions.create(made, max_sessions=1)
         await sessions.close(made)
     assert not await sessions.extend_grace_period(made, 20)
-    assert await store.keys() == ([state.session_key(SSRC).encode()] if is_closed else [])
+    assert await store.keys() == ([state.build_session_key(SSRC).encode()] if is_closed else [])
 
 
 async def test_session_closed_while_it_is_extended_stays_closed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions, made = Sessions(store), session()
+    sessions, made = SessionStore(store), session()
     await sessions.create(made, max_sessions=1)
     read = Pipeline.hget
 
@@ -148,13 +148,13 @@ async def test_session_closed_while_it_is_extended_stays_closed(store: Redis, mo
         race.setattr(Pipeline, "hget", close_after_read)
         with pytest.raises(WatchError):
             await sessions.extend_grace_period(made, 20)
-    assert not await store.zcard(state.caller_sessions_key("a"))
+    assert not await store.zcard(state.build_caller_sessions_key("a"))
 
 
 async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) -> None:
-    sessions, transcripts = Sessions(store), Transcripts(store)
+    sessions, transcripts = SessionStore(store), TranscriptStore(store)
     await sessions.create(session(), max_sessions=1)
-    await store.hset(state.shipped_key(SSRC), ShippedField.LAST_SEQUENCE, "40")
+    await store.hset(state.build_sent_audio_key(SSRC), SentAudioField.LAST_SEQUENCE, "40")
     await transcripts.mark_transcribed(SSRC, 35, 1)
     unfinished = await sessions.read(SSRC)
     await transcripts.mark_transcribed(SSRC, 40, 1)
@@ -165,36 +165,36 @@ async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) ->
 
 
 async def test_cover_creates_no_record_without_expiry(store: Redis) -> None:
-    await Transcripts(store).mark_transcribed(SSRC, 35, 1)
-    await Transcripts(store).add_lost_audio(SSRC, 500)
-    assert not await store.exists(state.session_key(SSRC))
-    assert 0 < await store.ttl(state.transcribed_key(SSRC)) <= state.SESSION_RETENTION_S
+    await TranscriptStore(store).mark_transcribed(SSRC, 35, 1)
+    await TranscriptStore(store).add_lost_audio(SSRC, 500)
+    assert not await store.exists(state.build_session_key(SSRC))
+    assert 0 < await store.ttl(state.build_transcription_progress_key(SSRC)) <= state.SESSION_RETENTION_S
 
 
 async def test_srtp_key_is_stored_separately_and_expires_with_its_session(store: Redis) -> None:
-    sessions = Sessions(store)
+    sessions = SessionStore(store)
     made = replace(session(), kind=SessionKind.EXTERNAL, srtp_key="a2V5")
     await sessions.create(made, max_sessions=1)
     assert await sessions.read(SSRC) == replace(made, srtp_key=None)
-    assert await sessions.srtp_key(SSRC) == "a2V5"
-    assert 0 < await store.ttl(state.srtp_entry_key(SSRC)) <= 60 + state.SESSION_RETENTION_S
+    assert await sessions.read_srtp_key(SSRC) == "a2V5"
+    assert 0 < await store.ttl(state.build_srtp_entry_key(SSRC)) <= 60 + state.SESSION_RETENTION_S
     await sessions.close(made)
-    assert await sessions.srtp_key(SSRC) is None
+    assert await sessions.read_srtp_key(SSRC) is None
 
 
 async def test_everything_expires(store: Redis) -> None:
     journal = Journal(store, "h1")
-    await Sessions(store).create(session(), max_sessions=1)
-    await Transcripts(store).publish(SSRC, said(0), 1)
+    await SessionStore(store).create(session(), max_sessions=1)
+    await TranscriptStore(store).publish(SSRC, said(0), 1)
     await journal.acquire(SSRC)
     await journal.append([(SSRC, b"chunk")])
     await HostRegistry(store, Tier.ASR).send_heartbeat(Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False))
     forever = [key for key in await store.keys() if await store.ttl(key) < 0]
-    assert forever == [state.hosts_key(Tier.ASR).encode()], "the set of hosts, whose readers tidy it"
+    assert forever == [state.build_hosts_key(Tier.ASR).encode()], "the set of hosts, whose readers tidy it"
 
 
 async def test_transcript_is_followed_without_gap_or_duplicate(store: Redis) -> None:
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     events = [(0, EventKind.PARTIAL), (0, EventKind.FINAL), (50, EventKind.FINAL), (90, EventKind.PARTIAL)]
     for number, (utterance, kind) in enumerate(events, 1):
         assert await transcripts.publish(SSRC, said(utterance, kind=kind), number)
@@ -204,7 +204,7 @@ async def test_transcript_is_followed_without_gap_or_duplicate(store: Redis) -> 
 
 
 async def test_utterance_has_one_final_from_any_host(store: Redis) -> None:
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     assert await transcripts.publish(SSRC, said(10), 3)
     assert not await transcripts.publish(SSRC, said(10, "no"), 1), "another host's"
     assert not await transcripts.publish(SSRC, said(10, "ye", EventKind.PARTIAL), 9), "after the final"
@@ -215,39 +215,41 @@ async def test_utterance_has_one_final_from_any_host(store: Redis) -> None:
 
 async def test_repeated_event_of_the_same_host_is_new(store: Redis) -> None:
     """The client repeats a command whose reply is lost."""
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     assert await transcripts.publish(SSRC, said(7))
-    assert await store.persist(state.transcript_key(SSRC))
+    assert await store.persist(state.build_transcript_key(SSRC))
     assert await transcripts.publish(SSRC, said(7))
-    assert await store.ttl(state.transcript_key(SSRC)) > 0
+    assert await store.ttl(state.build_transcript_key(SSRC)) > 0
     assert [each.text for _, each in await transcripts.read(SSRC)] == ["yes"]
-    assert await store.persist(state.transcript_key(SSRC))
+    assert await store.persist(state.build_transcript_key(SSRC))
     assert not await transcripts.publish(SSRC, said(7, "no"))
-    assert await store.ttl(state.transcript_key(SSRC)) > 0
+    assert await store.ttl(state.build_transcript_key(SSRC)) > 0
 
 
 async def test_identical_event_of_another_host_is_not_new(store: Redis) -> None:
     """A host that takes a session over finds the same gap, and its duration must not be counted twice."""
-    first, second, gap = Transcripts(store), Transcripts(store), said(7, "", EventKind.GAP)
-    assert await first.publish(SSRC, gap, GAP_NUMBER)
-    assert not await second.publish(SSRC, gap, GAP_NUMBER)
-    assert await first.publish(SSRC, gap, GAP_NUMBER), "its own, repeated"
+    first, second, gap = TranscriptStore(store), TranscriptStore(store), said(7, "", EventKind.GAP)
+    assert await first.publish(SSRC, gap, GAP_NUMBER_BASE)
+    assert not await second.publish(SSRC, gap, GAP_NUMBER_BASE)
+    assert await first.publish(SSRC, gap, GAP_NUMBER_BASE), "its own, repeated"
     assert [event for _, event in await second.read(SSRC)] == [gap]
 
 
 @pytest.mark.parametrize("field", ["event", "other"])
 async def test_event_of_another_release_is_not_new(store: Redis, field: str) -> None:
     await store.xadd(
-        state.transcript_key(SSRC), {field: said(7).model_dump_json(exclude_defaults=True)}, id=f"7-{2**32}"
+        state.build_transcript_key(SSRC), {field: said(7).model_dump_json(exclude_defaults=True)}, id=f"7-{2**32}"
     )
-    assert not await Transcripts(store).publish(SSRC, said(7))
+    assert not await TranscriptStore(store).publish(SSRC, said(7))
 
 
 async def test_transcript_length_is_limited(store: Redis) -> None:
-    transcripts = Transcripts(store)
+    transcripts = TranscriptStore(store)
     for utterance in range(state.MAX_TRANSCRIPT_EVENTS + 600):
         await transcripts.publish(SSRC, said(utterance), 1)
-    assert await store.xlen(state.transcript_key(SSRC)) <= state.MAX_TRANSCRIPT_EVENTS + 200, "trimmed by whole nodes"
+    assert await store.xlen(state.build_transcript_key(SSRC)) <= state.MAX_TRANSCRIPT_EVENTS + 200, (
+        "trimmed by whole nodes"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-", "-5", "a-b", "1-2-3", "+1-2", f"{2**64}-1", "\u0661-\u0661"])
@@ -260,7 +262,7 @@ async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) 
     await Journal(store, "dead").acquire(SSRC)
     survivors = [Journal(store, f"h{i}") for i in range(5)]
     assert not any([await survivor.claim_session(SSRC) for survivor in survivors])
-    await store.delete(state.lease_key(SSRC))
+    await store.delete(state.build_lease_key(SSRC))
     assert sum(await asyncio.gather(*(survivor.claim_session(SSRC) for survivor in survivors))) == 1
 
 
@@ -268,12 +270,12 @@ async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis)
     journal = Journal(store, "h1")
     for ssrc in (1, 2):
         await journal.acquire(ssrc)
-    await store.delete(state.lease_key(1))
-    await store.expire(state.lease_key(2), 1)
+    await store.delete(state.build_lease_key(1))
+    await store.expire(state.build_lease_key(2), 1)
     assert await journal.renew([1, 2]) == []
     for ssrc in (1, 2):
-        assert await store.get(state.lease_key(ssrc)) == b"h1"
-        assert await store.ttl(state.lease_key(ssrc)) > 1
+        assert await store.get(state.build_lease_key(ssrc)) == b"h1"
+        assert await store.ttl(state.build_lease_key(ssrc)) > 1
 
 
 async def test_host_is_notified_of_lost_leases(store: Redis) -> None:
@@ -304,9 +306,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 async def search_until_dead(survivor: Journal, clock: Clock) -> list[int]:
     """Search once per heartbeat until hosts without a record count as failed."""
     for _ in range(HOST_DEAD_AFTER_S):
-        assert await survivor.orphaned_sessions() == []
+        assert await survivor.find_orphaned_sessions() == []
         clock.now += 1
-    return await survivor.orphaned_sessions()
+    return await survivor.find_orphaned_sessions()
 
 
 async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis, clock: Clock) -> None:
@@ -317,8 +319,8 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis, clock: Clock
     await dead.acquire(1)
     await alive.acquire(2)
     survivor = Journal(store, "me")
-    assert await survivor.orphaned_sessions() == []
-    await store.delete(state.host_key(Tier.ASR, "dead"))
+    assert await survivor.find_orphaned_sessions() == []
+    await store.delete(state.build_host_key(Tier.ASR, "dead"))
     assert await search_until_dead(survivor, clock) == [1]
 
 
@@ -328,23 +330,23 @@ async def test_sessions_of_live_hosts_are_not_orphans_after_an_outage(store: Red
     host = Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
     await owner.acquire(1)
-    assert await survivor.orphaned_sessions() == []
-    await store.delete(state.host_key(Tier.ASR, "h1"), state.lease_key(1))
+    assert await survivor.find_orphaned_sessions() == []
+    await store.delete(state.build_host_key(Tier.ASR, "h1"), state.build_lease_key(1))
     clock.now += 60
-    assert await survivor.orphaned_sessions() == []
+    assert await survivor.find_orphaned_sessions() == []
     await registry.send_heartbeat(host)
     clock.now += HOST_DEAD_AFTER_S
-    assert await survivor.orphaned_sessions() == []
-    await store.delete(state.host_key(Tier.ASR, "h1"))
+    assert await survivor.find_orphaned_sessions() == []
+    await store.delete(state.build_host_key(Tier.ASR, "h1"))
     assert await search_until_dead(survivor, clock) == [1]
 
 
 async def search_once(store: Redis) -> Journal:
     """Return the journal of a host that has searched once, and has found no record of a host with a session."""
     survivor = Journal(store, "h2")
-    await store.sadd(state.hosts_key(Tier.ASR), "h1")
+    await store.sadd(state.build_hosts_key(Tier.ASR), "h1")
     await Journal(store, "h1").acquire(1)
-    assert await survivor.orphaned_sessions() == []
+    assert await survivor.find_orphaned_sessions() == []
     return survivor
 
 
@@ -358,7 +360,7 @@ async def test_searches_that_fail_do_not_count_against_hosts(
     with monkeypatch.context() as outage:
         outage.setattr(store, "smembers", fail)
         with pytest.raises(StoreConnectionError):
-            await survivor.orphaned_sessions()
+            await survivor.find_orphaned_sessions()
     clock.now += HOST_DEAD_AFTER_S
     assert await search_until_dead(survivor, clock) == [1]
 
@@ -382,19 +384,21 @@ async def test_hosts_do_not_fail_while_a_search_stalls(
     survivor = await search_once(store)
     with monkeypatch.context() as stall:
         stall.setattr(store, "exists", find_after_stall)
-        assert await survivor.orphaned_sessions() == []
+        assert await survivor.find_orphaned_sessions() == []
     assert await search_until_dead(survivor, clock) == [1]
 
 
-@pytest.mark.parametrize(("interval_s", "is_found"), [(2 * HOST_HEARTBEAT_S, True), (2.5 * HOST_HEARTBEAT_S, False)])
+@pytest.mark.parametrize(
+    ("interval_s", "is_found"), [(2 * HOST_HEARTBEAT_INTERVAL_S, True), (2.5 * HOST_HEARTBEAT_INTERVAL_S, False)]
+)
 async def test_orphans_are_found_by_searches_in_short_succession(
     store: Redis, clock: Clock, interval_s: float, is_found: bool
 ) -> None:
     survivor = await search_once(store)
     clock.now += interval_s
-    assert await survivor.orphaned_sessions() == []
+    assert await survivor.find_orphaned_sessions() == []
     clock.now += interval_s
-    assert await survivor.orphaned_sessions() == ([1] if is_found else [])
+    assert await survivor.find_orphaned_sessions() == ([1] if is_found else [])
 
 
 async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:
@@ -403,7 +407,7 @@ async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Re
     await journal.delete(SSRC, ids[:3])
     assert await journal.read_entries(SSRC) == [(ids[3], b"\3"), (ids[4], b"\4")]
     await journal.append([(SSRC, bytes(8)) for _ in range(3 * state.MAX_AUDIO_CHUNKS)])
-    assert await store.xlen(state.audio_key(SSRC)) <= state.MAX_AUDIO_CHUNKS + 200
+    assert await store.xlen(state.build_audio_key(SSRC)) <= state.MAX_AUDIO_CHUNKS + 200
 
 
 def test_a_record_of_a_host_that_is_incomplete_has_careful_defaults() -> None:
@@ -426,32 +430,32 @@ async def test_registry_lists_live_hosts(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     host = Host("h1", HostKind.NEURON, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
-    await store.sadd(state.hosts_key(Tier.ASR), "expired", "malformed")
-    await store.hset(state.host_key(Tier.ASR, "malformed"), "kind", "abacus")
-    (found,) = await registry.live_hosts()
+    await store.sadd(state.build_hosts_key(Tier.ASR), "expired", "malformed")
+    await store.hset(state.build_host_key(Tier.ASR, "malformed"), "kind", "abacus")
+    (found,) = await registry.read_live_hosts()
     assert replace(found, heartbeat="") == host
     await registry.remove("h1")
-    assert await registry.live_hosts() == []
+    assert await registry.read_live_hosts() == []
 
 
 async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: Redis, clock: Clock) -> None:
     registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
     await registry.send_heartbeat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
     await Journal(store, "dead").acquire(1)
-    assert await survivor.orphaned_sessions() == []
+    assert await survivor.find_orphaned_sessions() == []
     await registry.remove("dead")
     assert await search_until_dead(survivor, clock) == [1]
 
 
 async def test_adopted_orphan_is_no_longer_listed(store: Redis, clock: Clock) -> None:
     survivor = Journal(store, "me")
-    await store.sadd(state.hosts_key(Tier.ASR), "dead")
+    await store.sadd(state.build_hosts_key(Tier.ASR), "dead")
     await Journal(store, "dead").acquire(1)
-    await store.delete(state.lease_key(1))
+    await store.delete(state.build_lease_key(1))
     assert await search_until_dead(survivor, clock) == [1]
     assert await survivor.claim_session(1)
     await survivor.release(1)
-    assert await survivor.orphaned_sessions() == []
+    assert await survivor.find_orphaned_sessions() == []
 
 
 async def test_renewal_does_not_affect_a_new_owner_of_the_session(

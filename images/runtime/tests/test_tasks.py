@@ -17,7 +17,7 @@ async def test_a_task_ends_even_if_a_cancellation_is_lost() -> None:
     ended: list[str] = []
     task = asyncio.create_task(deaf(ended))
     await asyncio.sleep(0)
-    await tasks.cancel_all([task])
+    await tasks.cancel_tasks([task])
     assert ended == ["deaf"]
 
 
@@ -25,5 +25,5 @@ async def test_the_task_that_cancels_the_others_continues() -> None:
     ended: list[str] = []
     task = asyncio.create_task(deaf(ended))
     await asyncio.sleep(0)
-    await tasks.cancel_all(tasks.other_tasks())
+    await tasks.cancel_tasks(tasks.list_other_tasks())
     assert (task.done(), ended) == (True, ["deaf"])

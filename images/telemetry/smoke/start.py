@@ -16,7 +16,7 @@ from voice_blueprint.contract.network import PROMETHEUS
 
 TELEMETRY_COMMAND = [sys.executable, "-m", "voice_telemetry"]
 DEADLINE_S = 60
-VARIABLES = {
+ENVIRONMENT_VARIABLES = {
     "VOICE_PROMETHEUS_PORT": str(PROMETHEUS.number),
     "VOICE_TELEMETRY_SOURCES": "dataplane,gpu,neuron",
     "VOICE_VALKEY_PORT": "6379",
@@ -24,7 +24,7 @@ VARIABLES = {
 }
 
 
-def scrape() -> str:
+def scrape_metrics() -> str:
     """Scrape the metrics, and return "ok" or the HTTP status, or an empty text until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PROMETHEUS.number}/metrics", timeout=5) as answer:
@@ -33,29 +33,31 @@ def scrape() -> str:
         return ""
 
 
-def expect(name: str, actual: object, expected: object) -> None:
+def check_equal(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
     if actual != expected:
         sys.exit(f"{name}: {actual}, expected {expected}")
 
 
-def start() -> None:
+def check_startup() -> None:
     """Start telemetry with an invalid and then with a valid environment, and stop it."""
-    contract = {variable.name: VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
+    contract = {
+        variable.name: ENVIRONMENT_VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]
+    }
     environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     # The store's address is set directly, since this container has no file with it.
     del environment["VOICE_VALKEY_PASSWORD_FILE"], environment["VOICE_VALKEY_HOST_FILE"]
     environment["VOICE_VALKEY_HOST"] = "127.0.0.1"
     wrong = {**environment, "VOICE_TELEMETRY_SOURCES": "tea"}
-    expect("wrong source", subprocess.run(TELEMETRY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
+    check_equal("wrong source", subprocess.run(TELEMETRY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
     program = subprocess.Popen(TELEMETRY_COMMAND, env=environment)  # noqa: S603  telemetry
     end = time.monotonic() + DEADLINE_S
-    while not scrape() and time.monotonic() < end:
+    while not scrape_metrics() and time.monotonic() < end:
         time.sleep(0.2)
-    expect("Prometheus endpoint", scrape(), "ok")
+    check_equal("Prometheus endpoint", scrape_metrics(), "ok")
     program.send_signal(signal.SIGTERM)
-    expect("exit code", program.wait(DEADLINE_S), 0)
+    check_equal("exit code", program.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":
-    start()
+    check_startup()

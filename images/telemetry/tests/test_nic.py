@@ -62,7 +62,7 @@ def test_counters_match_ethtool() -> None:
 
 
 def test_the_interface_of_the_default_route_is_used() -> None:
-    code = "from voice_telemetry.sources import nic; print(nic.default_interface())"
+    code = "from voice_telemetry.sources import nic; print(nic.find_default_interface())"
     links = "ip link add v0 type veth peer name v1; ip address add 10.9.0.1/24 dev v0; ip link set v0 up"
     others = "ip link set v1 up; ip address add 10.8.0.1/24 dev v1"
     script = f"{links}; {others}; ip route add default via 10.9.0.2; {shlex.join([sys.executable, '-c', code])}"
@@ -75,10 +75,10 @@ def test_the_interface_of_the_default_route_is_used() -> None:
 async def test_increments_are_reported_by_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [printed(ENA), printed(ENA) | {"pps_allowance_exceeded": 70}, printed(ENA)]
     monkeypatch.setattr(nic, "read_counters", lambda _: told.pop(0))
-    monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
+    monkeypatch.setattr(nic, "find_default_interface", lambda: "ens5")
     source = NicSource()
     assert await source.read() == [], "since when is not known yet"
-    assert {sample.part: sample.value for sample in await source.read()} == {
+    assert {sample.dimension_value: sample.value for sample in await source.read()} == {
         allowance: 70 if allowance is Allowance.PACKETS else 0 for allowance in Allowance
     }
     assert {sample.value for sample in await source.read()} == {0}, "after a reset of the driver they begin anew"
@@ -86,7 +86,7 @@ async def test_increments_are_reported_by_allowance(monkeypatch: pytest.MonkeyPa
 
 async def test_an_unsupported_interface_is_reported_with_its_missing_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     interfaces = iter(["ens5", "lo", "nothere"])
-    monkeypatch.setattr(nic, "default_interface", lambda: next(interfaces))
+    monkeypatch.setattr(nic, "find_default_interface", lambda: next(interfaces))
     monkeypatch.setattr(nic, "read_counters", lambda _: {"peer_ifindex": 3})
     with pytest.raises(SourceError, match="ens5 is no ENA interface, or its driver is too old: no bw_in_allowance"):
         await NicSource().read()

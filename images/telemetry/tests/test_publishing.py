@@ -28,7 +28,7 @@ from voice_runtime.store import StoreSettings
 from voice_sandbox.loopback import find_free_port
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.__main__ import SourceReader, _create_cloudwatch, create_source, run
-from voice_telemetry.cloudwatch import CloudWatch
+from voice_telemetry.cloudwatch import CloudWatchPublisher
 from voice_telemetry.prometheus import LatestValues, start_server
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
@@ -51,7 +51,7 @@ def aws() -> Iterator[None]:
 @pytest.mark.usefixtures("aws")
 async def test_values_are_published_in_the_declared_unit() -> None:
     cloud = boto3.client("cloudwatch", region_name="us-east-1")
-    cloudwatch = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET)
+    cloudwatch = CloudWatchPublisher(cloud, deployment=DEPLOYMENT, fleet=FLEET)
     cloudwatch.add([Sample("RxRingOccupancy", 5.0)])
     await cloudwatch.publish()
     now = datetime.now(UTC)
@@ -80,16 +80,16 @@ async def test_values_are_buffered_during_a_cloudwatch_outage() -> None:
             assert len(request["MetricData"]) <= 1000, "PutMetricData accepts no more"
             sent.extend(datum["Value"] for datum in request["MetricData"])
 
-    cloudwatch = CloudWatch(Away(), deployment=DEPLOYMENT, fleet=FLEET, max_buffered=2500)  # type: ignore[arg-type]
-    assert cloudwatch.next_pause_s(5) == 5
+    cloudwatch = CloudWatchPublisher(Away(), deployment=DEPLOYMENT, fleet=FLEET, max_buffered=2500)  # type: ignore[arg-type]
+    assert cloudwatch.calculate_next_pause_s(5) == 5
     for start in range(0, 3000, 500):
         cloudwatch.add([Sample("VadSessions", value) for value in range(start, start + 500)])
         await cloudwatch.publish()
-    assert (cloudwatch.waiting_count, cloudwatch.lost_count) == (2500, 500)
+    assert (cloudwatch.unsent_count, cloudwatch.lost_count) == (2500, 500)
     away = False
     await cloudwatch.publish()
     assert sent == list(range(500, 3000))
-    assert cloudwatch.next_pause_s(5) == 5
+    assert cloudwatch.calculate_next_pause_s(5) == 5
 
 
 @pytest.mark.parametrize(
@@ -107,25 +107,25 @@ async def test_values_are_buffered_during_a_cloudwatch_outage() -> None:
 )
 async def test_refused_values_do_not_block_later_ones(code: str, status: int, kept: int) -> None:
     cloud = boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-    cloudwatch = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET)
+    cloudwatch = CloudWatchPublisher(cloud, deployment=DEPLOYMENT, fleet=FLEET)
     with Stubber(cloud) as stub:
         stub.add_client_error("put_metric_data", code, http_status_code=status)
         cloudwatch.add([Sample("VadSessions", 1)])
         await cloudwatch.publish()
-    assert (cloudwatch.waiting_count, cloudwatch.lost_count) == (kept, 1 - kept)
+    assert (cloudwatch.unsent_count, cloudwatch.lost_count) == (kept, 1 - kept)
 
 
 async def test_pauses_double_up_to_a_minute_while_cloudwatch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voice_telemetry.cloudwatch.random.uniform", lambda least, most: (least, most))
     cloud = boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-    cloudwatch = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET)
+    cloudwatch = CloudWatchPublisher(cloud, deployment=DEPLOYMENT, fleet=FLEET)
     pauses: list[Any] = []
     cloudwatch.add([Sample("VadSessions", 1)])
     with Stubber(cloud) as stub:
         for _ in range(5):
             stub.add_client_error("put_metric_data", "InternalServiceFault", http_status_code=500)
             await cloudwatch.publish()
-            pauses.append(cloudwatch.next_pause_s(5))
+            pauses.append(cloudwatch.calculate_next_pause_s(5))
     assert pauses == [(5, 10), (10, 20), (20, 40), (30, 60), (30, 60)]
 
 
@@ -147,7 +147,7 @@ async def test_each_batch_is_sent_once_per_pause(monkeypatch: pytest.MonkeyPatch
         cloudwatch = _create_cloudwatch(Settings(**OWN | {"prometheus_port": 9400}))  # type: ignore[arg-type]
         cloudwatch.add([Sample("VadSessions", 1)])
         await cloudwatch.publish()
-    assert (requests, cloudwatch.waiting_count) == (1, 1)
+    assert (requests, cloudwatch.unsent_count) == (1, 1)
 
 
 def test_the_publisher_needs_no_type_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +179,8 @@ def test_prometheus_exports_the_newest_values_until_they_expire() -> None:
 
 
 def test_names_follow_prometheus_style() -> None:
-    assert METRICS["RxRingOccupancy"].series == "voice_rx_ring_occupancy"
-    assert METRICS["RxDropped"].series == "voice_rx_dropped_total"
+    assert METRICS["RxRingOccupancy"].prometheus_name == "voice_rx_ring_occupancy"
+    assert METRICS["RxDropped"].prometheus_name == "voice_rx_dropped_total"
 
 
 async def program(**environment: str) -> asyncio.subprocess.Process:
@@ -245,17 +245,17 @@ async def test_remaining_values_are_sent_before_the_end(tmp_path: Path) -> None:
 
     often = {"read_every_s": 60, "publish_every_s": 60, "control_socket": tmp_path / "s", "prometheus_port": 9400}
     settings, stop = Settings(**OWN | often), asyncio.Event()  # type: ignore[arg-type]
-    cloudwatch = CloudWatch(Client(), deployment=DEPLOYMENT, fleet=FLEET)  # type: ignore[arg-type]
+    cloudwatch = CloudWatchPublisher(Client(), deployment=DEPLOYMENT, fleet=FLEET)  # type: ignore[arg-type]
     newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
     store = StoreSettings(host="127.0.0.1", port=1, user="vad")
     async with control_socket(tmp_path / "s", [counters()]), asyncio.timeout(60):
         running = asyncio.create_task(run(settings, store, cloudwatch, newest, stop))
-        while not cloudwatch.waiting_count:
+        while not cloudwatch.unsent_count:
             await asyncio.sleep(0.01)
         stop.set()
         await running
     assert sent
-    assert not cloudwatch.waiting_count
+    assert not cloudwatch.unsent_count
 
 
 async def test_a_source_that_is_unavailable_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -299,7 +299,7 @@ def test_settings_have_limits(name: str, most: int) -> None:
 def test_values_are_read_each_second_and_published_each_five() -> None:
     settings = Settings(**OWN | {"prometheus_port": "9400"})  # type: ignore[arg-type]
     assert (settings.read_every_s, settings.publish_every_s) == (1, 5)
-    assert settings.read_every_s > engine._TIMEOUT_S, "an engine that hangs costs its own values alone"
+    assert settings.read_every_s > engine._ENGINE_TIMEOUT_S, "an engine that hangs costs its own values alone"
 
 
 @pytest.mark.parametrize("name", ["deployment", "fleet", "host"])

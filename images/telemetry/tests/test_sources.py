@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
-from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, Loss, StartPhase
+from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, LossReason, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
@@ -31,7 +31,7 @@ from voice_telemetry.sources.neuron import NeuronSource
 
 
 def values(samples: list[Sample]) -> dict[tuple[str, str], float]:
-    return {(sample.name, sample.part): sample.value for sample in samples}
+    return {(sample.name, sample.dimension_value): sample.value for sample in samples}
 
 
 async def test_data_plane_counters_are_increments(tmp_path: Path) -> None:
@@ -172,12 +172,12 @@ async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable
         engine = await engine_of(url)
         for _ in bodies:
             found = values(await engine.read())
-            told.append({loss: found.get(("SpeechLost", loss)) for loss in Loss})
+            told.append({loss: found.get(("SpeechLost", loss)) for loss in LossReason})
     assert told == [
-        dict.fromkeys(Loss),
-        dict.fromkeys(Loss, 0),
-        {Loss.REFUSED: 40, Loss.LOST_CHUNKS: 3, Loss.GIVEN_UP: 0, Loss.PARTIALS_SHED: 7},
-        dict.fromkeys(Loss, 0),
+        dict.fromkeys(LossReason),
+        dict.fromkeys(LossReason, 0),
+        {LossReason.REFUSED: 40, LossReason.LOST_CHUNKS: 3, LossReason.ABANDONED: 0, LossReason.PARTIALS_SHED: 7},
+        dict.fromkeys(LossReason, 0),
     ]
 
 
@@ -191,7 +191,7 @@ async def test_the_engine_is_reported_while_the_store_is_away(tmp_path: Path) ->
         told = [values(await reader.read()) for _ in bodies]
         await reader.close()
     assert [found.get(("EngineStuck", "")) for found in told] == [0, 0]
-    assert told[1]["SpeechLost", Loss.LOST_CHUNKS] == 3
+    assert told[1]["SpeechLost", LossReason.LOST_CHUNKS] == 3
 
 
 @pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])
@@ -207,7 +207,7 @@ async def test_unresponsive_engine_is_reported(
 async def test_an_engine_that_hangs_is_reported_with_the_kind_of_error(
     engine_of: Callable[[str], Awaitable[EngineSource]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_telemetry.sources.engine._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("voice_telemetry.sources.engine._ENGINE_TIMEOUT_S", 0.05)
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -304,7 +304,7 @@ async def test_silent_neuron_monitor_is_reported(tmp_path: Path, monkeypatch: py
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
     source = NeuronSource(monitor(tmp_path, f"echo '{line}'; exec sleep 60"))
     await read_first(source)
-    monkeypatch.setattr(neuron, "_STALE_AFTER_S", 1.1)
+    monkeypatch.setattr(neuron, "_MAX_DOCUMENT_AGE_S", 1.1)
     await asyncio.sleep(1.2)
     with pytest.raises(SourceError, match="of late"):
         await source.read()
@@ -316,7 +316,7 @@ async def test_a_document_of_neuron_monitor_counts_for_five_seconds(
     tmp_path: Path, age_s: float, *, is_stale: bool
 ) -> None:
     source = NeuronSource(monitor(tmp_path, "exec sleep 60"))
-    document = neuron.Document.model_validate_json((DATA / "neuron-monitor.json").read_text())
+    document = neuron.MonitorOutput.model_validate_json((DATA / "neuron-monitor.json").read_text())
     source._latest = (asyncio.get_running_loop().time() - age_s, document)
     if is_stale:
         with pytest.raises(SourceError, match="of late"):

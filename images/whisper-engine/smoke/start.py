@@ -11,9 +11,9 @@ from ctypes import CDLL
 from voice_blueprint.contract.environment import ENVIRONMENT
 from voice_blueprint.contract.images import Image
 
-ENGINE = [sys.executable, "-m", "voice_whisper"]
+ENGINE_COMMAND = [sys.executable, "-m", "voice_whisper"]
 TIMEOUT_S = 120
-SET = {
+VALID_ENVIRONMENT = {
     "VOICE_HOST_ADDRESS": "127.0.0.1",
     "VOICE_HOST_KIND": "gpu",
     "VOICE_CHUNK_PORT": "5006",
@@ -31,12 +31,14 @@ SET = {
 }
 
 
-def expect(change: dict[str, str], code: int, answer: str) -> None:
+def expect_rejection(change: dict[str, str], code: int, answer: str) -> None:
     """Fail the test unless the engine rejects an environment with the expected message."""
-    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.WHISPER_ENGINE]}
+    contract = {
+        variable.name: VALID_ENVIRONMENT.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.WHISPER_ENGINE]
+    }
     environment = {**os.environ, **contract, "HF_HUB_OFFLINE": "1", **change}
     result = subprocess.run(  # noqa: S603  the engine
-        ENGINE, env=environment, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
+        ENGINE_COMMAND, env=environment, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
     )
     if result.returncode != code or answer not in result.stderr:
         sys.exit(f"with {change}: exit code {result.returncode}, expected {code}; said: {result.stderr}")
@@ -44,8 +46,8 @@ def expect(change: dict[str, str], code: int, answer: str) -> None:
 
 def start() -> None:
     """Start the engine with an invalid variable, and without weights."""
-    expect({"VOICE_CHUNK_PORT": "none"}, 2, "VOICE_CHUNK_PORT='none'")
-    expect({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder")
+    expect_rejection({"VOICE_CHUNK_PORT": "none"}, 2, "VOICE_CHUNK_PORT='none'")
+    expect_rejection({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def start(store_server: StoreServer) -> Iterator[Start]:
 @pytest.fixture(scope="module")
 def engine(start: Start) -> EngineHost:
     found = start()
-    found.wait_ready()
+    found.wait_until_ready()
     return found
 
 

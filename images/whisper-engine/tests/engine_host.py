@@ -27,8 +27,8 @@ from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import LogMelExtractor
-from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
-from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
+from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
+from voice_runtime.transcripts import STREAM_START, EventId, EventKind, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
 from voice_whisper.session_audio import MAX_CHUNK_GAP_S
 
@@ -118,7 +118,7 @@ class EngineHost:
     def start(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", "voice_whisper"], env=self.environment)
 
-    def wait_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         wait_for("the engine", lambda: self.get("/healthz") == b"ok", alive=self.process)
 
     def send(self, wire: bytes) -> None:
@@ -177,16 +177,16 @@ def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[b
 async def open_session(store: Redis, ssrc: int, **more: Any) -> None:
     expires_at = int(time.time()) + 600
     session = Session(ssrc, f"s{ssrc}", SessionState.OPEN, SessionKind.GATEWAY, "caller", expires_at, **more)
-    assert await Sessions(store).create(session, max_sessions=1000)
+    assert await SessionStore(store).create(session, max_sessions=1000)
 
 
 async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> None:
     """Send an utterance in real time, and pause after each second for a slow machine's partial."""
     for begin in range(0, len(chunks), CHUNKS_A_SECOND):
-        heard = await store.xlen(state.transcript_key(chunks[0].session))
+        heard = await store.xlen(state.build_transcript_key(chunks[0].session))
         await engine.say(chunks[begin : begin + CHUNKS_A_SECOND], pause_s=0.1)
         limit = time.monotonic() + MAX_CHUNK_GAP_S / 2
-        while await store.xlen(state.transcript_key(chunks[0].session)) == heard and time.monotonic() < limit:
+        while await store.xlen(state.build_transcript_key(chunks[0].session)) == heard and time.monotonic() < limit:
             await asyncio.sleep(0.02)
 
 
@@ -209,7 +209,7 @@ async def one_final(store: Redis, ssrc: int) -> Transcript:
 async def _finals(store: Redis, ssrc: int, enough: Callable[[list[Transcript]], bool]) -> list[Transcript]:
     limit = time.monotonic() + BUSY_TIMEOUT_S
     while True:
-        events = await Transcripts(store).read(ssrc, BEFORE_ALL, count=10_000)
+        events = await TranscriptStore(store).read(ssrc, STREAM_START, count=10_000)
         said = [event for _, event in events if event.kind is EventKind.FINAL]
         if enough(said):
             break

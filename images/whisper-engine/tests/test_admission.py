@@ -31,7 +31,7 @@ from voice_blueprint.contract.metrics import ENGINE_METRICS_PATH
 from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import HostRegistry
-from voice_runtime.sessions import Sessions
+from voice_runtime.sessions import SessionStore
 from voice_sandbox.loopback import find_free_port
 from voice_whisper.admission import MAX_LOOKUPS, MAX_LOOKUPS_PER_S, UNKNOWN_SESSION_TTL_S
 
@@ -44,7 +44,7 @@ UNKNOWN = itertools.count(2**31 + 2**30 + 2**29)
 @pytest.fixture(scope="module")
 def engine(start: Start) -> EngineHost:
     found = start(VOICE_SESSIONS=str(SLOTS))
-    found.wait_ready()
+    found.wait_until_ready()
     return found
 
 
@@ -74,9 +74,11 @@ async def test_unknown_session_is_refused_and_looked_up_once(engine: EngineHost,
         wait_for("refusals", lambda: engine.counted("refused").get("unknown-session") == len(chunks))
         await store.echo("over")
         while (command := (await monitor.next_command())["command"]) != "ECHO over":
-            asked += command == f"HGETALL {state.session_key(ssrc)}"
+            asked += command == f"HGETALL {state.build_session_key(ssrc)}"
     assert 1 <= asked <= 1 + (time.monotonic() - begin) // UNKNOWN_SESSION_TTL_S
-    assert not await store.exists(state.audio_key(ssrc), state.transcript_key(ssrc), state.lease_key(ssrc))
+    assert not await store.exists(
+        state.build_audio_key(ssrc), state.build_transcript_key(ssrc), state.build_lease_key(ssrc)
+    )
     assert engine.metrics()["FreeSlots"] == SLOTS
 
 
@@ -228,7 +230,7 @@ async def test_full_host_rejects_new_sessions_and_keeps_existing_ones(
 async def told(store: Redis, ssrc: int, *, refused: bool) -> int:
     """Wait until the record shows that a host refuses the session, which the gateway reports to the caller."""
     async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while await store.hexists(state.transcribed_key(ssrc), "refused_at") != refused:
+        while await store.hexists(state.build_transcription_progress_key(ssrc), "refused_at") != refused:
             await asyncio.sleep(0.05)
     return ssrc
 
@@ -239,7 +241,7 @@ async def test_closed_session_releases_its_slot(engine: EngineHost, store: Redis
     await finals(store, ssrc, 1)
     assert engine.metrics()["FreeSlots"] == SLOTS - 1
     await release(store, ssrc)
-    assert not await store.exists(state.lease_key(ssrc))
+    assert not await store.exists(state.build_lease_key(ssrc))
 
 
 async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redis, ssrc: int) -> None:
@@ -259,9 +261,9 @@ async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redi
     assert await asyncio.to_thread(engine.process.wait, BUSY_TIMEOUT_S) == 0
     for each in sessions:
         assert words_wrong((await one_final(store, each)).text) <= 0.15
-        assert not await store.exists(state.lease_key(each))
-        assert not await store.xlen(state.audio_key(each))
-    assert await HostRegistry(store, Tier.ASR).live_hosts() == []
+        assert not await store.exists(state.build_lease_key(each))
+        assert not await store.xlen(state.build_audio_key(each))
+    assert await HostRegistry(store, Tier.ASR).read_live_hosts() == []
 
 
 @pytest.mark.parametrize(
@@ -297,11 +299,11 @@ def test_engine_reports_the_reason_of_a_failed_start(
 
 async def release(store: Redis, ssrc: int) -> None:
     """Close a session, and wait until its host has released it."""
-    session = await Sessions(store).read(ssrc)
+    session = await SessionStore(store).read(ssrc)
     assert session
-    await Sessions(store).close(session)
+    await SessionStore(store).close(session)
     limit = time.monotonic() + BUSY_TIMEOUT_S
-    while await store.exists(state.lease_key(ssrc)):
+    while await store.exists(state.build_lease_key(ssrc)):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
 
@@ -309,6 +311,8 @@ async def release(store: Redis, ssrc: int) -> None:
 async def registered(store: Redis, **wanted: object) -> None:
     """Wait for a heartbeat with this state."""
     limit = time.monotonic() + BUSY_TIMEOUT_S
-    while not any(wanted.items() <= vars(host).items() for host in await HostRegistry(store, Tier.ASR).live_hosts()):
+    while not any(
+        wanted.items() <= vars(host).items() for host in await HostRegistry(store, Tier.ASR).read_live_hosts()
+    ):
         assert time.monotonic() < limit, f"no host is {wanted}"
         await asyncio.sleep(0.05)

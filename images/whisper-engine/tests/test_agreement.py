@@ -41,11 +41,11 @@ def test_repeated_words_are_stable_except_the_last() -> None:
 @pytest.mark.parametrize(("at_s", "told"), [(0.79, "please"), (0.8, "please hold"), (0.81, "please hold")])
 def test_a_tentative_last_word_that_ends_later_is_omitted(at_s: float, told: str) -> None:
     said = Agreement()
-    assert said.words_before(at_s) == []
+    assert said.list_words_before(at_s) == []
     said.add_hypothesis(words("please hold"))
-    assert join_words(said.words_before(at_s)) == told
+    assert join_words(said.list_words_before(at_s)) == told
     said.finish(words("please hold"))
-    assert join_words(said.words_before(at_s)) == "please hold", "it is not tentative"
+    assert join_words(said.list_words_before(at_s)) == "please hold", "it is not tentative"
 
 
 def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
@@ -60,7 +60,7 @@ def test_text_after_a_split_has_no_repetition() -> None:
     said = Agreement()
     said.add_hypothesis(words("please hold the line while"))
     said.add_hypothesis(words("please hold the line while"))
-    rest = said.remainder()
+    rest = said.create_remainder()
     # Recognized again from the third word on, slightly late.
     rest.finish(words("the line while we connect", start=2.2 * WORD_S))
     assert join_words(said.committed + rest.committed) == "please hold the line while we connect"
@@ -190,9 +190,9 @@ def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
             audio.add(chunk, 0.0)
         assert audio.pop_finished(0.0) == [rest]
         (of_all,) = all_of(chunks)
-        rows, expected = (each.features(80, until_end=True) for each in (rest, of_all))
+        rows, expected = (each.extract_features(80, until_end=True) for each in (rest, of_all))
         np.testing.assert_allclose(rows[20:-20], expected[len(expected) - len(rows) + 20 : -20], atol=1e-3)
-        assert rest.lost_chunks == 0
+        assert rest.lost_chunk_count == 0
 
 
 def all_of(chunks: list[AudioChunk]) -> list[Utterance]:

@@ -9,7 +9,7 @@ from conftest import Start
 from engine_host import EngineHost, chunks_of, finals, first_sentence, open_session, sound, speak, wait_for
 from redis.asyncio import Redis
 
-from voice_runtime.transcripts import BEFORE_ALL, EventKind, Transcripts
+from voice_runtime.transcripts import STREAM_START, EventKind, TranscriptStore
 
 WORKERS = 2
 
@@ -17,7 +17,7 @@ WORKERS = 2
 @pytest.fixture(scope="module")
 def engine(start: Start) -> EngineHost:
     found = start(VOICE_LAYOUT="colocated")
-    found.wait_ready()
+    found.wait_until_ready()
     return found
 
 
@@ -29,7 +29,7 @@ async def test_sentences_are_transcribed_with_partials(engine: EngineHost, store
     assert "connect your call" in final.text
     assert final.stages_ms.keys() == {"ingest", "queue", "encode", "decode", "turn"}
     assert min(final.stages_ms["encode"], final.stages_ms["decode"]) > 0
-    events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
+    events = [event for _, event in await TranscriptStore(store).read(ssrc, STREAM_START)]
     assert sum(event.kind is EventKind.PARTIAL for event in events) >= 3
 
 

@@ -21,7 +21,7 @@ from redis.asyncio import Redis
 
 from images.conftest import StoreServer
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_EXPIRES_S
+from voice_blueprint.contract.state import HOST_TTL_S
 from voice_runtime import state
 
 
@@ -55,7 +55,7 @@ async def test_killed_idle_worker_is_replaced(engine: EngineHost, store: Redis, 
 
 async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store: Redis, ssrc: int) -> None:
     other = start("h2", "127.0.0.2")
-    other.wait_ready()
+    other.wait_until_ready()
     torn, finished = ssrc, ssrc + 1_000_000
     await open_session(store, torn)
     await open_session(store, finished)
@@ -64,15 +64,15 @@ async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store
     await engine.say(chunks_of(finished, sound()))
     await asyncio.sleep(0.15)
     engine.kill()
-    assert 0 < await store.ttl(state.host_key(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
+    assert 0 < await store.ttl(state.build_host_key(Tier.ASR, engine.host)) <= HOST_TTL_S
     await other.say(chunks[38:])
     assert words_wrong((await one_final(store, torn)).text) <= 0.15
     # No host sends the other session's audio again: the surviving host finds it when the dead host's record expires.
-    await store.delete(state.host_key(Tier.ASR, engine.host))
+    await store.delete(state.build_host_key(Tier.ASR, engine.host))
     assert words_wrong((await one_final(store, finished)).text) <= 0.15
     assert other.counted("adopted") == 1
     engine.start()
-    engine.wait_ready()
+    engine.wait_until_ready()
 
 
 async def test_restarted_host_continues(engine: EngineHost, store: Redis, ssrc: int) -> None:
@@ -82,7 +82,7 @@ async def test_restarted_host_continues(engine: EngineHost, store: Redis, ssrc: 
     await asyncio.sleep(0.15)
     engine.kill()
     engine.start()
-    engine.wait_ready()
+    engine.wait_until_ready()
     assert words_wrong((await one_final(store, ssrc)).text) <= 0.15
 
 
@@ -106,5 +106,5 @@ async def test_session_adopted_by_another_host_is_dropped(engine: EngineHost, st
     await engine.say(chunks_of(ssrc, sound())[:20])
     wait_for("the session", lambda: bool(engine.counted("chunks")))
     lost = engine.counted("lost_leases")
-    await store.set(state.lease_key(ssrc), "another", ex=60)
+    await store.set(state.build_lease_key(ssrc), "another", ex=60)
     wait_for("a lost lease", lambda: engine.counted("lost_leases") == lost + 1)

@@ -57,7 +57,7 @@ async def reader(
     host = FileReader("h1", FilePieceQueue(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
     running = asyncio.create_task(host.run(has_time))
     yield counters
-    await tasks.cancel_all([running])
+    await tasks.cancel_tasks([running])
 
 
 async def answer(store: Redis, piece: FilePiece) -> PieceTranscript:
@@ -84,7 +84,7 @@ async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> No
     )
     assert engine.asked == [("de", Priority.FILE, "Valkey")]
     assert counters.events == {"file_pieces": 1}
-    assert not await store.exists(state.file_piece_lease_key("p"))
+    assert not await store.exists(state.build_file_piece_lease_key("p"))
 
 
 async def test_noise_is_not_transcribed_and_has_no_words(store: Redis) -> None:
@@ -107,14 +107,14 @@ async def test_files_wait_for_live_calls(store: Redis) -> None:
     async with reader(store, Scripted(heard("Hello.")), lambda: not live):
         answering = asyncio.create_task(answer(store, FilePiece("p", SPEECH, None)))
         await asyncio.sleep(0.3)
-        assert await FilePieceQueue(store).count_waiting() == 1
+        assert await FilePieceQueue(store).count_queued() == 1
         live.clear()
         assert (await answering).text == "Hello."
 
 
 async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_reader, "FILE_PIECE_LEASE_S", 0.2)
-    engine, pieces, lease = Scripted(), FilePieceQueue(store), state.file_piece_lease_key("long")
+    engine, pieces, lease = Scripted(), FilePieceQueue(store), state.build_file_piece_lease_key("long")
     async with reader(store, engine) as counters, asyncio.timeout(BUSY_TIMEOUT_S):
         await pieces.put(FilePiece("long", SPEECH, None))
         while not engine.asked:
@@ -135,6 +135,6 @@ def test_a_piece_is_a_complete_utterance_with_its_samples(samples: int) -> None:
     assert utterance.is_whole
     assert (utterance.start, utterance.frames) == (0, -(-samples // 320))
     assert utterance.next_number == -(-samples // CHUNK_SAMPLES)
-    found = utterance.samples()
+    found = utterance.decode_samples()
     assert np.array_equal(found[:samples], audio)
     assert not found[samples:].any()

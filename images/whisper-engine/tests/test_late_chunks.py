@@ -36,7 +36,7 @@ async def test_a_partial_stops_before_a_chunk_that_was_due_in_the_last_200_ms(
             utterance.add(chunk, 0.0)
     stream = AsyncMock(text="words")
     stream.finish.return_value = "words"
-    recognizer = SimpleNamespace(longest_s=60.0, is_stuck=False, run=Mock(), ready=Mock())
+    recognizer = SimpleNamespace(max_stream_s=60.0, is_stuck=False, run=Mock(), wait_until_ready=Mock())
     recognizer.open = AsyncMock(return_value=stream)
     heard = await StreamingTranscriber(recognizer).transcribe(utterance, None, wanted)
     assert heard.text == "words"

@@ -18,20 +18,20 @@ from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.redaction import Redaction
-from voice_runtime.sessions import Sessions
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.sessions import SessionStore
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 from voice_whisper import streaming
 from voice_whisper.admission import Admission
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import Priority, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.live_session import LiveSession, Services
+from voice_whisper.live_session import LiveSession, SessionContext
 from voice_whisper.maintenance import HostMaintenance
 from voice_whisper.session_audio import MAX_REORDER_S
 from voice_whisper.settings import EngineSettings
 from voice_whisper.utterance import OVERLAP_FRAMES, Utterance
-from voice_whisper.window import MAX_FRAMES
+from voice_whisper.window import MAX_UTTERANCE_FRAMES
 
 FRAME_S = 0.02
 TICK_S = 0.02
@@ -48,10 +48,10 @@ class Scripted:
 
     words: Sequence[tuple[str, float, float]]
     asked: list[tuple[str | None, str]] = field(default_factory=list)
-    longest_frames: int = MAX_FRAMES
+    max_utterance_frames: int = MAX_UTTERANCE_FRAMES
     overlap_frames = OVERLAP_FRAMES
-    kinds = frozenset(ChunkKind)
-    depths = (0, 0)
+    supported_kinds = frozenset(ChunkKind)
+    queue_depths = (0, 0)
     languages = ()
 
     async def transcribe(
@@ -68,22 +68,22 @@ class Scripted:
         return WindowTranscript("".join(word.text for word in heard).strip(), language, {}, 0.0, heard)
 
 
-def services_of(store: Redis, engine: Scripted) -> Services:
+def services_of(store: Redis, engine: Scripted) -> SessionContext:
     counters, journal = Counters(), Journal(store, "h1")
-    return Services(
+    return SessionContext(
         engine,  # type: ignore[arg-type]  # what a session asks of one
-        Transcripts(store),
+        TranscriptStore(store),
         journal,
         JournalBatch(journal, counters),
         counters,
-        Sessions(store),
+        SessionStore(store),
     )
 
 
 @asynccontextmanager
 async def live(store: Redis, ssrc: int, engine: Scripted, **record: object) -> AsyncIterator[LiveSession]:
     await open_session(store, ssrc, **record)
-    found = await Sessions(store).read(ssrc)
+    found = await SessionStore(store).read(ssrc)
     assert found
     session = LiveSession(found, services_of(store, engine), transcribed_until=0)
 
@@ -157,9 +157,9 @@ async def test_language_and_words_of_a_call_can_be_changed(store: Redis, ssrc: i
     async with live(store, ssrc, engine, language="en", prompt="Kubernetes") as session:
         await say(session, chunks_of(ssrc, sound()[: 40 * 320]))
         await finals(store, ssrc, 1)
-        record = await Sessions(store).read(ssrc)
+        record = await SessionStore(store).read(ssrc)
         assert record
-        await Sessions(store).update(record, language="de-CH", prompt="Zürich")
+        await SessionStore(store).update(record, language="de-CH", prompt="Zürich")
         chunks = chunks_of(ssrc, sound()[: 80 * 320], first=200)
         await say(session, chunks, pause=lambda number: 0.3 * (number == 3))
         await finals(store, ssrc, 2)
@@ -173,7 +173,7 @@ async def test_card_numbers_are_never_published(store: Redis, ssrc: int, what: f
     async with live(store, ssrc, Scripted(words), redact=what) as session:
         await say(session, chunks_of(ssrc, sound()[: 190 * 320]), pause=lambda _: 0.03)
         (final,) = await finals(store, ssrc, 1)
-    events = [event for _, event in await Transcripts(store).read(ssrc)]
+    events = [event for _, event in await TranscriptStore(store).read(ssrc)]
     assert any(event.kind is EventKind.PARTIAL for event in events)
     told = " ".join(f"{event.text} {event.committed} {event.words}" for event in events)
     assert ("1111" in told) is not bool(what)
@@ -197,7 +197,7 @@ async def test_incomplete_utterance_is_published_before_partials_of_the_next(sto
             pause=lambda number: 0.001 + 2 * MAX_REORDER_S * (number == before_end - 3),
         )
         await finals(store, ssrc, 2)
-    events = [event for _, event in await Transcripts(store).read(ssrc)]
+    events = [event for _, event in await TranscriptStore(store).read(ssrc)]
     assert [(event.utterance, event.kind) for event in events if event.kind is not EventKind.PARTIAL] == [
         (utterance, kind)
         for utterance, kinds in ((0, [EventKind.GAP]), (400, []))
@@ -214,7 +214,7 @@ async def test_stable_part_of_a_monologue_reports_its_losses_and_audio(store: Re
         said: list[Transcript] = []
         while not (said and said[-1].speech_final):
             await asyncio.sleep(TICK_S)
-            events = [event for _, event in await Transcripts(store).read(ssrc)]
+            events = [event for _, event in await TranscriptStore(store).read(ssrc)]
             said = [event for event in events if event.kind is EventKind.FINAL]
         counters = session._services.counters
     assert len(said) > 1, "a part was split off"
@@ -231,7 +231,7 @@ async def test_stable_part_of_a_monologue_reports_its_losses_and_audio(store: Re
 async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis, ssrc: int) -> None:
     """A host continues its sessions after a restart, while their audio may already arrive."""
     services = services_of(store, Scripted([]))
-    admission = Admission(2, Sessions(store), services)
+    admission = Admission(2, SessionStore(store), services)
     for number in range(3):
         await open_session(store, ssrc + number)
     await admission.adopt(ssrc, is_own=True)
@@ -251,12 +251,14 @@ async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis,
 
 async def test_long_utterance_of_a_failed_host_is_restored_from_its_start(store: Redis, ssrc: int) -> None:
     """An engine with streaming input has no final of an utterance before its end, so all chunks are in the journal."""
-    assert state.MAX_AUDIO_CHUNKS >= streaming.MAX_FRAMES // CHUNK_FRAMES
+    assert state.MAX_AUDIO_CHUNKS >= streaming.MAX_UTTERANCE_FRAMES // CHUNK_FRAMES
     speech = np.tile(sound(), 31)[: 2500 * CHUNK_FRAMES * 320]
     datagrams = [(ssrc, chunk.to_datagram()) for chunk in chunks_of(ssrc, speech, kind=ChunkKind.PCM16)]
     for at in range(0, len(datagrams), 100):
         await Journal(store, "h2").append(datagrams[at : at + 100])
-    engine = Scripted([("First", 0.1, 0.5), ("last.", 249.1, 249.5)], longest_frames=streaming.MAX_FRAMES)
+    engine = Scripted(
+        [("First", 0.1, 0.5), ("last.", 249.1, 249.5)], max_utterance_frames=streaming.MAX_UTTERANCE_FRAMES
+    )
     async with live(store, ssrc, engine) as session:
         await session.restore()
         (final,) = await finals(store, ssrc, 1)
@@ -264,11 +266,11 @@ async def test_long_utterance_of_a_failed_host_is_restored_from_its_start(store:
 
 
 async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int) -> None:
-    admission = Admission(2, Sessions(store), services_of(store, Scripted([])))
+    admission = Admission(2, SessionStore(store), services_of(store, Scripted([])))
     await Journal(store, "h1").acquire(ssrc)
     await admission.adopt(ssrc, is_own=True)
     assert admission.is_empty
-    assert not await store.exists(state.lease_key(ssrc))
+    assert not await store.exists(state.build_lease_key(ssrc))
 
 
 async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(store: Redis, ssrc: int) -> None:
@@ -278,7 +280,7 @@ async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(st
         chunks = chunks_of(ssrc, sound()[: 100 * 320])
         await say(session, chunks, pause=lambda _: 0.03)
         (final,) = await finals(store, ssrc, 1)
-    events = [event for _, event in await Transcripts(store).read(ssrc)]
+    events = [event for _, event in await TranscriptStore(store).read(ssrc)]
     partials = [(event.end_ms, event.text) for event in events if event.kind is EventKind.PARTIAL]
     assert partials[:2] == [(700, "We"), (1700, "We machinery")]
     assert final.text == "We machinery work."
@@ -287,24 +289,24 @@ async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(st
 async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, ssrc: int) -> None:
     stuck: list[bool] = []
     services = services_of(store, Scripted([]))
-    admission, registry = Admission(2, Sessions(store), services), HostRegistry(store, Tier.ASR)
+    admission, registry = Admission(2, SessionStore(store), services), HostRegistry(store, Tier.ASR)
     address = {"host": "h1", "host_address": "127.0.0.1", "host_kind": "gpu"}
     settings = EngineSettings.model_validate({**address, "chunk_port": 1, "health_port": 1, "drain_timeout_s": 1})
     keeper = HostMaintenance(
-        settings, admission, registry, services.journal, Sessions(store), is_stuck=lambda: bool(stuck)
+        settings, admission, registry, services.journal, SessionStore(store), is_stuck=lambda: bool(stuck)
     )
     await open_session(store, ssrc)
     await services.journal.acquire(ssrc)
     await admission.adopt(ssrc, is_own=True)
     stuck.append(True)
     await keeper.send_heartbeat()
-    assert (list(admission.live_sessions), admission.is_closed, await registry.live_hosts()) == ([], True, [])
+    assert (list(admission.live_sessions), admission.is_closed, await registry.read_live_hosts()) == ([], True, [])
     stuck.clear()
     await keeper.send_heartbeat()
     assert (list(admission.live_sessions), admission.is_closed) == ([ssrc], False)
-    (host,) = await registry.live_hosts()
+    (host,) = await registry.read_live_hosts()
     assert (host.id, host.free_slots, host.slots, host.draining) == ("h1", 1, 64, False)
     keeper.is_draining = True
     await keeper.send_heartbeat()
-    (host,) = await registry.live_hosts()
+    (host,) = await registry.read_live_hosts()
     assert (host.free_slots, host.draining) == (0, True)

@@ -62,7 +62,7 @@ async def test_a_closed_session_is_released_after_two_seconds_without_speech(
     work = Work()
     work.admission.live_sessions[7] = SimpleNamespace(is_busy=is_busy, last_audio_at=NOW - quiet_s)
     work.sessions.read.return_value = SimpleNamespace(is_over=is_over)
-    await work.keeper._release_closed()
+    await work.keeper._release_closed_sessions()
     assert [call.args for call in work.admission.release.await_args_list] == ([(7,)] if released else [])
     is_queried = quiet_s >= QUIET_TIMEOUT_S and not is_busy
     assert work.sessions.read.await_count == is_queried, "the store is not queried during speech"

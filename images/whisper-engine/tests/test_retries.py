@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ConnectionError as Unavailable
 
 from voice_whisper import retries
-from voice_whisper.retries import retry_until_done, run_every
+from voice_whisper.retries import retry_until_done, run_periodically
 
 OUTAGE = Unavailable("no connection")
 
@@ -48,7 +48,7 @@ async def test_periodic_work_continues_and_each_outage_is_logged_once(caplog: py
     async def work() -> None:
         await store.call()
 
-    running = asyncio.create_task(run_every(0.001, "the heartbeat", work))
+    running = asyncio.create_task(run_periodically(0.001, "the heartbeat", work))
     await asyncio.wait_for(store.used_up.wait(), 60)
     running.cancel()
     assert caplog.messages == ["the heartbeat waits for the store: no connection"] * 2

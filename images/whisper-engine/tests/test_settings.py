@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from voice_whisper.settings import EngineSettings, Layout, ModelSettings, threads_per_worker
+from voice_whisper.settings import EngineSettings, Layout, ModelSettings, calculate_threads_per_worker
 
 GOOD: dict[str, Any] = {
     "host": "h", "host_address": "10.0.0.1", "host_kind": "gpu", "chunk_port": 5006, "health_port": 8080,
@@ -45,5 +45,5 @@ def test_unset_variables_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.sessions, settings.encoders, settings.decoders) == (64, 1, 1)
     assert (settings.engine, settings.layout, settings.health_address) == ("whisper", Layout.DISAGGREGATED, "127.0.0.1")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(9)))
-    assert threads_per_worker(settings) == 4
-    assert threads_per_worker(EngineSettings(**GOOD | {"encoders": 8, "decoders": 8})) == 1
+    assert calculate_threads_per_worker(settings) == 4
+    assert calculate_threads_per_worker(EngineSettings(**GOOD | {"encoders": 8, "decoders": 8})) == 1

@@ -23,7 +23,7 @@ from voice_whisper import streaming, vllm_realtime, vllm_watch
 from voice_whisper.job import Priority
 from voice_whisper.streaming import OVERLAP_SAMPLES, StreamError, StreamingTranscriber, join_texts
 from voice_whisper.utterance import Utterance
-from voice_whisper.vllm_realtime import VllmRealtime
+from voice_whisper.vllm_realtime import VllmRealtimeRecognizer
 
 MODEL = "voxtral-mini-4b-realtime"
 WORD, SPACE = SAMPLE_RATE * 2 // 5, SAMPLE_RATE // 10
@@ -96,7 +96,7 @@ class Realtime:
 @pytest.fixture
 async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime, str]]:
     monkeypatch.setattr(streaming, "RETRY_PAUSE_S", 0.01)
-    monkeypatch.setattr(vllm_watch, "PROBE_AFTER_S", BUSY_TIMEOUT_S)
+    monkeypatch.setattr(vllm_watch, "PROBE_IDLE_TIME_S", BUSY_TIMEOUT_S)
     found = Realtime()
     async with websockets.serve(found.serve, "127.0.0.1", 0, process_request=found.models) as server:
         yield found, f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
@@ -104,10 +104,10 @@ async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime,
 
 @pytest.fixture
 async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[StreamingTranscriber]:
-    transcriber = StreamingTranscriber(VllmRealtime(vllm[1]))
+    transcriber = StreamingTranscriber(VllmRealtimeRecognizer(vllm[1]))
     running = asyncio.create_task(transcriber.run())
     async with asyncio.timeout(BUSY_TIMEOUT_S):
-        await transcriber.ready()
+        await transcriber.wait_until_ready()
         yield transcriber
     running.cancel()
 
@@ -121,7 +121,7 @@ async def test_a_hanging_engine_is_reported_with_the_kind_of_error(
 ) -> None:
     monkeypatch.setattr(vllm_realtime, "TIMEOUT_S", 0.2)
     vllm[0].works.clear()
-    stream = await VllmRealtime(vllm[1], MODEL).open()
+    stream = await VllmRealtimeRecognizer(vllm[1], MODEL).open()
     with pytest.raises(StreamError, match="vLLM: TimeoutError"):
         await stream.finish()
     vllm[0].works.set()
@@ -132,7 +132,7 @@ async def test_a_hanging_engine_is_stuck_until_it_processes_silence(
     vllm: tuple[Realtime, str], streams: StreamingTranscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server still accepts sockets and reports success."""
-    for name, seconds in (("PROBE_AFTER_S", 0.2), ("POLL_INTERVAL_S", 0.05), ("PROBE_TIMEOUT_S", 0.5)):
+    for name, seconds in (("PROBE_IDLE_TIME_S", 0.2), ("POLL_INTERVAL_S", 0.05), ("PROBE_TIMEOUT_S", 0.5)):
         monkeypatch.setattr(vllm_watch, name, seconds)
     await asyncio.sleep(2)
     assert not streams.is_stuck
@@ -209,7 +209,7 @@ async def test_monologue_is_one_utterance_of_the_engine(
     """As a process: audio posted as a whole is cut at 28 s, in the middle of a word."""
     vllm[0].tokens = 131072
     engine = start("h1", VOICE_ENGINE="vllm-realtime", VOICE_VLLM_URL=vllm[1])
-    await asyncio.to_thread(engine.wait_ready)
+    await asyncio.to_thread(engine.wait_until_ready)
     await open_session(store, ssrc, end_of_turn_ms=0)
     await engine.say(chunks_of(ssrc, speech(70), kind=ChunkKind.PCM16))
     (final,) = await finals(store, ssrc, 1)

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.session_audio import (
+    COMMIT_TRANSCRIPT_SILENCE_S,
+    EARLY_TRANSCRIPT_SILENCE_S,
     INCOMPLETE_SENTENCE_FACTOR,
     MAX_CHUNK_GAP_S,
     MAX_REORDER_S,
-    TRANSCRIBE_AFTER_S,
-    TRANSCRIBE_SOON_AFTER_S,
     DropReason,
     SessionAudio,
 )
 from voice_whisper.utterance import SILENCE_LEVEL, Utterance
-from voice_whisper.window import create_window, window_length_s
+from voice_whisper.window import create_window, select_window_length_s
 
 SSRC = 1
 LOG10_ULP = 4
@@ -45,9 +45,9 @@ def heard(chunks: Iterable[AudioChunk], audio: SessionAudio | None = None, *, no
 def test_assembled_features_match_the_reference_extractor(kind: ChunkKind, frames: int) -> None:
     speech = sound()[8000 : 8000 + frames * 320]
     (utterance,) = heard(chunks_of(SSRC, speech, first=7, kind=kind))
-    assert (utterance.start, utterance.frames, utterance.lost_chunks) == (7, frames, 0)
+    assert (utterance.start, utterance.frames, utterance.lost_chunk_count) == (7, frames, 0)
     reference = FeatureExtractor()(speech.astype(np.float32) / 32768)
-    window = create_window(utterance.features(80, until_end=True))
+    window = create_window(utterance.extract_features(80, until_end=True))
     np.testing.assert_allclose(window[:, : reference.shape[1]], reference, atol=1e-3)
     assert not window[:, reference.shape[1] :].any()
 
@@ -67,9 +67,9 @@ def test_chunk_order_and_repetition_do_not_matter(kind: ChunkKind, seed: int) ->
     for chunk in shuffled:
         audio.add(chunk, 0.0)
         if audio.current:
-            audio.current.features(80, until_end=False)
+            audio.current.extract_features(80, until_end=False)
     (utterance,) = audio.pop_finished(0.0)
-    features = [each.features(80, until_end=True) for each in (in_order, utterance)]
+    features = [each.extract_features(80, until_end=True) for each in (in_order, utterance)]
     np.testing.assert_allclose(features[1], features[0], atol=1e-4)
 
 
@@ -80,8 +80,8 @@ def test_lost_chunk_is_replaced_by_silence(kind: ChunkKind) -> None:
     audio = SessionAudio()
     assert heard([*chunks[:8], *chunks[9:]], audio) == [], "it may come still"
     (utterance,) = audio.pop_finished(MAX_REORDER_S)
-    assert utterance.lost_chunks == 1
-    rows, expected = utterance.features(80, until_end=True), whole.features(80, until_end=True)
+    assert utterance.lost_chunk_count == 1
+    rows, expected = utterance.extract_features(80, until_end=True), whole.extract_features(80, until_end=True)
     assert len(rows) == len(expected)
     silence = np.full((5, 80), SILENCE_LEVEL, np.float32)
     np.testing.assert_array_max_ulp(rows[82:87], silence, maxulp=LOG10_ULP)
@@ -141,14 +141,19 @@ def test_short_pause_is_kept_as_silence(kind: ChunkKind) -> None:
     for chunk in chunks:
         audio.add(chunk, 0.0)
         if audio.current:  # transcribed during the pause as if it were complete
-            audio.current.features(80, until_end=audio.current.end is not None)
+            audio.current.extract_features(80, until_end=audio.current.end is not None)
     assert audio.pop_finished(0.0) == [], "nothing has said that the sentence is over"
     (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert (utterance.start, utterance.frames, utterance.lost_chunks, utterance.next_number) == (0, 150, 0, len(chunks))
+    assert (utterance.start, utterance.frames, utterance.lost_chunk_count, utterance.next_number) == (
+        0,
+        150,
+        0,
+        len(chunks),
+    )
     parts = [all_of(in_two(kind, 400), place) for place in range(2)]
-    rows = utterance.features(80, until_end=True)
-    np.testing.assert_allclose(rows[:118], parts[0].features(80, until_end=True)[:118], atol=1e-3)
-    np.testing.assert_allclose(rows[162:298], parts[1].features(80, until_end=True)[2:138], atol=1e-3)
+    rows = utterance.extract_features(80, until_end=True)
+    np.testing.assert_allclose(rows[:118], parts[0].extract_features(80, until_end=True)[:118], atol=1e-3)
+    np.testing.assert_allclose(rows[162:298], parts[1].extract_features(80, until_end=True)[2:138], atol=1e-3)
     assert (rows[124:156] <= SILENCE_LEVEL + 1e-3).all()
 
 
@@ -161,8 +166,8 @@ def test_silence_ends_complete_sentences_sooner() -> None:
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in chunks_of(SSRC, sound()[:32000]):
             audio.add(chunk, 0.0)
-        assert audio.silent_utterance(TRANSCRIBE_AFTER_S - 0.01) is None
-        silent = audio.silent_utterance(TRANSCRIBE_AFTER_S)
+        assert audio.find_silent_utterance(EARLY_TRANSCRIPT_SILENCE_S - 0.01) is None
+        silent = audio.find_silent_utterance(EARLY_TRANSCRIPT_SILENCE_S)
         assert silent
         silent.is_transcript_complete = says_all
         assert audio.pop_finished(ends_at - 0.01) == []
@@ -178,8 +183,8 @@ def test_commits_shorten_the_next_silence() -> None:
     assert len(audio.pop_finished(0.0)) == 1
     for chunk in next_:
         audio.add(chunk, 0.0)
-    assert audio.silent_utterance(TRANSCRIBE_SOON_AFTER_S - 0.01) is None
-    assert audio.silent_utterance(TRANSCRIBE_SOON_AFTER_S) is audio.current
+    assert audio.find_silent_utterance(COMMIT_TRANSCRIPT_SILENCE_S - 0.01) is None
+    assert audio.find_silent_utterance(COMMIT_TRANSCRIPT_SILENCE_S) is audio.current
 
 
 @KINDS
@@ -191,7 +196,7 @@ def test_loss_around_a_pause_is_reported_as_a_gap(kind: ChunkKind) -> None:
         for chunk in [chunk for chunk in chunks if chunk not in chunks[missing]]:
             audio.add(chunk, 0.0)
         (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-        assert utterance.lost_chunks
+        assert utterance.lost_chunk_count
         assert len(utterance.gaps) == 1
         assert gap in {None, utterance.gaps[0]}
 
@@ -224,7 +229,7 @@ def test_order_does_not_matter_around_a_pause(kind: ChunkKind, seed: int) -> Non
     for chunk in shuffled:
         audio.add(chunk, 0.0)
     (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert (utterance.start, utterance.frames, utterance.lost_chunks) == (0, 150, 0)
+    assert (utterance.start, utterance.frames, utterance.lost_chunk_count) == (0, 150, 0)
 
 
 def test_a_session_that_begins_with_a_silence_has_no_gap() -> None:
@@ -255,7 +260,7 @@ def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
 
 
 def test_window_has_silence_after_the_words() -> None:
-    assert [window_length_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
+    assert [select_window_length_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
         10, 10, 15, 15, 20, 20, 30, 30,
     ]  # fmt: skip
 
@@ -277,7 +282,7 @@ def test_arbitrary_chunks_do_not_break_a_session(chunks: list[tuple[int, int, Ch
     over = audio.pop_finished(now + MAX_CHUNK_GAP_S)
     assert audio.current is None
     for utterance in over:
-        assert create_window(utterance.features(80, until_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
+        assert create_window(utterance.extract_features(80, until_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
     starts += [each.start for each in over]
     assert starts == sorted(set(starts)), "Valkey refuses what is not in order"
 
@@ -291,12 +296,17 @@ def test_cuts_in_speech_get_surrounding_audio(kind: ChunkKind) -> None:
     speech, at = sound()[: 300 * 320], 151
     audio = SessionAudio(overlap_frames=KEPT)
     first, second = heard(cut(SSRC, speech, at, first=10, kind=kind), audio)
-    assert (first.start, first.frames, first.is_cut) == (10, at, True)
-    assert (second.start, second.frames, second.is_cut, second.lost_chunks) == (10 + at, 300 - at, False, 0)
+    assert (first.start, first.frames, first.is_cut_by_commit) == (10, at, True)
+    assert (second.start, second.frames, second.is_cut_by_commit, second.lost_chunk_count) == (
+        10 + at,
+        300 - at,
+        False,
+        0,
+    )
     assert second.split_from is first
     assert at + 10 - KEPT <= second.begin <= at + 10 - KEPT + 5
     (whole,) = heard(chunks_of(SSRC, speech, first=10, kind=kind))
-    rows, expected = (each.features(80, until_end=True) for each in (second, whole))
+    rows, expected = (each.extract_features(80, until_end=True) for each in (second, whole))
     expected = expected[-len(rows) :]
     seam = 2 * (second.start - second.begin)
     around = np.r_[20 : seam - 4, seam + 4 : len(rows) - 4]
@@ -321,7 +331,7 @@ def test_late_chunk_is_not_added_to_the_next_utterance(kind: ChunkKind) -> None:
     audio = SessionAudio(overlap_frames=KEPT)
     late = chunks.pop(17)
     first, second = heard([*chunks[:-1], late, chunks[-1]], audio)
-    assert (first.lost_chunks, second.lost_chunks) == (0, 0)
+    assert (first.lost_chunk_count, second.lost_chunk_count) == (0, 0)
     assert (second.start, second.frames) == (100, 100)
 
 
@@ -339,8 +349,10 @@ def test_a_chunk_across_a_cut_of_a_long_utterance_is_in_both_pieces(is_late: boo
         audio.add(chunk, 0.0)
     pieces = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
     assert [(piece.start, piece.start + piece.frames) for piece in pieces] == [(0, 1400), (1400, until)]
-    assert [(piece.gaps, piece.lost_chunks) for piece in pieces] == [([], 0)] * 2
-    heard_frames = {piece.begin + int(frame) for piece in pieces for frame in np.flatnonzero(piece.samples()[::320])}
+    assert [(piece.gaps, piece.lost_chunk_count) for piece in pieces] == [([], 0)] * 2
+    heard_frames = {
+        piece.begin + int(frame) for piece in pieces for frame in np.flatnonzero(piece.decode_samples()[::320])
+    }
     assert heard_frames == set(range(7)) | set(range(22, until))
 
 
@@ -355,5 +367,5 @@ def test_loss_around_a_split_is_a_gap_of_one_part(kind: ChunkKind) -> None:
     audio.split(part, 452)
     rest = audio.current
     assert rest
-    assert (part.start, part.end, part.gaps, part.lost_chunks) == (0, 450, [(100, 105)], 1)
-    assert (rest.start, rest.gaps, rest.lost_chunks) == (450, [(475, 480)], 1)
+    assert (part.start, part.end, part.gaps, part.lost_chunk_count) == (0, 450, [(100, 105)], 1)
+    assert (rest.start, rest.gaps, rest.lost_chunk_count) == (450, [(475, 480)], 1)

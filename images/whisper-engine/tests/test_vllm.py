@@ -26,7 +26,7 @@ from voice_whisper import vllm_backend, vllm_watch
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_backend import VllmBackend
-from voice_whisper.vllm_watch import VllmWatch, is_loopback_url
+from voice_whisper.vllm_watch import VllmMonitor, is_loopback_url
 from voice_whisper.window import FRAME_MS
 
 MODEL = "openai/whisper-large-v3"
@@ -121,7 +121,7 @@ async def said(vllm: Vllm, wanted: Priority = Priority.FINAL, model: str = "") -
     running = asyncio.create_task(transcriber.run())
     try:
         async with asyncio.timeout(BUSY_TIMEOUT_S):
-            await transcriber.ready()
+            await transcriber.wait_until_ready()
             heard = await transcriber.transcribe(utterance(), "en", wanted)
             assert heard.stages_ms.keys() == {"queue", "decode"}
             return heard.text
@@ -172,7 +172,7 @@ async def test_an_error_response_is_not_retried(vllm: Vllm, answer: tuple[int, A
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_watch, "PROBE_AFTER_S", 0.2)
+    monkeypatch.setattr(vllm_watch, "PROBE_IDLE_TIME_S", 0.2)
     monkeypatch.setattr(vllm_watch, "POLL_INTERVAL_S", 0.05)
     monkeypatch.setattr(vllm_watch, "PROBE_TIMEOUT_S", 0.5)
 
@@ -188,7 +188,7 @@ async def until(what: str, happens: Callable[[], bool]) -> None:
 async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
     transcriber = VllmBackend(vllm.address)
     running = asyncio.create_task(transcriber.run())
-    await transcriber.ready()
+    await transcriber.wait_until_ready()
     await asyncio.sleep(1)
     assert not transcriber.is_stuck, "silence is answered"
     vllm.works.clear()
@@ -201,11 +201,11 @@ async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
 @pytest.mark.usefixtures("impatient")
 async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture) -> None:
     """Silence waits in its queue indefinitely, while earlier requests are answered."""
-    watch = VllmWatch(lambda: asyncio.sleep(BUSY_TIMEOUT_S), (), "http://127.0.0.1:8000")
+    watch = VllmMonitor(lambda: asyncio.sleep(BUSY_TIMEOUT_S), (), "http://127.0.0.1:8000")
     running = asyncio.create_task(watch.run())
     for _ in range(40):
         await asyncio.sleep(0.1)
-        watch.record_answer()
+        watch.record_response()
         assert not watch.is_stuck
     await until("stuck", lambda: watch.is_stuck)
     running.cancel()
@@ -219,7 +219,7 @@ async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) 
     vllm.silence[:] = [(status, {})]
     transcriber = VllmBackend(vllm.address)
     running = asyncio.create_task(transcriber.run())
-    await transcriber.ready()
+    await transcriber.wait_until_ready()
     if stuck:
         await until("stuck", lambda: transcriber.is_stuck)
     else:
@@ -250,7 +250,7 @@ async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
     ill = start("ill", VOICE_ENGINE="vllm", VOICE_VLLM_URL=vllm.address)
     healthy = start("healthy", "127.0.0.2", VOICE_ENGINE="vllm", VOICE_VLLM_URL=other.address)
     for host in (ill, healthy):
-        host.wait_ready()
+        host.wait_until_ready()
     registry = HostRegistry(store, Tier.ASR)
     await until("both there", lambda: ill.metrics() != {} and healthy.metrics() != {})
     vllm.works.clear()
@@ -261,12 +261,12 @@ async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
     assert ill.metrics()["EngineStuck"] == 1
     (final,) = await finals(store, ssrc, 1)
     assert final.text == "That is all.", "the other host found the session in the journal"
-    assert [host.id for host in await registry.live_hosts()] == ["healthy"]
+    assert [host.id for host in await registry.read_live_hosts()] == ["healthy"]
     assert healthy.counted("adopted") == 1
     vllm.works.set()
     await until("ready", lambda: ill.get("/healthz") == b"ok")
     limit = time.monotonic() + BUSY_TIMEOUT_S
-    while {host.id for host in await registry.live_hosts()} != {"ill", "healthy"}:
+    while {host.id for host in await registry.read_live_hosts()} != {"ill", "healthy"}:
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
     other.stop()
@@ -277,7 +277,7 @@ async def test_silence_ends_complete_sentences_sooner_than_incomplete_ones(
 ) -> None:
     """The text decides: an engine as a process, and a server that reports whether the sentence is complete."""
     engine = start("h1", VOICE_ENGINE="vllm", VOICE_VLLM_URL=vllm.address)
-    engine.wait_ready()
+    engine.wait_until_ready()
     waited_ms = []
     for place, text in enumerate(("That is all.", "I would like to")):
         await open_session(store, ssrc + place, end_of_turn_ms=TURN_MS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from voice_runtime.features import FeatureRows, LogMelExtractor
 from voice_whisper.backends.base import Word
-from voice_whisper.word_times import MAX_PAUSE_ROWS, MIN_WORD_S, tighten_words
+from voice_whisper.word_times import MAX_PAUSE_ROWS, MIN_WORD_S, adjust_word_times
 
 RATE = 16_000
 
@@ -33,7 +33,7 @@ SPEECH = sound()[round(0.04 * RATE) : round(0.74 * RATE)].astype(float)
 def test_word_times_exclude_pauses(level: float) -> None:
     """By attention alone, the last word before a pause lasts until the next one, which may begin in the pause."""
     rows = rows_of(SPEECH + silence(0.7, level), silence(1.4, level), SPEECH + silence(0.7, level))
-    before, after = tighten_words([Word(" machine.", 0.3, 1.9, 0.9), Word(" We", 1.9, 2.8, 0.9)], rows)
+    before, after = adjust_word_times([Word(" machine.", 0.3, 1.9, 0.9), Word(" We", 1.9, 2.8, 0.9)], rows)
     assert before.start == 0.3
     assert before.end == pytest.approx(0.7, abs=0.12)
     assert after.start == pytest.approx(2.1, abs=0.12)
@@ -42,7 +42,7 @@ def test_word_times_exclude_pauses(level: float) -> None:
 
 def test_words_without_a_pause_keep_their_times() -> None:
     words = [Word(" a", 0.0, 0.3, 0.9), Word(" word", 0.3, 0.7, 0.9)]
-    assert list(tighten_words(words, rows_of(SPEECH))) == words
+    assert list(adjust_word_times(words, rows_of(SPEECH))) == words
 
 
 @given(
@@ -53,7 +53,7 @@ def test_words_stay_in_order_and_have_a_duration(edges: list[int], level: float)
     rows = rows_of(SPEECH + silence(0.7, level), silence(0.7, level), SPEECH + silence(0.7, level))
     times = [edge / 100 for edge in sorted(edges)]
     words = [Word(" x", start, end, 0.5) for start, end in itertools.pairwise(times)]
-    found = tighten_words(words, rows)
+    found = adjust_word_times(words, rows)
     assert len(found) == len(words)
     for word in found:
         assert 0 <= word.start <= word.end
@@ -65,7 +65,7 @@ def test_words_stay_in_order_and_have_a_duration(edges: list[int], level: float)
 
 
 def test_without_audio_no_words_are_reported() -> None:
-    assert tighten_words([], np.empty((0, 80), np.float32)) == ()
+    assert adjust_word_times([], np.empty((0, 80), np.float32)) == ()
 
 
 LOUD, QUIET = 0.0, -5.0
@@ -85,33 +85,33 @@ def test_a_word_keeps_quiet_edges_of_40_ms_and_loses_longer_pauses(
 ) -> None:
     """Corrections of less than 130 ms are not applied."""
     rows = levels((QUIET, begin), (LOUD, end - begin), (QUIET, 300 - end))
-    (word,) = tighten_words([Word(" word", 0.0, 3.0, 0.9)], rows)
+    (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], rows)
     assert (word.start, word.end) == (start_s, end_s)
 
 
 @pytest.mark.parametrize(("quiet", "end_s"), [(24, 2.5), (25, 1.54)])
 def test_a_word_is_the_longest_sound_between_pauses_of_a_quarter_of_a_second(quiet: int, end_s: float) -> None:
     rows = levels((LOUD, 150), (QUIET, quiet), (LOUD, 100 - quiet), (QUIET, 50))
-    (word,) = tighten_words([Word(" word", 0.0, 2.5, 0.9)], rows)
+    (word,) = adjust_word_times([Word(" word", 0.0, 2.5, 0.9)], rows)
     assert (word.start, word.end) == (0.0, end_s)
 
 
 @pytest.mark.parametrize(("level", "is_sound"), [(-2.9, True), (-3.1, False)], ids=["40 % of the range", "less"])
 def test_sound_is_two_fifths_above_the_quietest_tenth(level: float, *, is_sound: bool) -> None:
     rows = levels((level, 50), (LOUD, 100), (QUIET, 50))
-    (word,) = tighten_words([Word(" word", 0.0, 2.0, 0.9)], rows)
+    (word,) = adjust_word_times([Word(" word", 0.0, 2.0, 0.9)], rows)
     assert word.start == (0.0 if is_sound else 0.46)
     assert word.end == 1.54
 
 
 @pytest.mark.parametrize(("quiet", "end_s"), [(-0.9, 3.0), (-1.1, 1.54)])
 def test_levels_within_a_tenth_of_each_other_are_no_pause(quiet: float, end_s: float) -> None:
-    (word,) = tighten_words([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (quiet, 150)))
+    (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (quiet, 150)))
     assert word.end == end_s
 
 
 def test_audio_that_was_not_sent_is_a_pause() -> None:
-    (word,) = tighten_words([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (-10.0, 150)))
+    (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (-10.0, 150)))
     assert word.end == 1.54
 
 
@@ -133,5 +133,5 @@ def test_words_without_a_duration_use_free_time_after_and_before_them(
     edges: list[tuple[float, float]], expected: list[tuple[float, float]]
 ) -> None:
     """If there is none, the preceding word is shortened, unless it is short itself."""
-    found = tighten_words([Word(" x", start, end, 0.5) for start, end in edges], levels((LOUD, 100)))
+    found = adjust_word_times([Word(" x", start, end, 0.5) for start, end in edges], levels((LOUD, 100)))
     assert [(round(word.start, 6), round(word.end, 6)) for word in found] == expected

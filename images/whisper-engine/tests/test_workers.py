@@ -24,9 +24,9 @@ from voice_whisper import pool as pool_module
 from voice_whisper import process as process_module
 from voice_whisper import stage as stage_module
 from voice_whisper.backends.base import DecodedText, Role
-from voice_whisper.backends.on_ctranslate2 import MAX_TOKENS_PER_S, max_length_for
+from voice_whisper.backends.on_ctranslate2 import MAX_TOKENS_PER_S, compute_max_length
 from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue, Priority, StaleError
-from voice_whisper.memory import SharedSlots
+from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchRequest, StatesLayout
 from voice_whisper.pool import WorkerPool
 from voice_whisper.process import Process, WorkerDiedError
@@ -48,25 +48,25 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def memory() -> SharedSlots:
-    return SharedSlots(SLOTS)
+def memory() -> SlotMemory:
+    return SlotMemory(SLOTS)
 
 
 @pytest.fixture
-async def encoder(memory: SharedSlots) -> AsyncIterator[Process]:
+async def encoder(memory: SlotMemory) -> AsyncIterator[Process]:
     found = await Process.start(Role.ENCODER, memory, SLOTS, threads=1, number=0)
     yield found
     await found.stop()
 
 
-def put_speech(memory: SharedSlots) -> None:
+def put_speech(memory: SlotMemory) -> None:
     """Put the features of the same sentence into every slot."""
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
-    window = create_window(utterance.features(80, until_end=True))
+    window = create_window(utterance.extract_features(80, until_end=True))
     for slot in range(SLOTS):
-        memory.features_view(slot, *window.shape)[:] = window
+        memory.get_features_view(slot, *window.shape)[:] = window
 
 
 def batch(*slots: int, states: StatesLayout | None = None) -> BatchRequest:
@@ -76,12 +76,12 @@ def batch(*slots: int, states: StatesLayout | None = None) -> BatchRequest:
     return BatchRequest(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages, audio_rows=rows)
 
 
-async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
+async def test_batch_passes_through_shared_memory(memory: SlotMemory, encoder: Process) -> None:
     put_speech(memory)
     encoded = await encoder.send_request(batch(2, 0))
     assert encoded.states
     assert encoded.states.shape == (ROWS / 2, 384)
-    hidden = [memory.hidden_view(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
+    hidden = [memory.get_hidden_view(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
     assert [bool(states.any()) for states in hidden] == [True, False, True]
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.send_request(batch(0, 2, states=encoded.states))
@@ -90,13 +90,13 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
     await decoder.stop()
 
 
-async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory: SharedSlots, encoder: Process) -> None:
+async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory: SlotMemory, encoder: Process) -> None:
     put_speech(memory)
     colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
     reply = await colocated.send_request(batch(2, 0))
     await colocated.stop()
     assert min(reply.stages_ms["encode"], reply.stages_ms["decode"]) > 0
-    assert not any(memory.hidden_view(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
+    assert not any(memory.get_hidden_view(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
     encoded = await encoder.send_request(batch(2, 0))
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.send_request(batch(2, 0, states=encoded.states))
@@ -119,7 +119,7 @@ class Slow:
         return [DecodedText("yes", "en")] * len(hidden)
 
 
-def test_a_worker_measures_its_stages(memory: SharedSlots) -> None:
+def test_a_worker_measures_its_stages(memory: SlotMemory) -> None:
     model: Any = Slow()
     since = time.perf_counter()
     both = process_batch(Role.COLOCATED, model, memory, batch(0)).stages_ms
@@ -135,10 +135,10 @@ def test_a_worker_measures_its_stages(memory: SharedSlots) -> None:
 
 
 async def test_unresponsive_worker_is_killed(
-    memory: SharedSlots, encoder: Process, monkeypatch: pytest.MonkeyPatch
+    memory: SlotMemory, encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_module, "BATCH_TIMEOUT_S", 0.2)
-    memory.features_view(0, 80, ROWS)[:] = 0
+    memory.get_features_view(0, 80, ROWS)[:] = 0
     os.kill(encoder.pid, signal.SIGSTOP)
     with pytest.raises(WorkerDiedError, match=r"did not answer for 0\.2 s"):
         await encoder.send_request(batch(0))
@@ -152,7 +152,7 @@ async def test_worker_ends_with_the_process_that_started_it(encoder: Process) ->
         os.kill(encoder.pid, 0)
 
 
-def test_worker_of_a_killed_engine_exits_silently(memory: SharedSlots) -> None:
+def test_worker_of_a_killed_engine_exits_silently(memory: SlotMemory) -> None:
     arguments = [Role.ENCODER.value, str(memory.descriptor), str(SLOTS), "1", "0"]
     worker = subprocess.Popen(
         [sys.executable, "-m", "voice_whisper.worker", *arguments],
@@ -174,14 +174,14 @@ def job(rows: int = ROWS, wanted: Priority = Priority.FINAL) -> Job:
     return Job(np.zeros((80, rows), np.float32), rows, wanted, None, asyncio.get_running_loop().create_future())
 
 
-def test_a_slot_has_room_for_the_largest_model(memory: SharedSlots) -> None:
+def test_a_slot_has_room_for_the_largest_model(memory: SlotMemory) -> None:
     shape = (1500, 1280)
     for slot in range(SLOTS):
-        memory.features_view(slot, 128, 3000)[:] = slot
-        memory.hidden_view(slot, shape, "float32")[:] = -slot
+        memory.get_features_view(slot, 128, 3000)[:] = slot
+        memory.get_hidden_view(slot, shape, "float32")[:] = -slot
     for slot in range(SLOTS):
-        assert (memory.features_view(slot, 128, 3000) == slot).all()
-        assert (memory.hidden_view(slot, shape, "float32") == -slot).all()
+        assert (memory.get_features_view(slot, 128, 3000) == slot).all()
+        assert (memory.get_hidden_view(slot, shape, "float32") == -slot).all()
 
 
 async def test_a_window_has_its_share_of_the_batches_that_it_was_in() -> None:
@@ -201,10 +201,10 @@ async def test_jobs_of_a_crashed_worker_are_first_and_alone() -> None:
     for each in others:
         queue.put(each)
     for each in crashed:
-        each.attempts = 1
+        each.failed_attempt_count = 1
     queue.requeue(reversed(crashed))
     assert len(queue) == 4
-    assert [queue.take(4) for _ in range(3)] == [[crashed[0]], [crashed[1]], others]
+    assert [queue.pop_batch(4) for _ in range(3)] == [[crashed[0]], [crashed[1]], others]
     queue.put(others[0])
     assert queue.remove(others[0])
     assert not queue.remove(others[0])
@@ -216,11 +216,11 @@ async def test_batches_have_one_length_and_finals_first() -> None:
     jobs = [job(wanted=file), job(wanted=partial), job(), job(2000), job(), job(wanted=partial), job()]
     for each in jobs:
         queue.put(each)
-    assert queue.take(4) == [jobs[2], jobs[4], jobs[6], jobs[1]]
-    assert queue.take(4) == [jobs[3]]
-    assert queue.take(4) == [jobs[5]]  # without the file's job, whose length it has
-    assert queue.take(4) == [jobs[0]]
-    assert queue.take(4) == []
+    assert queue.pop_batch(4) == [jobs[2], jobs[4], jobs[6], jobs[1]]
+    assert queue.pop_batch(4) == [jobs[3]]
+    assert queue.pop_batch(4) == [jobs[5]]  # without the file's job, whose length it has
+    assert queue.pop_batch(4) == [jobs[0]]
+    assert queue.pop_batch(4) == []
 
 
 async def test_only_a_window_that_kills_workers_is_abandoned(encoder: Process) -> None:
@@ -270,7 +270,7 @@ def replace_worker(monkeypatch: pytest.MonkeyPatch, folder: Path, reply: str) ->
 
 
 async def test_reply_with_many_words_is_read(
-    memory: SharedSlots, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    memory: SlotMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     reply = """'{"texts": [{"text": "' + 70_000 * 'a' + '", "language": "en"}], "stages_ms": {}}'"""
     replace_worker(monkeypatch, tmp_path, reply)
@@ -282,7 +282,7 @@ async def test_reply_with_many_words_is_read(
 
 @pytest.mark.parametrize("reply", [f"{(4 << 20) + 1} * 'a'", "'{}'"], ids=["too long", "invalid"])
 async def test_window_whose_reply_cannot_be_read_is_abandoned(
-    memory: SharedSlots, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reply: str
+    memory: SlotMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reply: str
 ) -> None:
     async def work(process: Process, jobs: list[Job]) -> None:
         decoded = (await process.send_request(batch(0))).texts[0]
@@ -315,7 +315,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
     encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full batch does not wait; a stage that one window keeps busy does not get two."""
-    monkeypatch.setattr(stage_module, "BATCH_GATHER_S", BUSY_TIMEOUT_S)
+    monkeypatch.setattr(stage_module, "MAX_BATCH_WAIT_S", BUSY_TIMEOUT_S)
 
     async def batches(role: Role) -> list[int]:
         sizes: list[int] = []
@@ -346,7 +346,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
 
 
 async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_module, "BATCH_GATHER_S", BUSY_TIMEOUT_S)
+    monkeypatch.setattr(stage_module, "MAX_BATCH_WAIT_S", BUSY_TIMEOUT_S)
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
@@ -354,7 +354,7 @@ async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytes
     ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
     pool = WorkerPool(EngineSettings.model_validate(settings | ports))
     running = asyncio.create_task(pool.run())
-    await pool.ready()
+    await pool.wait_until_ready()
     async with asyncio.timeout(BUSY_TIMEOUT_S / 2):
         heard = await pool.transcribe(utterance, "en", Priority.FINAL)
         both = await asyncio.gather(*(pool.transcribe(utterance, "en", Priority.FINAL) for _ in range(2)))
@@ -374,7 +374,7 @@ async def test_unneeded_partials_are_skipped(monkeypatch: pytest.MonkeyPatch) ->
     for utterance, frames in ((short, SPLIT_THRESHOLD_FRAMES), (long, SPLIT_THRESHOLD_FRAMES + 5)):
         for chunk in chunks_of(1, speech[: frames * CHUNK_FRAME_SAMPLES]):
             utterance.add(chunk, 0.0)
-    assert short.transcribed_frames <= SPLIT_THRESHOLD_FRAMES < long.transcribed_frames
+    assert short.transcribed_frame_count <= SPLIT_THRESHOLD_FRAMES < long.transcribed_frame_count
     hearing = asyncio.create_task(pool.transcribe(long, "en", Priority.PARTIAL))
     with pytest.raises(StaleError):
         await pool.transcribe(short, "en", Priority.PARTIAL)
@@ -397,7 +397,7 @@ async def test_a_stopped_worker_makes_its_host_stuck_until_another_does_its_work
     ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
     pool = WorkerPool(EngineSettings.model_validate(settings | ports))
     running = asyncio.create_task(pool.run())
-    await pool.ready()
+    await pool.wait_until_ready()
     (decoder,) = pool.stages[Role.DECODER].pids
     os.kill(decoder, signal.SIGSTOP)
     await asyncio.sleep(2)
@@ -410,7 +410,7 @@ async def test_a_stopped_worker_makes_its_host_stuck_until_another_does_its_work
         assert "connect your call" in (await hearing).text
         while pool.is_stuck:
             await asyncio.sleep(0.02)
-    assert pool.restarts[Role.DECODER] == 1
+    assert pool.restarts_by_role[Role.DECODER] == 1
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -428,7 +428,7 @@ def test_token_limit_of_a_window_allows_fast_speech() -> None:
         ctranslate2.StorageView.from_array(hidden),
         [[tokenizer.token_to_id("<|startoftranscript|>"), tokenizer.token_to_id("<|notimestamps|>")]],
         beam_size=1,
-        max_length=max_length_for(hidden),
+        max_length=compute_max_length(hidden),
         suppress_tokens=[-1, tokenizer.token_to_id("<|endoftext|>")],
     )
     assert len(result.sequences_ids[0]) == ROWS / ROWS_PER_S * MAX_TOKENS_PER_S

@@ -2,11 +2,11 @@
 
 from aws_cdk import App, CfnOutput
 
-from voice_blueprint.aws.edge import agent_host
+from voice_blueprint.aws.edge import build_agent_hostname
 from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, Tier
 from voice_blueprint.file.model.agents import AwsAgents
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.aws.agents import Agents, AgentsProps
+from voice_constructs.aws.agents import AgentTier, AgentTierProps
 from voice_constructs.aws.domain import HostDomain
 from voice_constructs.aws.edge import create_edge_context
 from voice_constructs.aws.public_load_balancer import TlsLoadBalancer
@@ -38,7 +38,7 @@ class AgentsStack(VoiceStack):
         context = create_edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
         domain_config = deployment.aws.edge.domain
         domain = (
-            HostDomain(self, "Domain", zone_id=domain_config.zone_id, hosts=(agent_host(domain_config),))
+            HostDomain(self, "Domain", zone_id=domain_config.zone_id, hosts=(build_agent_hostname(domain_config),))
             if domain_config
             else None
         )
@@ -50,13 +50,13 @@ class AgentsStack(VoiceStack):
             port=AGENT_HTTP,
             target_id="Targets",
             domain=domain,
-            host=agent_host(domain_config) if domain_config else None,
+            host=build_agent_hostname(domain_config) if domain_config else None,
         )
         CfnOutput(self, "AgentHost", value=self.load_balancer.host, description="Host of conversations: TLS 443")
-        self.agents = Agents(
+        self.agents = AgentTier(
             self,
             "Agents",
-            props=AgentsProps(
+            props=AgentTierProps(
                 context=context,
                 store=state.store,
                 repositories=registry.registry.repositories,

@@ -9,11 +9,11 @@ import voice_blueprint
 from voice_blueprint import checks
 from voice_blueprint.checks import Finding, Level
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.aws.acknowledge import take_acknowledgments
+from voice_constructs.aws.acknowledge import pop_acknowledgments
 from voice_stacks.aws import build_stacks
 
-DEPLOYMENT_CONTEXT = "deployment"
-VALIDATE_CONTEXT = "validate"
+DEPLOYMENT_CONTEXT_KEY = "deployment"
+VALIDATE_CONTEXT_KEY = "validate"
 REFUSED_EXIT_CODE = 2
 """Exit code for a deployment file that cannot be deployed."""
 
@@ -37,8 +37,8 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         # each command.
         context={"aws:cdk:disable-creation-stack-traces": True},
     )
-    first, *_ = [stack for regional in deployment.region_deployments() for stack in build_stacks(app, regional)]
-    acknowledgments = take_acknowledgments()
+    first, *_ = [stack for regional in deployment.split_by_region() for stack in build_stacks(app, regional)]
+    acknowledgments = pop_acknowledgments()
     if validate:
         # Imported here, since the import of the rules takes as long as a synth.
         from aws_cdk import Validations  # noqa: PLC0415
@@ -68,21 +68,23 @@ def synthesize() -> None:
         SystemExit: The file is invalid or a check rejects it. The code is 2, and the reasons are on stderr.
     """
     context = App().node
-    path = context.try_get_context(DEPLOYMENT_CONTEXT)
+    path = context.try_get_context(DEPLOYMENT_CONTEXT_KEY)
     if path is None:
-        _refuse(["no deployment file: run `cdk synth -c deployment=deployments/<name>.yaml`"])
+        _exit_with_reasons(["no deployment file: run `cdk synth -c deployment=deployments/<name>.yaml`"])
     try:
         deployment = voice_blueprint.load(path)
     except voice_blueprint.DeploymentFileError as error:
-        _refuse([str(problem) for problem in error.problems])
+        _exit_with_reasons([str(problem) for problem in error.problems])
     if deployment.aws_section is None:
-        _refuse([f"{path}: has no section `aws`; deploy its section `azure` with pulumi (stacks/voice_stacks/azure)"])
-    reasons = checks.blocking_messages(deployment)
+        _exit_with_reasons(
+            [f"{path}: has no section `aws`; deploy its section `azure` with pulumi (stacks/voice_stacks/azure)"]
+        )
+    reasons = checks.format_blocking_findings(deployment)
     if reasons:
-        _refuse(reasons)
-    make_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT) == "true").synth()
+        _exit_with_reasons(reasons)
+    make_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT_KEY) == "true").synth()
 
 
-def _refuse(reasons: list[str]) -> NoReturn:
+def _exit_with_reasons(reasons: list[str]) -> NoReturn:
     sys.stderr.writelines(f"{reason}\n" for reason in reasons)
     raise SystemExit(REFUSED_EXIT_CODE)

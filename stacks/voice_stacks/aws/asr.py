@@ -6,7 +6,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import asr_images, lacks_digests
+from voice_blueprint.hosts import lacks_digests, list_asr_images
 from voice_constructs.aws.accelerator import AcceleratorFleet, AcceleratorFleetProps
 from voice_constructs.aws.artifacts_job import ArtifactsJob
 from voice_stacks.aws.fleet import FleetStack
@@ -21,7 +21,7 @@ class AsrStack(FleetStack):
 
     tier = "asr"
     description_text = "what the hosts of speech recognition share, jobs of artifacts"
-    hosts = Tier.ASR
+    host_tier = Tier.ASR
 
     def __init__(
         self, app: App, deployment: Deployment, *, network: NetworkStack, registry: RegistryStack, state: StateStack
@@ -30,7 +30,7 @@ class AsrStack(FleetStack):
         group = self.context.log_group
         self.export_values(group.log_group_name, group.log_group_arn, self.context.key.key_arn)
         for fleet in deployment.aws.asr:
-            if fleet.artifacts and not lacks_digests(deployment, asr_images(fleet)):
+            if fleet.artifacts and not lacks_digests(deployment, list_asr_images(fleet)):
                 props = AcceleratorFleetProps(fleet=fleet, context=self.context)
                 ArtifactsJob(self, f"{fleet.name.capitalize()}Artifacts", props=props)
 
@@ -42,7 +42,7 @@ class AcceleratorStack(VoiceStack):
     """
 
     def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:
-        self.tier = names.fleet_stack_suffix(fleet.name)
+        self.tier = names.build_fleet_stack_suffix(fleet.name)
         self.description_text = f"speech recognition on {fleet.instance_type}"
         super().__init__(app, asr.deployment)
         self.fleet = AcceleratorFleet(

@@ -20,7 +20,7 @@ class FleetStack(VoiceStack):
         context: Shared resources of the tier's fleets.
     """
 
-    hosts: ClassVar[Tier]
+    host_tier: ClassVar[Tier]
 
     def __init__(
         self, app: App, deployment: Deployment, *, network: NetworkStack, registry: RegistryStack, state: StateStack
@@ -28,7 +28,7 @@ class FleetStack(VoiceStack):
         super().__init__(app, deployment)
         self.context = create_fleet_context(
             self,
-            tier=self.hosts,
+            tier=self.host_tier,
             deployment=deployment,
             network=network.network,
             store=state.store,

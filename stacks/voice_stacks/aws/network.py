@@ -4,7 +4,7 @@ from aws_cdk import App
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.aws.alerts import network_alerts
+from voice_blueprint.observability.aws.alerts import build_network_alerts
 from voice_blueprint.observability.aws.series import NAT_GATEWAYS
 from voice_constructs.aws.alert_alarms import AlertAlarms, AlertAlarmsProps
 from voice_constructs.aws.network import VoiceNetwork, VoiceNetworkProps
@@ -39,13 +39,13 @@ class NetworkStack(VoiceStack):
         )
         # The alarms are in this stack, since a NAT gateway that another stack refers to cannot be removed. They use the
         # topic's ARN, since the topic is created last.
-        topic = f"arn:{PARTITION}:sns:{deployment.aws.region}:{ACCOUNT_ID}:{names.alert_topic_name(deployment)}"
+        topic = f"arn:{PARTITION}:sns:{deployment.aws.region}:{ACCOUNT_ID}:{names.build_alert_topic_name(deployment)}"
         AlertAlarms(
             self,
             "Alarms",
             props=AlertAlarmsProps(
                 deployment=deployment,
-                alerts=tuple(network_alerts(deployment)),
+                alerts=tuple(build_network_alerts(deployment)),
                 resources=dict(zip(NAT_GATEWAYS, self.network.nat_gateways, strict=False)),
                 topic_arn=topic,
             ),

@@ -4,8 +4,8 @@ from aws_cdk import App
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.aws.alerts import BUDGET, alerts, network_alerts
-from voice_blueprint.observability.aws.dashboards import dashboards
+from voice_blueprint.observability.aws.alerts import BUDGET_RUNBOOK, build_alerts, build_network_alerts
+from voice_blueprint.observability.aws.dashboards import build_dashboards
 from voice_blueprint.observability.aws.series import Resource
 from voice_constructs.aws.alert_alarms import AlertAlarms, AlertAlarmsProps
 from voice_constructs.aws.alert_topic import AlertTopic, AlertTopicProps
@@ -38,12 +38,12 @@ class ObservabilityStack(VoiceStack):
         agents: AgentsStack | None,
     ) -> None:
         super().__init__(app, deployment)
-        resources = _dimension_values(vad, edge) | (_agent_dimension_values(agents) if agents else {})
+        resources = _collect_dimension_values(vad, edge) | (_collect_agent_dimension_values(agents) if agents else {})
         self.topic = AlertTopic(
             self,
             "Topic",
             props=AlertTopicProps(
-                name=names.alert_topic_name(deployment),
+                name=names.build_alert_topic_name(deployment),
                 observability=deployment.aws.observability,
                 key_policy=self.retention.keys,
             ),
@@ -61,13 +61,13 @@ class ObservabilityStack(VoiceStack):
                 },
             ),
         )
-        elsewhere = tuple(network_alerts(deployment))
+        elsewhere = tuple(build_network_alerts(deployment))
         AlertAlarms(
             self,
             "Alarms",
             props=AlertAlarmsProps(
                 deployment=deployment,
-                alerts=[each for each in alerts(deployment) if each not in elsewhere],
+                alerts=[each for each in build_alerts(deployment) if each not in elsewhere],
                 resources=resources,
                 topic_arn=self.topic.arn,
             ),
@@ -75,7 +75,7 @@ class ObservabilityStack(VoiceStack):
         Dashboards(
             self,
             "Dashboards",
-            props=DashboardsProps(deployment=deployment, dashboards=dashboards(deployment), resources=resources),
+            props=DashboardsProps(deployment=deployment, dashboards=build_dashboards(deployment), resources=resources),
         )
         # The budget covers the whole account, so a second one in another region would be redundant.
         if deployment.is_first_region:
@@ -83,15 +83,15 @@ class ObservabilityStack(VoiceStack):
                 self,
                 "Budget",
                 props=CostBudgetProps(
-                    name=names.budget_name(deployment),
+                    name=names.build_budget_name(deployment),
                     limit_usd=deployment.aws.observability.monthly_budget_usd,
                     topic_arn=self.topic.arn,
-                    runbook_url=names.runbook_url(deployment, BUDGET),
+                    runbook_url=names.build_runbook_url(deployment, BUDGET_RUNBOOK),
                 ),
             )
 
 
-def _dimension_values(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
+def _collect_dimension_values(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
     """Return the dimension values that are only known after AWS has created the resources."""
     public, link = edge.load_balancer, edge.api.link
     return {
@@ -107,7 +107,7 @@ def _dimension_values(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
     }
 
 
-def _agent_dimension_values(stack: AgentsStack) -> dict[Resource, str]:
+def _collect_agent_dimension_values(stack: AgentsStack) -> dict[Resource, str]:
     balancer = stack.load_balancer
     return {
         Resource.AGENT_LOAD_BALANCER: balancer.load_balancer.load_balancer_full_name,

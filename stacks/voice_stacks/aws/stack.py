@@ -4,7 +4,7 @@ from aws_cdk import App, CfnOutput, Environment, Stack, Tags
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.aws.retention import retention_for
+from voice_constructs.aws.retention import get_retention
 
 
 class VoiceStack(Stack):
@@ -20,10 +20,10 @@ class VoiceStack(Stack):
 
     def __init__(self, app: App, deployment: Deployment) -> None:
         self.deployment = deployment
-        self.retention = retention_for(deployment.environment)
+        self.retention = get_retention(deployment.environment)
         super().__init__(
             app,
-            names.stack_name(deployment, self.tier),
+            names.build_stack_name(deployment, self.tier),
             description=f"voice-serve {deployment.name}: {self.description_text}",
             env=Environment(account=deployment.aws.account, region=deployment.aws.region),
             termination_protection=deployment.aws.deletion_protection,
@@ -33,7 +33,12 @@ class VoiceStack(Stack):
         tags.add("voice-serve:tier", self.tier)
         if not deployment.is_first_region:
             # The tag alone is ambiguous: after the region is removed from this file, another file can use the name.
-            CfnOutput(self, names.FILE_OUTPUT, value=deployment.name_in_file, description="Name in the deployment file")
+            CfnOutput(
+                self,
+                names.DEPLOYMENT_NAME_OUTPUT,
+                value=deployment.name_in_file,
+                description="Name in the deployment file",
+            )
 
     def export_values(self, *values: str) -> None:
         """Export values for other stacks, whether or not a stack of the current file imports them.

@@ -23,12 +23,12 @@ class StateStack(VoiceStack):
             self,
             "Store",
             props=ValkeyStoreProps(
-                name=names.state_user_prefix(deployment),
-                group=names.state_group_id(deployment),
+                name=names.build_state_user_prefix(deployment),
+                group=names.build_state_group_id(deployment),
                 # The agents' user also exists without agents, since they can be removed from the file while tasks still
                 # use it.
                 users=STATE_USERS,
-                host_parameter=names.state_host_parameter(deployment),
+                host_parameter=names.build_state_host_parameter_name(deployment),
                 region=deployment.aws.region,
                 store=deployment.aws.state,
                 vpc=network.network.vpc,

@@ -16,7 +16,7 @@ class VadStack(FleetStack):
 
     tier = "vad"
     description_text = "packet tier on Graviton4"
-    hosts = Tier.VAD
+    host_tier = Tier.VAD
 
     def __init__(
         self, app: App, deployment: Deployment, *, network: NetworkStack, registry: RegistryStack, state: StateStack

@@ -94,7 +94,7 @@ def test_a_finding_has_a_value_a_remedy_and_a_location(case: Case, load: Load) -
         assert violation.remedy.strip()
         assert violation.remedy != violation.message
         assert not violation.message.endswith(".")
-        assert deployment.source.line(violation.location)
+        assert deployment.source.find_line(violation.location)
 
 
 def test_messages_match_the_reviewed_golden_file(load: Load) -> None:
@@ -115,7 +115,7 @@ def test_a_finding_refers_to_a_location_in_the_file(case: Case, load: Load) -> N
     lines = deployment.source.lines
     assert (location(case.at) in lines) == case.present
     rows = deployment.source.file.read_text(encoding="utf-8").splitlines()
-    line = deployment.source.line(location(case.at))
+    line = deployment.source.find_line(location(case.at))
     assert line
     if case.present:
         key = next(part for part in reversed(location(case.at)) if isinstance(part, str))
@@ -227,7 +227,7 @@ def test_following_the_remedy_fixes_the_finding(check: str, at: str, pattern: st
 def test_a_driver_of_the_required_branch_runs_the_engine(
     driver: str, *, runs: bool, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(azure_models, "OLDER_DRIVERS", {"A10": f"GRID {driver}"})
+    monkeypatch.setattr(azure_models, "OLD_DRIVER_BY_GPU", {"A10": f"GRID {driver}"})
     (case,) = (case for case in CASES if case.check == "driver-runs-engine")
     assert (findings(load(case.trips, case.base), case) == []) is runs
 

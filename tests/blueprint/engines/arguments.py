@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from voice_blueprint.engines.published.release import Command, Setting
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
 _NUMBER = re.compile(r"-\d+(\.\d+)?")
 _LEVEL = re.compile(r"-O=?(?P<level>.+)")
@@ -55,7 +55,7 @@ class _Parser:
             if self._command.flexible and "." in name and name.startswith("-"):
                 rest = self._dotted_values(name, attached if equals else None, rest)
                 continue
-            flag = self._command.flag(name)
+            flag = self._command.find_flag(name)
             if flag is None:
                 self._unknown(name)
                 rest = list(_after_values(rest))
@@ -82,12 +82,12 @@ class _Parser:
             self._parsed.problems.append(f"`{word}` belongs to no flag ({self._release})")
 
     def _unknown(self, name: str) -> None:
-        near = suggestion(name, self._command.names)
+        near = format_suggestion(name, self._command.names)
         self._parsed.problems.append(f"{self._release} has no flag `{name}`{near}")
 
     def _dotted_values(self, name: str, attached: str | None, rest: list[str]) -> list[str]:
         base, *path = name.removesuffix("+").split(".")
-        flag = self._command.flag(base)
+        flag = self._command.find_flag(base)
         if flag is None:
             self._unknown(base)
         elif flag.type not in {"json", "json-or-str"}:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from tests.blueprint.engines.values import value_problems
-from voice_blueprint.engines.published.release import EngineTable, Setting, published_table
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.engines.published.release import EngineTable, Setting, load_published_table
+from voice_blueprint.file.suggestion import format_suggestion
 
 _TRANSFER_FLAGS = {"KVTransferConfig": "kv", "ECTransferConfig": "ec"}
 """Classes that contain a connector and a role, in fields that start with the kind of the connector."""
@@ -27,7 +27,7 @@ def document_problems(table: EngineTable, config: str, document: Mapping[str, ob
         if key in settings:
             yield from _field_problems(table, settings[key], value, f"{where}.{key}")
         elif not (config == _STAGE and _is_engine_setting(table, key)):
-            yield f"{where}: `{key}` is no field of {config} in {table.release}{suggestion(key, settings)}"
+            yield f"{where}: `{key}` is no field of {config} in {table.release}{format_suggestion(key, settings)}"
     if config in _TRANSFER_FLAGS:
         yield from _transfer_problems(table, config, document, where)
     if config == "DeployConfig":
@@ -50,7 +50,7 @@ def _transfer_problems(table: EngineTable, config: str, document: Mapping[str, o
         return
     known = table.connectors.get(kind, ())
     if name not in known and not document.get(f"{kind}_connector_module_path"):
-        near = suggestion(str(name), known) or f"; there are {', '.join(known)}"
+        near = format_suggestion(str(name), known) or f"; there are {', '.join(known)}"
         yield f"{where}: {table.release} has no {kind} connector `{name}`{near}"
     if document.get(f"{kind}_role") is None:
         yield f"{where}: `{kind}_connector` needs a `{kind}_role` ({table.release})"
@@ -74,16 +74,17 @@ def _multi_problems(table: EngineTable, config: str, extra: object, where: str) 
 
 def _setting_problems(table: EngineTable, extra: Mapping[str, object], where: str) -> Iterator[str]:
     """Yield misspelled settings of LMCache's connector; the other connectors' settings have no common prefix."""
-    known = {*table.connector_settings, *published_table("lmcache").connector_settings}
+    known = {*table.connector_settings, *load_published_table("lmcache").connector_settings}
     for key in extra:
         if key.startswith("lmcache.mp.") and key not in known:
-            yield f"{where}: {published_table('lmcache').release} has no setting `{key}`{suggestion(key, known)}"
+            release = load_published_table("lmcache").release
+            yield f"{where}: {release} has no setting `{key}`{format_suggestion(key, known)}"
 
 
 def _is_engine_setting(table: EngineTable, key: str) -> bool:
     """Return whether a stage's key is one of the sections, or a flag of the engine that runs the stage."""
     flag = f"--{key.replace('_', '-')}"
-    return key in _STAGE_SECTIONS or any(command.flag(flag) for command in table.commands.values())
+    return key in _STAGE_SECTIONS or any(command.find_flag(flag) for command in table.commands.values())
 
 
 def _stage_connector_problems(table: EngineTable, document: Mapping[str, object], where: str) -> Iterator[str]:
@@ -93,10 +94,12 @@ def _stage_connector_problems(table: EngineTable, document: Mapping[str, object]
         kind = each.get("name") if isinstance(each, Mapping) else None
         known = table.connectors.get("stage", ())
         if kind not in known:
-            yield f"{where}.connectors.{name}: {table.release} has no connector `{kind}`{suggestion(str(kind), known)}"
+            suggestion = format_suggestion(str(kind), known)
+            yield f"{where}.connectors.{name}: {table.release} has no connector `{kind}`{suggestion}"
     stages = document.get("stages")
     for number, stage in enumerate(stages if isinstance(stages, list) else []):
         used = [stage.get(side) for side in ("input_connectors", "output_connectors")]
         for name in (name for side in used if isinstance(side, Mapping) for name in side.values()):
             if name not in connectors:
-                yield f"{where}.stages[{number}]: there is no connector `{name}`{suggestion(str(name), connectors)}"
+                suggestion = format_suggestion(str(name), connectors)
+                yield f"{where}.stages[{number}]: there is no connector `{name}`{suggestion}"

@@ -8,7 +8,7 @@ from tests.blueprint.engines.arguments import parse
 from tests.blueprint.engines.documents import document_problems
 from tests.blueprint.engines.values import text_problems
 from voice_blueprint.engines.published.release import EngineTable, PublishedMetric, Setting
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
 _PREFIXES = ("VLLM_", "LMCACHE_")
 _SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
@@ -27,7 +27,7 @@ def check_argv(table: EngineTable, command: str, argv: Sequence[str]) -> Iterato
         argv: Arguments after the program and the sub-command.
     """
     if command not in table.commands:
-        yield f"{table.release} has no sub-command `{command}`{suggestion(command, table.commands)}"
+        yield f"{table.release} has no sub-command `{command}`{format_suggestion(command, table.commands)}"
         return
     parsed = parse(table.commands[command], argv, table.release)
     yield from parsed.problems
@@ -41,7 +41,7 @@ def check_argv(table: EngineTable, command: str, argv: Sequence[str]) -> Iterato
     for name, document in parsed.keys.items():
         if name in seen:
             yield f"`{name}` is given whole and by its keys: the whole is lost ({table.release})"
-        yield from _document_problems(table, name, table.commands[command].flag(name), document)
+        yield from _document_problems(table, name, table.commands[command].find_flag(name), document)
 
 
 def _value_problems(table: EngineTable, name: str, flag: Setting, value: str) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _document_problems(
     if name in _TYPED_FLAGS:
         known = table.connectors.get(_TYPED_FLAGS[name], ())
         if document.get("type") not in known:
-            near = suggestion(str(document.get("type")), known)
+            near = format_suggestion(str(document.get("type")), known)
             yield f"`{name}`: {table.release} has no `type` {json.dumps(document.get('type'))}{near}"
 
 
@@ -73,7 +73,7 @@ def check_document(table: EngineTable, config: str, document: Mapping[str, objec
         KeyError: The release has no such class.
     """
     if config not in table.configs:
-        raise KeyError(f"{table.release} has no configuration class {config}{suggestion(config, table.configs)}")
+        raise KeyError(f"{table.release} has no configuration class {config}{format_suggestion(config, table.configs)}")
     return document_problems(table, config, document, config)
 
 
@@ -85,7 +85,7 @@ def check_environment(table: EngineTable, names: Iterable[str]) -> Iterator[str]
     prefixes = tuple(prefix for prefix in _PREFIXES if any(name.startswith(prefix) for name in table.environment))
     for name in names:
         if name.startswith(prefixes) and name not in table.environment:
-            yield f"{table.release} reads no variable {name}{suggestion(name, table.environment)}"
+            yield f"{table.release} reads no variable {name}{format_suggestion(name, table.environment)}"
 
 
 def check_metric(table: EngineTable, name: str) -> Iterator[str]:
@@ -97,7 +97,7 @@ def check_metric(table: EngineTable, name: str) -> Iterator[str]:
     if kind is not None:
         yield f"{table.release} exposes the {kind} {name} only as {', '.join(name + part for part in _SUFFIXES[kind])}"
         return
-    yield f"{table.release} exposes no metric {name}{suggestion(name, sorted(spellings))}"
+    yield f"{table.release} exposes no metric {name}{format_suggestion(name, sorted(spellings))}"
 
 
 def _spellings(metric: PublishedMetric) -> Iterator[str]:
@@ -118,7 +118,7 @@ def check_endpoint(table: EngineTable, method: str, path: str) -> Iterator[str]:
     """
     there = [each for each in table.endpoints if _matches(each.path, path)]
     if not there:
-        near = suggestion(path, sorted({each.path for each in table.endpoints}))
+        near = format_suggestion(path, sorted({each.path for each in table.endpoints}))
         yield f"{table.release} has no endpoint {path}{near}"
     elif method not in {each.method for each in there}:
         yield f"{table.release} has {path} for {', '.join(sorted({each.method for each in there}))}, not {method}"

@@ -5,7 +5,7 @@ from importlib import resources
 import pytest
 
 from voice_blueprint import catalog
-from voice_blueprint.engines.published.release import EngineTable, Setting, published_table
+from voice_blueprint.engines.published.release import EngineTable, Setting, load_published_table
 
 NAMES = sorted(
     file.name.removesuffix(".json")
@@ -14,14 +14,14 @@ NAMES = sorted(
 
 
 def flag(engine: str, command: str, name: str) -> Setting:
-    found = published_table(engine).commands[command].flag(name)
+    found = load_published_table(engine).commands[command].find_flag(name)
     assert found, f"{engine} has no {name}"
     return found
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_table_version_matches_the_catalogue(name: str) -> None:
-    engine, origin = catalog.engines()[name], published_table(name).origin
+    engine, origin = catalog.engines()[name], load_published_table(name).origin
     assert origin.version == engine.version, (
         "voice_blueprint/catalog/engines.yaml has another: run `make refresh-engines`"
     )
@@ -84,7 +84,7 @@ def test_vllm_flag_accepts_the_values(name: str, values: set[str]) -> None:
 
 @pytest.mark.parametrize("name", ["--swap-space", "--task", "--device"])
 def test_vllm_flag_is_removed(name: str) -> None:
-    assert published_table("vllm").commands["serve"].flag(name) is None
+    assert load_published_table("vllm").commands["serve"].find_flag(name) is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def settings(table: EngineTable, config: str) -> dict[str, Setting]:
 
 
 def test_configuration_classes() -> None:
-    vllm = published_table("vllm")
+    vllm = load_published_table("vllm")
     transfer = settings(vllm, "KVTransferConfig")
     assert transfer["kv_port"].default == 14579
     assert transfer["kv_role"].choices == ("kv_both", "kv_consumer", "kv_producer")
@@ -145,19 +145,21 @@ def test_configuration_classes() -> None:
     assert modes <= set(settings(vllm, "CompilationConfig")["cudagraph_mode"].choices)
     assert {"max_num_active_seqs", "max_num_queued_reqs"} <= set(settings(vllm, "SchedulerConfig"))
     assert settings(vllm, "ECTransferConfig")["ec_role"].choices == ("ec_both", "ec_consumer", "ec_producer")
-    assert {"stages", "connectors", "async_chunk"} <= set(settings(published_table("vllm-omni"), "DeployConfig"))
-    assert settings(published_table("lmcache"), "MPServerConfig")["port"].default == 5555
+    assert {"stages", "connectors", "async_chunk"} <= set(settings(load_published_table("vllm-omni"), "DeployConfig"))
+    assert settings(load_published_table("lmcache"), "MPServerConfig")["port"].default == 5555
 
 
 def test_connectors() -> None:
-    kv = published_table("vllm").connectors["kv"]
+    kv = load_published_table("vllm").connectors["kv"]
     assert {"NixlConnector", "LMCacheMPConnector", "MultiConnector", "OffloadingConnector"} <= set(kv)
     assert "P2pNcclConnector" not in kv
     assert {"ECExampleConnector", "ECCPUConnector", "ECMooncakeConnector"} == set(
-        published_table("vllm").connectors["ec"]
+        load_published_table("vllm").connectors["ec"]
     )
-    assert {"fs", "resp", "valkey", "s3", "nixl_store", "raw_block"} <= set(published_table("lmcache").connectors["l2"])
-    assert "SharedMemoryConnector" in published_table("vllm-omni").connectors["stage"]
+    assert {"fs", "resp", "valkey", "s3", "nixl_store", "raw_block"} <= set(
+        load_published_table("lmcache").connectors["l2"]
+    )
+    assert "SharedMemoryConnector" in load_published_table("vllm-omni").connectors["stage"]
 
 
 @pytest.mark.parametrize(
@@ -170,22 +172,22 @@ def test_connectors() -> None:
     ],
 )
 def test_kernels_support_a_kv_type_on_the_published_gpus(engine: str, kind: str, majors: set[int]) -> None:
-    kernels = published_table(engine).kernels
+    kernels = load_published_table(engine).kernels
     assert {major for each in kernels for major in each.kv_types.get(kind, ())} == majors
     assert {size for each in kernels for size in each.blocks} == {16}
 
 
 def test_environment_variables() -> None:
-    variables = published_table("vllm").environment
+    variables = load_published_table("vllm").environment
     assert variables["VLLM_NIXL_SIDE_CHANNEL_PORT"] == 5600
     assert variables["VLLM_MAX_AUDIO_DECODE_DURATION_S"] == 600
     assert variables["VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"] == 25
     assert {"VLLM_CACHE_ROOT", "VLLM_WORKER_MULTIPROC_METHOD", "VLLM_ENABLE_STARTUP_PLAN"} <= set(variables)
-    assert published_table("lmcache").environment["LMCACHE_MAX_LOCAL_CPU_SIZE"] == 5.0
+    assert load_published_table("lmcache").environment["LMCACHE_MAX_LOCAL_CPU_SIZE"] == 5.0
 
 
 def test_omni_includes_the_metrics_and_endpoints_of_vllm() -> None:
-    omni = published_table("vllm-omni")
+    omni = load_published_table("vllm-omni")
     names = {metric.name for metric in omni.metrics}
     assert {"vllm_omni:audio_ttfp_s", "vllm_omni:audio_rtf", "vllm:num_requests_running"} <= names
     assert {"/v1/audio/speech", "/v1/audio/speech/stream", "/metrics"} <= {each.path for each in omni.endpoints}
@@ -193,4 +195,4 @@ def test_omni_includes_the_metrics_and_endpoints_of_vllm() -> None:
 
 def test_unknown_engine_has_no_table() -> None:
     with pytest.raises(FileNotFoundError):
-        published_table("unknown")
+        load_published_table("unknown")

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from tests.blueprint.engines.rules import check_argv, check_document, check_endpoint, check_environment, check_metric
-from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting, published_table
+from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting, load_published_table
 
-VLLM = published_table("vllm")
-OMNI = published_table("vllm-omni")
-LMCACHE = published_table("lmcache")
+VLLM = load_published_table("vllm")
+OMNI = load_published_table("vllm-omni")
+LMCACHE = load_published_table("lmcache")
 IN_VLLM = f"vllm {VLLM.origin.version}"
 IN_OMNI = f"vllm-omni {OMNI.origin.version}"
 IN_LMCACHE = f"lmcache {LMCACHE.origin.version}"
-ROUTER = published_table("pd-router")
+ROUTER = load_published_table("pd-router")
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_producer", "kv_load_failure_policy": "fail"}
 LMCACHE_MP = {
     "kv_connector": "LMCacheMPConnector",
@@ -281,6 +281,6 @@ def test_flags_of_the_derived_release_take_precedence() -> None:
     serve = Command(flexible=True, flags=(Setting(name="--a"), Setting(name="--b")))
     base = EngineTable(origin=origin, commands={"serve": serve})
     own = EngineTable(origin=origin, commands={"serve": Command(flags=(Setting(name="--a", type="int"),))})
-    merged = own.merge_over(base).commands["serve"]
+    merged = own.merge_with_base(base).commands["serve"]
     assert merged.flexible
     assert [(flag.name, flag.type) for flag in merged.flags] == [("--a", "int"), ("--b", "str")]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from voice_blueprint.engines.published.release import Setting
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
 _SIZE = re.compile(r"\d+(\.\d+)?[kmgt]|\d+[KMGT]?")
 _SUBSTITUTED = re.compile(r"\$\(\w+\)")
@@ -68,7 +68,7 @@ def _choice_problems(setting: Setting, value: object) -> Iterator[str]:
     if normalize(value) not in map(normalize, setting.choices):
         known = [str(choice) for choice in setting.choices]
         added = ", and no plug-in adds it" if setting.extensible else ""
-        near = suggestion(str(value), known)
+        near = format_suggestion(str(value), known)
         yield f"{_shorten(value)} is none of {', '.join(known)}{added}{near}"
 
 

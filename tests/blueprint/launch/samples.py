@@ -24,34 +24,34 @@ def deployment(name: str) -> Deployment:
 def launchers(of: Deployment) -> Named:
     """Yield every process of every service and fleet, except fleets that vLLM does not support."""
     if of.azure_section:
-        yield "router", services.router_launch(of.azure_section)
-        yield "dcgm", services.dcgm_launch()
+        yield "router", services.create_router_launcher(of.azure_section)
+        yield "dcgm", services.create_dcgm_launcher()
         if of.azure_section.has_peers:
-            yield "lmcache-coordinator", services.coordinator_launch()
+            yield "lmcache-coordinator", services.create_coordinator_launcher()
         for service in of.azure_section.services:
             yield from service_processes(of, service)
     for fleet in of.aws_section.asr if of.aws_section else ():
         accelerator = catalog.instance_types()[fleet.instance_type].accelerator
         if accelerator and accelerator.kind == "neuron":
-            yield fleet.name, services.neuron_launch(fleet)
+            yield fleet.name, services.create_neuron_launcher(fleet)
         elif fleet.engine is Engine.VLLM:
-            yield fleet.name, services.fleet_launch(fleet)
+            yield fleet.name, services.create_fleet_launcher(fleet)
 
 
 def service_processes(of: Deployment, service: AzureService) -> Named:
     match service:
         case PrefillDecodeCell():
-            for part, launcher in vars(services.cell_launch(of.azure, service)).items():
+            for part, launcher in vars(services.create_cell_processes(of.azure, service)).items():
                 yield f"{service.name}: {part}", launcher
         case AggregatedService():
-            for part, launcher in vars(services.aggregated_launch(of.azure, service)).items():
+            for part, launcher in vars(services.create_aggregated_processes(of.azure, service)).items():
                 if launcher:
                     yield f"{service.name}: {part}", launcher
         case ChatService():
             for pool in service.pools:
-                yield f"{service.name}: {pool}", services.chat_launch(of.azure, service, pool)
+                yield f"{service.name}: {pool}", services.create_chat_launcher(of.azure, service, pool)
         case TtsService():
-            yield service.name, services.tts_launch(of.azure, service)
+            yield service.name, services.create_tts_launcher(of.azure, service)
 
 
 def azure_service(kind: type[AzureService]) -> AzureService:

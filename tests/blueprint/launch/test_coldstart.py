@@ -11,20 +11,20 @@ from voice_blueprint.contract.metrics import METRICS, PHASE_DIMENSION, START_PHA
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch import Launcher, services
 from voice_blueprint.engines.launch.coldstart import (
-    BUDGETS,
-    Lever,
+    PHASE_BUDGETS,
+    Optimization,
     PhaseBudget,
-    budget_table,
-    start_budget,
-    start_seconds,
+    calculate_start_duration_s,
+    calculate_start_timeouts,
+    format_budget_table,
 )
 from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
 from voice_blueprint.file.model.azure import ChatService, TtsService
-from voice_userdata import render, unpack
+from voice_userdata import render_user_data, unpack_script
 
 PAGE = ROOT / "docs" / "cold-start.md"
 TABLE_MARKER = "<!-- table -->\n"
-ROWS = [(image, row) for image, rows in BUDGETS.items() for row in rows]
+ROWS = [(image, row) for image, rows in PHASE_BUDGETS.items() for row in rows]
 LEVERS = [(image, lever) for image, row in ROWS for lever in row.levers]
 
 
@@ -34,19 +34,25 @@ def launcher_for(image: Image) -> Launcher:
     assert isinstance(chat, ChatService)
     assert isinstance(tts, TtsService)
     if image is Image.ASR_NEURON:
-        return services.neuron_launch(deployment("production-us-east-1").aws.asr[0])
-    return services.tts_launch(azure, tts) if image is Image.TTS_OMNI else services.chat_launch(azure, chat, "a100")
+        return services.create_neuron_launcher(deployment("production-us-east-1").aws.asr[0])
+    return (
+        services.create_tts_launcher(azure, tts)
+        if image is Image.TTS_OMNI
+        else services.create_chat_launcher(azure, chat, "a100")
+    )
 
 
-def render_optimization(image: Image, lever: Lever) -> str:
+def render_optimization(image: Image, lever: Optimization) -> str:
     if lever.wired_in.startswith("userdata/"):
-        return unpack(render(hosts.asr_neuron() if image is Image.ASR_NEURON else hosts.asr_gpu()))
+        return unpack_script(render_user_data(hosts.asr_neuron() if image is Image.ASR_NEURON else hosts.asr_gpu()))
     launcher = launcher_for(image)
-    return " ".join([*launcher.command(), *(f"{name}={value}" for name, value in launcher.environment().items())])
+    return " ".join(
+        [*launcher.build_command(), *(f"{name}={value}" for name, value in launcher.build_environment().items())]
+    )
 
 
 @pytest.mark.parametrize(("image", "lever"), LEVERS, ids=lambda value: getattr(value, "shows_as", value))
-def test_optimization_is_in_the_rendered_output_and_its_source_file(image: Image, lever: Lever) -> None:
+def test_optimization_is_in_the_rendered_output_and_its_source_file(image: Image, lever: Optimization) -> None:
     assert lever.shows_as in render_optimization(image, lever)
     source = (ROOT / lever.wired_in).read_text()
     assert lever.shows_as.split("=")[0].split()[-1] in source
@@ -58,24 +64,27 @@ def test_every_number_has_a_source(image: Image, row: PhaseBudget) -> None:
     assert (row.seconds is None) == (row.source == "not published"), image
 
 
-@pytest.mark.parametrize("image", BUDGETS)
+@pytest.mark.parametrize("image", PHASE_BUDGETS)
 def test_phases_are_unique_and_in_order(image: Image) -> None:
     order = list(StartPhase)
-    positions = [order.index(row.phase) for row in BUDGETS[image]]
+    positions = [order.index(row.phase) for row in PHASE_BUDGETS[image]]
     assert positions == sorted(set(positions))
 
 
 @pytest.mark.parametrize("artifacts", [False, True])
-@pytest.mark.parametrize("image", BUDGETS)
+@pytest.mark.parametrize("image", PHASE_BUDGETS)
 def test_host_timeouts_cover_the_measured_phases(image: Image, artifacts: bool) -> None:
-    budget = start_budget([image], artifacts=artifacts)
-    assert budget.ready_s >= 2 * start_seconds(image, pull=False, artifacts=artifacts)
+    budget = calculate_start_timeouts([image], artifacts=artifacts)
+    assert budget.ready_timeout_s >= 2 * calculate_start_duration_s(image, pull=False, artifacts=artifacts)
     # No heartbeat is sent during the pull of one image.
-    assert 2 * (start_seconds(image, pull=True) - start_seconds(image, pull=False)) <= budget.silence_s
+    assert (
+        2 * (calculate_start_duration_s(image, pull=True) - calculate_start_duration_s(image, pull=False))
+        <= budget.heartbeat_timeout_s
+    )
 
 
 @pytest.mark.parametrize(
-    ("images", "artifacts", "ready_s", "silence_s"),
+    ("images", "artifacts", "ready_timeout_s", "heartbeat_timeout_s"),
     [
         ([Image.VAD_DATAPLANE, Image.TELEMETRY], False, 900, 900),
         # 2 x (306 s loading weights + 166 s compiling + 90 s CUDA graphs + 131 s warm-up), in whole minutes.
@@ -87,10 +96,10 @@ def test_host_timeouts_cover_the_measured_phases(image: Image, artifacts: bool) 
     ],
 )
 def test_a_budget_is_computed_from_images_and_optimizations(
-    images: list[Image], artifacts: bool, ready_s: int, silence_s: int
+    images: list[Image], artifacts: bool, ready_timeout_s: int, heartbeat_timeout_s: int
 ) -> None:
-    budget = start_budget(images, artifacts=artifacts)
-    assert (budget.ready_s, budget.silence_s) == (ready_s, silence_s)
+    budget = calculate_start_timeouts(images, artifacts=artifacts)
+    assert (budget.ready_timeout_s, budget.heartbeat_timeout_s) == (ready_timeout_s, heartbeat_timeout_s)
 
 
 def test_hosts_report_every_phase_that_the_budget_has() -> None:
@@ -98,7 +107,7 @@ def test_hosts_report_every_phase_that_the_budget_has() -> None:
     assert metric.publisher is Image.TELEMETRY
     assert metric.tiers == (Tier.ASR,)
     assert PHASE_DIMENSION in metric.dimensions
-    script = unpack(render(hosts.asr_gpu()))
+    script = unpack_script(render_user_data(hosts.asr_gpu()))
     assert START_PHASES_FILE == "/run/voice/cold-start/phases"
     assert "PHASES=$RUN/cold-start/phases" in script
     reported = {
@@ -109,7 +118,7 @@ def test_hosts_report_every_phase_that_the_budget_has() -> None:
 
 def test_page_shows_the_current_budget() -> None:
     text = PAGE.read_text()
-    fresh = text[: text.index(TABLE_MARKER) + len(TABLE_MARKER)] + "\n" + budget_table() + "\n"
+    fresh = text[: text.index(TABLE_MARKER) + len(TABLE_MARKER)] + "\n" + format_budget_table() + "\n"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         PAGE.write_text(fresh)
         text = fresh

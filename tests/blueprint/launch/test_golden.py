@@ -26,14 +26,14 @@ GOLDEN = Path(__file__).parent / "golden"
 def format_launcher(launcher: Launcher) -> str:
     """Return one flag per line, with its values."""
     lines: list[str] = []
-    for argument in map(shlex.quote, launcher.command()):
+    for argument in map(shlex.quote, launcher.build_command()):
         starts = argument.startswith("--") and argument != "--"
         if starts or not lines:
             lines.append(argument)
         else:
             lines[-1] += f" {argument}"
-    lines += ["# environment", *(f"{name}={value}" for name, value in launcher.environment().items())]
-    for path, text in launcher.files().items():
+    lines += ["# environment", *(f"{name}={value}" for name, value in launcher.build_environment().items())]
+    for path, text in launcher.render_files().items():
         lines += [f"# {path}", text.rstrip("\n")]
     return "\n".join(lines) + "\n"
 
@@ -44,20 +44,23 @@ def production(kind: type, **changes: object) -> Named:
 
 
 def auxiliary_services() -> Named:
-    yield "router", services.router_launch(deployment("cells").azure)
-    yield "dcgm", services.dcgm_launch()
-    yield "lmcache-coordinator", services.coordinator_launch()
+    yield "router", services.create_router_launcher(deployment("cells").azure)
+    yield "dcgm", services.create_dcgm_launcher()
+    yield "lmcache-coordinator", services.create_coordinator_launcher()
 
 
 def fleets() -> Named:
-    yield "whisper-large-v3, FP8", services.fleet_launch(p5("whisper-large-v3", WHISPER_LOAD, Quantization.FP8))
-    yield "voxtral-small-24b", services.fleet_launch(p5("voxtral-small-24b", VOXTRAL_LOAD))
+    yield (
+        "whisper-large-v3, FP8",
+        services.create_fleet_launcher(p5("whisper-large-v3", WHISPER_LOAD, Quantization.FP8)),
+    )
+    yield "voxtral-small-24b", services.create_fleet_launcher(p5("voxtral-small-24b", VOXTRAL_LOAD))
 
 
 def neuron() -> Named:
     for fleet in deployment("production-us-east-1").aws.asr:
         if fleet.name != "p5":
-            yield fleet.instance_type, services.neuron_launch(fleet)
+            yield fleet.instance_type, services.create_neuron_launcher(fleet)
 
 
 CASES: dict[str, Callable[[], Named]] = {

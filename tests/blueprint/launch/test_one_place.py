@@ -7,8 +7,8 @@ import pytest
 
 from tests.blueprint.launch.samples import ROOT, azure_service, deployment
 from voice_blueprint.engines.launch.omni import OmniServer
-from voice_blueprint.engines.launch.services import tts_launch
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.engines.launch.services import create_tts_launcher
+from voice_blueprint.engines.published.release import load_published_table
 from voice_blueprint.file.model.azure import TtsService
 
 FOLDERS = ("voice_blueprint", "constructs", "stacks", "userdata", "voice_ops")
@@ -32,7 +32,7 @@ COMMON_FLAGS = {
 
 
 def engine_flags() -> set[str]:
-    commands = [command for engine in ENGINES for command in published_table(engine).commands.values()]
+    commands = [command for engine in ENGINES for command in load_published_table(engine).commands.values()]
     return {name for command in commands for name in command.names if name.startswith("--")} - COMMON_FLAGS
 
 
@@ -61,9 +61,9 @@ def test_names_that_look_like_flags_are_detected() -> None:
 def test_both_speech_stages_are_sized_and_eager_only_if_configured(cuda_graphs: bool) -> None:
     service = azure_service(TtsService).model_copy(update={"cuda_graphs": cuda_graphs})
     assert isinstance(service, TtsService)
-    server = tts_launch(deployment("cells").azure, service)
+    server = create_tts_launcher(deployment("cells").azure, service)
     assert isinstance(server, OmniServer)
-    stages = server.deploy_config()["stages"]
+    stages = server.build_deploy_config()["stages"]
     assert isinstance(stages, list)
     first, second = stages
     assert (first["enforce_eager"], second["enforce_eager"]) == (not cuda_graphs, True)

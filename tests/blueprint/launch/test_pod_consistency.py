@@ -8,8 +8,8 @@ import pytest
 
 from tests.blueprint.launch.samples import azure_service, deployment
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS, check_consistency
-from voice_blueprint.engines.launch.services import CellLaunch, aggregated_launch, cell_launch
+from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS, validate_pod_consistency
+from voice_blueprint.engines.launch.services import CellProcesses, create_aggregated_processes, create_cell_processes
 from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
 
 Pod = dict[str, Launcher]
@@ -23,21 +23,21 @@ class ChangedLauncher(Launcher):
     change: Callable[[str], str] = str
     variables: Mapping[str, str | None] | None = None
 
-    def command(self) -> tuple[str, ...]:
-        return tuple(self.change("\n".join(self.launcher.command())).split("\n"))
+    def build_command(self) -> tuple[str, ...]:
+        return tuple(self.change("\n".join(self.launcher.build_command())).split("\n"))
 
-    def environment(self) -> dict[str, str]:
-        changed = {**self.launcher.environment(), **(self.variables or {})}
+    def build_environment(self) -> dict[str, str]:
+        changed = {**self.launcher.build_environment(), **(self.variables or {})}
         return {name: value for name, value in changed.items() if value is not None}
 
-    def files(self) -> dict[str, str]:
-        return {path: self.change(text) for path, text in self.launcher.files().items()}
+    def render_files(self) -> dict[str, str]:
+        return {path: self.change(text) for path, text in self.launcher.render_files().items()}
 
 
 def cell() -> Pod:
     service = azure_service(PrefillDecodeCell)
     assert isinstance(service, PrefillDecodeCell)
-    return vars(cell_launch(deployment("cells").azure, service))
+    return vars(create_cell_processes(deployment("cells").azure, service))
 
 
 def replace_in_command(pod: Pod, name: str, old: str, new: str) -> Pod:
@@ -45,7 +45,9 @@ def replace_in_command(pod: Pod, name: str, old: str, new: str) -> Pod:
         return re.sub(old, new, text)
 
     planted = ChangedLauncher(pod[name], change)
-    assert (planted.command(), planted.files()) != (pod[name].command(), pod[name].files()), "nothing was planted"
+    assert (planted.build_command(), planted.render_files()) != (pod[name].build_command(), pod[name].render_files()), (
+        "nothing was planted"
+    )
     return pod | {name: planted}
 
 
@@ -58,7 +60,7 @@ def set_variables(pod: Pod, name: str, **values: str | None) -> Pod:
 
 
 def test_launches_in_shipped_cells_are_consistent() -> None:
-    check_consistency(cell())
+    validate_pod_consistency(cell())
 
 
 @pytest.mark.parametrize(
@@ -146,19 +148,19 @@ def test_launches_in_shipped_cells_are_consistent() -> None:
 def test_an_inconsistent_cell_is_refused_with_the_differing_setting(plant: Callable[[Pod], Pod], message: str) -> None:
     pod = plant(cell())
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_consistency(pod)
+        validate_pod_consistency(pod)
 
 
 @pytest.mark.parametrize("flag", COMMON_FLAGS)
 def test_engines_agree_on_each_flag(flag: str) -> None:
     pod = cell()
-    prefill = list(pod["prefill"].command())
+    prefill = list(pod["prefill"].build_command())
     if flag in prefill:
         prefill[prefill.index(flag) + 1] = "64"
     else:
         prefill += [flag, "64"]
     with pytest.raises(ValueError, match=f"differ in {flag}: prefill has 64"):
-        check_consistency(pod | {"prefill": ChangedLauncher(pod["prefill"], lambda _: "\n".join(prefill))})
+        validate_pod_consistency(pod | {"prefill": ChangedLauncher(pod["prefill"], lambda _: "\n".join(prefill))})
 
 
 def test_all_reasons_are_in_one_message() -> None:
@@ -166,14 +168,14 @@ def test_all_reasons_are_in_one_message() -> None:
         replace_in_command(cell(), "decode", "kv_consumer", "kv_producer"), "decode", PYTHONHASHSEED="7"
     )
     with pytest.raises(ValueError, match=r"PYTHONHASHSEED .*; NIXL needs one kv_producer"):
-        check_consistency(pod)
+        validate_pod_consistency(pod)
 
 
 def test_launches_are_validated_on_construction() -> None:
     pod = cell()
     with pytest.raises(ValueError, match="share the LMCache server"):
-        CellLaunch(**replace_in_command(pod, "decode", r"\b6556\b", "6555"))  # type: ignore[arg-type]
+        CellProcesses(**replace_in_command(pod, "decode", r"\b6556\b", "6555"))  # type: ignore[arg-type]
     azure = deployment("production-azure").azure
     service = next(each for each in azure.services if isinstance(each, AggregatedService) and each.lmcache)
     with pytest.raises(ValueError, match="the pod has none there"):
-        replace(aggregated_launch(azure, service), lmcache=None)
+        replace(create_aggregated_processes(azure, service), lmcache=None)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.blueprint.launch.samples import deployment
 from voice_blueprint.contract.network import VLLM
-from voice_blueprint.engines.launch.download import download_command
-from voice_blueprint.engines.launch.services import fleet_launch, preparation_launch
+from voice_blueprint.engines.launch.download import build_download_command
+from voice_blueprint.engines.launch.services import create_fleet_launcher, create_preparation_launcher
 from voice_blueprint.file.model.aws import AsrFleet, Engine
 from voice_blueprint.file.model.serving import VllmOptions
 
@@ -45,11 +45,11 @@ def run(folder: Path, **programs: str) -> tuple[int, list[str]]:
         (folder / name).chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    launch, seen = preparation_launch(fleet()), folder / "seen"
+    launch, seen = create_preparation_launcher(fleet()), folder / "seen"
     seen.touch()
-    command = [word.replace(f"/{VLLM.number})", f"/{port})") for word in launch.command()]
+    command = [word.replace(f"/{VLLM.number})", f"/{port})") for word in launch.build_command()]
     path = f"{folder}:{os.environ['PATH']}"
-    environment = {**launch.environment(), "PATH": path, "SEEN": str(seen), "PORT": str(port)}
+    environment = {**launch.build_environment(), "PATH": path, "SEEN": str(seen), "PORT": str(port)}
     done = subprocess.run(command, env=environment, timeout=60, check=False)  # noqa: S603  the command of the job
     return done.returncode, seen.read_text().splitlines()
 
@@ -59,17 +59,19 @@ FAKE_HF = '#!/bin/bash\necho hf "$@" "$HF_HUB_OFFLINE" >>"$SEEN"\n'
 
 def test_the_job_downloads_and_starts_vllm_like_a_host_and_stops_it(tmp_path: Path) -> None:
     status, seen = run(tmp_path, hf=FAKE_HF, vllm=FAKE_VLLM)
-    server = fleet_launch(fleet())
+    server = create_fleet_launcher(fleet())
     assert (status, seen) == (
         0,
         [
-            " ".join([*download_command(server.model, server.repository, "1" * 40), "0"]),
-            " ".join([*fleet_launch(fleet()).command(), "1"]),
+            " ".join([*build_download_command(server.model, server.repository, "1" * 40), "0"]),
+            " ".join([*create_fleet_launcher(fleet()).build_command(), "1"]),
             "stopped",
         ],
     )
     # Cache keys contain a hash of the environment, so job and hosts must use the same.
-    assert preparation_launch(fleet()).environment() == fleet_launch(fleet()).environment()
+    assert (
+        create_preparation_launcher(fleet()).build_environment() == create_fleet_launcher(fleet()).build_environment()
+    )
 
 
 @pytest.mark.parametrize("broken", ["hf", "vllm"])

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from voice_blueprint import catalog
-from voice_blueprint.engines.launch.audio import AudioLimits, audio_limits
+from voice_blueprint.engines.launch.audio import AudioLimits, calculate_audio_limits
 from voice_blueprint.engines.launch.base import format_flags
 from voice_blueprint.engines.launch.fabric import NixlFabric
-from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from voice_blueprint.engines.launch.kv_transfer import EngineRole, KvTransfer
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.engines.sizing.engine import size_engine
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
@@ -26,24 +26,24 @@ def engine(model: str = "voxtral-small-24b", gpu: str = "A100-80", **changes: ob
 
 
 def value(server: VllmServer, flag: str) -> str | None:
-    argv = server.command()
+    argv = server.build_command()
     return argv[argv.index(flag) + 1] if flag in argv else None
 
 
-CELL_SIDE: dict[str, Any] = {"kv_transfer": KvTransfer(Role.DECODE, 6556), "fabric": NixlFabric(5700)}
+CELL_SIDE: dict[str, Any] = {"kv_transfer": KvTransfer(EngineRole.DECODE, 6556), "fabric": NixlFabric(5700)}
 
 
 @pytest.mark.parametrize(
     ("make", "answer"),
     [
         (lambda: engine("whisper-large-v3", **CELL_SIDE), "encoder-decoder.*serve it aggregated and without LMCache"),
-        (lambda: engine("whisper-large-v3", kv_transfer=KvTransfer(Role.AGGREGATED, 6555)), "encoder-decoder"),
+        (lambda: engine("whisper-large-v3", kv_transfer=KvTransfer(EngineRole.AGGREGATED, 6555)), "encoder-decoder"),
         (lambda: engine(shutdown_timeout_s=0), "abort every request"),
         (lambda: engine(model="voxtral-small-24b", kv_transfer=CELL_SIDE["kv_transfer"]), "need a fabric"),
         (lambda: engine(fabric=CELL_SIDE["fabric"]), "others have none"),
         (lambda: replace(engine(), model=catalog.models()["qwen3-8b"]), "size what is launched"),
         (lambda: replace(engine(), model=catalog.models()["voxtral-4b-tts"]), "OmniServer"),
-        (lambda: KvTransfer(Role.AGGREGATED), "no KV connector"),
+        (lambda: KvTransfer(EngineRole.AGGREGATED), "no KV connector"),
     ],
 )
 def test_harmful_vllm_settings_are_refused(make: Callable[[], object], answer: str) -> None:
@@ -66,7 +66,7 @@ def test_published_fp8_weights_are_preferred_to_quantization_at_load_time() -> N
     ):
         server = engine(model)
         server = replace(server, sizing=replace(server.sizing, quantization=Quantization.FP8))
-        assert server.command()[2] == server.repository == repository
+        assert server.build_command()[2] == server.repository == repository
         assert value(server, "--quantization") == flag
 
 
@@ -80,7 +80,7 @@ def test_settings_that_sizing_leaves_unset_use_the_vllm_default() -> None:
         "--enable-prefix-caching",
         "--compilation-config",
     }
-    assert knobs <= set(server.command())
+    assert knobs <= set(server.build_command())
     sizing = replace(
         server.sizing,
         profile=Profile.BASELINE,
@@ -89,7 +89,7 @@ def test_settings_that_sizing_leaves_unset_use_the_vllm_default() -> None:
         max_queued_requests=None,
         cudagraph_capture_sizes=(),
     )
-    assert not knobs & set(replace(server, sizing=sizing).command())
+    assert not knobs & set(replace(server, sizing=sizing).build_command())
 
 
 def test_block_size_and_fp8_kv_cache_are_rendered_only_when_set() -> None:
@@ -102,14 +102,14 @@ def test_block_size_and_fp8_kv_cache_are_rendered_only_when_set() -> None:
 
 def test_encoder_decoder_models_disable_chunked_prefill_and_prefix_caching_and_spawn_workers() -> None:
     server = engine("whisper-large-v3")
-    assert {"--no-enable-chunked-prefill", "--no-enable-prefix-caching"} <= set(server.command())
-    assert server.environment()["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
-    assert "VLLM_WORKER_MULTIPROC_METHOD" not in engine().environment()
+    assert {"--no-enable-chunked-prefill", "--no-enable-prefix-caching"} <= set(server.build_command())
+    assert server.build_environment()["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    assert "VLLM_WORKER_MULTIPROC_METHOD" not in engine().build_environment()
 
 
 def test_decode_engines_capture_only_decode_graphs() -> None:
     assert '"cudagraph_mode":"FULL_DECODE_ONLY"' in (value(engine(**CELL_SIDE), "--compilation-config") or "")
-    prefill = engine(kv_transfer=KvTransfer(Role.PREFILL, 6555), fabric=NixlFabric(5600))
+    prefill = engine(kv_transfer=KvTransfer(EngineRole.PREFILL, 6555), fabric=NixlFabric(5600))
     assert "cudagraph_mode" not in (value(prefill, "--compilation-config") or "")
 
 
@@ -119,29 +119,29 @@ def test_a_streaming_model_uses_piecewise_graphs() -> None:
 
 def test_contents_of_requests_are_not_logged_and_usage_is_not_reported() -> None:
     server = engine()
-    assert "--no-enable-log-requests" in server.command()
-    assert {"VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"} <= server.environment().keys()
+    assert "--no-enable-log-requests" in server.build_command()
+    assert {"VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"} <= server.build_environment().keys()
 
 
 def test_engines_that_share_kv_cache_use_the_same_hash_seed() -> None:
-    assert engine(**CELL_SIDE).environment()["PYTHONHASHSEED"] == "0"
-    assert "PYTHONHASHSEED" not in engine().environment()
+    assert engine(**CELL_SIDE).build_environment()["PYTHONHASHSEED"] == "0"
+    assert "PYTHONHASHSEED" not in engine().build_environment()
 
 
 def test_a_request_to_voxtral_accepts_forty_minutes_of_audio() -> None:
-    limits = engine().audio
+    limits = engine().request_audio_limits
     assert limits == AudioLimits(2400)
     # At 16 kHz and 16 bits the file has 76.8 MB; base64 adds a third.
     assert limits.max_file_mib * 2**20 >= 76_800_000
     assert limits.max_body_bytes >= 76_800_000 * 4 / 3
-    assert limits.environment()["VLLM_MAX_AUDIO_DECODE_BYTES"] == str(2400 * 48_000 * 4)
+    assert limits.build_environment()["VLLM_MAX_AUDIO_DECODE_BYTES"] == str(2400 * 48_000 * 4)
 
 
 def test_audio_is_limited_by_the_context_of_audio_language_models_only() -> None:
     cards = catalog.models()
-    assert audio_limits(cards["voxtral-small-24b"], 7500) == AudioLimits(600)
-    assert audio_limits(cards["whisper-large-v3"], 448) is None
-    assert audio_limits(cards["qwen3-8b"], 16384) is None
+    assert calculate_audio_limits(cards["voxtral-small-24b"], 7500) == AudioLimits(600)
+    assert calculate_audio_limits(cards["whisper-large-v3"], 448) is None
+    assert calculate_audio_limits(cards["qwen3-8b"], 16384) is None
 
 
 def test_flags_are_formatted_by_the_type_of_their_value() -> None:

@@ -4,14 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from tests.contract.sources import deployment
-from voice_blueprint.capacity.bounds import asr_host_bounds, limiting_bound
+from voice_blueprint.capacity.bounds import calculate_asr_host_bounds, find_limiting_bound
 from voice_blueprint.engines.launch import whisper
 from voice_blueprint.engines.launch.whisper import WhisperEngine
 from voice_blueprint.file.model.aws import AsrFleet
 
 
 def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
-    return whisper.whisper_engine(fleet, limiting_bound(asr_host_bounds(fleet)).calls)
+    return whisper.create_whisper_engine(fleet, find_limiting_bound(calculate_asr_host_bounds(fleet)).calls)
 
 
 def fleet(name: str, **changes: object) -> AsrFleet:
@@ -33,13 +33,13 @@ def fleet(name: str, **changes: object) -> AsrFleet:
 )
 def test_every_core_and_every_gpu_has_a_worker(name: str, instance_type: str, encoders: int, decoders: int) -> None:
     engine = whisper_engine(fleet(name, instance_type=instance_type))
-    assert (engine.encoders, engine.decoders) == (encoders, decoders)
+    assert (engine.encoder_count, engine.decoder_count) == (encoders, decoders)
 
 
 def test_measured_calls_are_admitted_up_to_the_memory_limit() -> None:
     measured = {"calls": 120, "date": "2026-11-22", "conditions": "large-v2 on inf2.48xlarge"}
     ceiling = whisper_engine(fleet("inf2")).sessions
-    assert whisper_engine(fleet("inf2", measured=measured)).environment()["VOICE_SESSIONS"] == "120"
+    assert whisper_engine(fleet("inf2", measured=measured)).build_environment()["VOICE_SESSIONS"] == "120"
     assert whisper_engine(fleet("inf2", measured=measured | {"calls": 8000})).sessions == ceiling
 
 
@@ -47,7 +47,9 @@ def test_the_model_is_configured_or_chosen_by_accelerator() -> None:
     assert whisper_engine(fleet("p5")).model == "Systran/faster-whisper-large-v2"
     assert whisper_engine(fleet("trn1")).model == "openai/whisper-large-v2"
     assert whisper_engine(fleet("p5", instance_type="c8g.xlarge")).model == "Systran/faster-whisper-tiny.en"
-    assert whisper_engine(fleet("p5", model="some/whisper-tiny")).environment()["VOICE_MODEL"] == "some/whisper-tiny"
+    assert (
+        whisper_engine(fleet("p5", model="some/whisper-tiny")).build_environment()["VOICE_MODEL"] == "some/whisper-tiny"
+    )
     with pytest.raises(ValidationError, match="String should match pattern"):
         fleet("p5", model="../whisper")
 

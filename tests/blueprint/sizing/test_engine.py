@@ -21,9 +21,9 @@ from tests.blueprint.sizing.cases import (
     WHISPER,
 )
 from voice_blueprint.catalog.inference import Gpu, ModelCard
-from voice_blueprint.engines.sizing.defaults import batch_bucket, batch_defaults, capture_sizes
+from voice_blueprint.engines.sizing.defaults import list_capture_sizes, round_up_to_graph_size, select_batch_defaults
 from voice_blueprint.engines.sizing.engine import size_engine
-from voice_blueprint.engines.sizing.profiles import batching_pair, profile_table
+from voice_blueprint.engines.sizing.profiles import build_profile_table, create_batching_variants
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
@@ -67,14 +67,14 @@ def test_the_default_of_256_sequences_limits_the_baseline() -> None:
     ("gpu", "tokens", "seqs"), [(A100, 2048, 256), (A10, 2048, 256), (A4500, 2048, 256), (H100, 8192, 1024)]
 )
 def test_defaults_of_vllm(gpu: Gpu, tokens: int, seqs: int) -> None:
-    defaults = batch_defaults(gpu)
+    defaults = select_batch_defaults(gpu)
     assert (defaults.max_num_batched_tokens, defaults.max_num_seqs) == (tokens, seqs)
 
 
 def test_defaults_of_the_largest_gpus() -> None:
-    assert batch_defaults(H200).max_num_seqs == 1024
+    assert select_batch_defaults(H200).max_num_seqs == 1024
     larger = H200.model_copy(update={"name": "B200", "memory_gib": 178.0})
-    assert batch_defaults(larger).max_num_batched_tokens == 16384
+    assert select_batch_defaults(larger).max_num_batched_tokens == 16384
 
 
 def test_baseline_sets_nothing() -> None:
@@ -119,13 +119,13 @@ def test_sequences_do_not_exceed_the_largest_graph() -> None:
 
 @pytest.mark.parametrize(("seqs", "bucket"), [(1, 1), (2, 2), (3, 4), (5, 8), (102, 104), (256, 256), (257, 272)])
 def test_buckets(seqs: int, bucket: int) -> None:
-    assert batch_bucket(seqs) == bucket
-    assert capture_sizes(bucket)[-1] == bucket
+    assert round_up_to_graph_size(seqs) == bucket
+    assert list_capture_sizes(bucket)[-1] == bucket
 
 
 def test_capture_sizes_have_the_spacing_of_the_vllm_default() -> None:
-    assert capture_sizes(512) == (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
-    assert capture_sizes(24) == (1, 2, 4, 8, 16, 24)
+    assert list_capture_sizes(512) == (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
+    assert list_capture_sizes(24) == (1, 2, 4, 8, 16, 24)
 
 
 def test_fp8_weights_on_a100_only_save_memory() -> None:
@@ -192,12 +192,12 @@ def test_a_refusal_has_a_remedy() -> None:
 
 
 def test_the_ab_pair_differs_only_in_the_documented_settings() -> None:
-    control, treatment = batching_pair(size_engine(QWEN, A100, load=CHAT_SESSIONS))
+    control, treatment = create_batching_variants(size_engine(QWEN, A100, load=CHAT_SESSIONS))
     differing = {
         field.name for field in fields(control) if getattr(control, field.name) != getattr(treatment, field.name)
     }
     assert differing == {"max_num_seqs", "max_num_batched_tokens", "block_size"}
-    defaults = batch_defaults(A100)
+    defaults = select_batch_defaults(A100)
     assert (control.max_num_seqs, control.max_num_batched_tokens) == (
         defaults.max_num_seqs,
         defaults.max_num_batched_tokens,
@@ -212,7 +212,7 @@ def test_the_ab_pair_differs_only_in_the_documented_settings() -> None:
 
 
 def test_the_profile_table_has_every_gpu_class_and_both_profiles() -> None:
-    rows = profile_table()
+    rows = build_profile_table()
     assert {"A100-80", "H100", "H200", "A10", "A4500"} <= {row.gpu for row in rows}
     for row in rows:
         assert (row.baseline is None) == (row.tuned is None) == (row.refusal is not None), row

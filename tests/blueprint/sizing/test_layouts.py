@@ -24,13 +24,13 @@ from voice_blueprint.engines.sizing.layouts import (
     CELL_LAYOUT,
     EngineRequirements,
     Layout,
-    RefusedLayout,
-    aggregated_layout,
-    cell_gpu_groups,
-    cell_layout,
-    engines_per_node,
-    layouts,
-    nvlink_groups,
+    RejectedLayout,
+    count_engines_per_node,
+    create_aggregated_layout,
+    create_cell_layout,
+    evaluate_layouts,
+    group_gpus_by_nvlink,
+    select_cell_gpu_groups,
 )
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.serving import Load
@@ -40,12 +40,12 @@ TWO_A4500 = NC48.model_copy(update={"name": "two A4500", "gpu": "A4500", "usd_pe
 
 
 def fitting_layouts(model: ModelCard, gpu: Gpu, vm: VmSize, load: Load) -> dict[str, Layout]:
-    ways = layouts(model, gpu, vm, EngineRequirements(load), region=REGION)
+    ways = evaluate_layouts(model, gpu, vm, EngineRequirements(load), region=REGION)
     return {way.name: way for way in ways if isinstance(way, Layout)}
 
 
 def test_voxtral_on_four_a100_cell_and_aggregated_side_by_side() -> None:
-    cell, pairs, singles = layouts(VOXTRAL, A100, NC96, EngineRequirements(SHORT_SESSIONS), region=REGION)
+    cell, pairs, singles = evaluate_layouts(VOXTRAL, A100, NC96, EngineRequirements(SHORT_SESSIONS), region=REGION)
     assert isinstance(cell, Layout)
     assert isinstance(pairs, Layout)
     assert isinstance(singles, Layout)
@@ -84,9 +84,9 @@ def test_500_sessions_of_qwen_fit_two_a100() -> None:
 
 @pytest.mark.parametrize("model", [VOXTRAL, QWEN, QWEN_7B], ids=lambda model: model.name)
 def test_500_sessions_do_not_fit_two_a4500(model: ModelCard) -> None:
-    ways = layouts(model, A4500, TWO_A4500, EngineRequirements(CHAT_SESSIONS), region=REGION)
+    ways = evaluate_layouts(model, A4500, TWO_A4500, EngineRequirements(CHAT_SESSIONS), region=REGION)
     assert all(way.sessions_per_node < 500 for way in ways if isinstance(way, Layout))
-    assert any(isinstance(way, RefusedLayout) for way in ways)
+    assert any(isinstance(way, RejectedLayout) for way in ways)
 
 
 def test_voxtral_does_not_fit_one_a4500_at_all() -> None:
@@ -94,33 +94,38 @@ def test_voxtral_does_not_fit_one_a4500_at_all() -> None:
 
 
 def test_gpus_without_nvlink_are_separate_groups() -> None:
-    assert nvlink_groups(NC96) == ((0, 1), (2, 3))
-    assert nvlink_groups(NC24) == ((0,),)
-    assert nvlink_groups(NC96.model_copy(update={"nvlink_domains": ((1, 2),)})) == ((0,), (1, 2), (3,))
+    assert group_gpus_by_nvlink(NC96) == ((0, 1), (2, 3))
+    assert group_gpus_by_nvlink(NC24) == ((0,),)
+    assert group_gpus_by_nvlink(NC96.model_copy(update={"nvlink_domains": ((1, 2),)})) == ((0,), (1, 2), (3,))
 
 
 @pytest.mark.parametrize(("vm", "width", "engines"), [(NC96, 1, 4), (NC96, 2, 2), (ND_H200, 4, 2), (ND_H200, 3, 2)])
 def test_engines_stay_inside_nvlink(vm: VmSize, width: int, engines: int) -> None:
-    assert engines_per_node(vm, width) == engines
+    assert count_engines_per_node(vm, width) == engines
 
 
 def test_tp4_across_pairs_is_refused() -> None:
     with pytest.raises(DoesNotFitError, match=r"TP 4 needs 4 GPUs that NVLink joins; .* joins at most 2 of its 4"):
-        aggregated_layout(VOXTRAL, A100, NC96, EngineRequirements(SHORT_SESSIONS), tensor_parallel=4, region=REGION)
+        create_aggregated_layout(
+            VOXTRAL, A100, NC96, EngineRequirements(SHORT_SESSIONS), tensor_parallel=4, region=REGION
+        )
 
 
 @pytest.mark.parametrize("vm", [NC24, NC48, NC80, ND_H200], ids=lambda vm: vm.name)
 def test_a_cell_uses_two_pairs_of_one_node(vm: VmSize) -> None:
     with pytest.raises(DoesNotFitError, match="requires two NVLink pairs of one node"):
-        cell_gpu_groups(vm)
+        select_cell_gpu_groups(vm)
 
 
 def test_a_model_with_cross_attention_has_no_cell() -> None:
     load = Load(sessions=1, session_tokens=448, context_tokens=448)
     with pytest.raises(DoesNotFitError, match="neither prefix caching nor a KV connector"):
-        cell_layout(WHISPER, A100, NC96, EngineRequirements(load), region=REGION)
+        create_cell_layout(WHISPER, A100, NC96, EngineRequirements(load), region=REGION)
 
 
 def test_a_layout_on_an_unpriced_size_has_no_price() -> None:
     requirements = EngineRequirements(CHAT_SESSIONS)
-    assert aggregated_layout(QWEN, H200, ND_H200, requirements, tensor_parallel=1, region=REGION).usd_per_hour is None
+    assert (
+        create_aggregated_layout(QWEN, H200, ND_H200, requirements, tensor_parallel=1, region=REGION).usd_per_hour
+        is None
+    )

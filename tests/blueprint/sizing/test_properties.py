@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.engine import size_engine
-from voice_blueprint.engines.sizing.memory import GIB, kv_memory, session_bytes, weights_gib
+from voice_blueprint.engines.sizing.memory import (
+    BYTES_PER_GIB,
+    calculate_kv_memory,
+    calculate_session_bytes,
+    calculate_weights_gib,
+)
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
@@ -54,9 +59,12 @@ def test_memory_is_never_exceeded(
     engine = size_model(model, gpu, tokens, width=width, quantization=quantization, profile=profile)
     if engine is None:
         return
-    cache = engine.sessions * session_bytes(model, engine.max_model_len)
-    assert cache <= kv_memory(model, gpu, tensor_parallel=width, quantization=quantization).total_bytes
-    assert cache / GIB + weights_gib(model, quantization) < width * gpu.memory_gib * engine.gpu_memory_utilization
+    cache = engine.sessions * calculate_session_bytes(model, engine.max_model_len)
+    assert cache <= calculate_kv_memory(model, gpu, tensor_parallel=width, quantization=quantization).total_bytes
+    assert (
+        cache / BYTES_PER_GIB + calculate_weights_gib(model, quantization)
+        < width * gpu.memory_gib * engine.gpu_memory_utilization
+    )
     assert engine.sessions >= 1
 
 
@@ -98,5 +106,7 @@ def test_graphs_are_sorted_unique_and_end_at_the_batch(model: ModelCard, gpu: Gp
 @given(MODELS, st.integers(min_value=0, max_value=32768), st.integers(min_value=0, max_value=32768))
 def test_a_session_never_shrinks_and_fp8_halves_it(model: ModelCard, one: int, other: int) -> None:
     short, long = sorted((one, other))
-    assert session_bytes(model, short) <= session_bytes(model, long)
-    assert session_bytes(model, long, KvCacheType.FP8) * 2 == pytest.approx(session_bytes(model, long), abs=2)
+    assert calculate_session_bytes(model, short) <= calculate_session_bytes(model, long)
+    assert calculate_session_bytes(model, long, KvCacheType.FP8) * 2 == pytest.approx(
+        calculate_session_bytes(model, long), abs=2
+    )

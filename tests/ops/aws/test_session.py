@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from tests.synthesized import ROOT
 from voice_ops.aws import session as sessions
-from voice_ops.aws.refusals import ERRORS, explain
+from voice_ops.aws.refusals import AWS_ERRORS, explain_error
 from voice_ops.cli import app
-from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
+from voice_ops.timeouts import CONNECT_TIMEOUT_S, MAX_ATTEMPTS, READ_TIMEOUT_S
 
 HTML = b"<!DOCTYPE html>\n<html><body><p>Sign in to the guest network<br></body></html>"
 XHTML = b'<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body><p>Sign in</p></body></html>'
@@ -79,11 +79,11 @@ def test_an_html_response_instead_of_aws_is_an_error(
     with answering(body) as endpoint:
         session: Any = sessions.create_session("us-east-1")
         client = session.client(service, endpoint_url=endpoint)
-        with pytest.raises(ERRORS) as raised:
+        with pytest.raises(AWS_ERRORS) as raised:
             getattr(client, operation)(**request)
     # botocore turns a non-XML response of S3 into status 500.
     of_s3 = service == "s3" and body != XHTML
-    assert explain(raised.value).result == (
+    assert explain_error(raised.value).result == (
         "ListBuckets: 500: Internal Server Error" if of_s3 else "the response did not come from AWS"
     )
 
@@ -112,7 +112,7 @@ def test_an_unresponsive_endpoint_times_out(monkeypatch: pytest.MonkeyPatch) -> 
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hanging)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(sessions, "READ_S", 0.2)
+    monkeypatch.setattr(sessions, "READ_TIMEOUT_S", 0.2)
     monkeypatch.setattr("time.sleep", lambda _: None)
     try:
         client = sessions.create_session("us-east-1").client(
@@ -124,12 +124,12 @@ def test_an_unresponsive_endpoint_times_out(monkeypatch: pytest.MonkeyPatch) -> 
         over.set()
         server.shutdown()
         server.server_close()
-    assert len(asked) == ATTEMPTS
+    assert len(asked) == MAX_ATTEMPTS
 
 
 def test_every_client_has_timeouts() -> None:
     config: Any = sessions.create_session("us-east-1").client("ecs").meta.config
-    assert (config.connect_timeout, config.read_timeout) == (CONNECT_S, READ_S)
+    assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
     assert config.retries["mode"] == "standard"
 
 

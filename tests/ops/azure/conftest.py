@@ -15,7 +15,7 @@ from tests.ops.preflight.azure_stub import SUBSCRIPTION, serve
 from tests.stacks.azure.manifests import DIGESTS
 from tests.stacks.azure.recorded import cluster, edit_deployment
 from voice_blueprint import Deployment
-from voice_ops.azure.workloads import DefinedWorkloads, defined_workloads
+from voice_ops.azure.workloads import DefinedWorkloads, evaluate_workloads
 from voice_ops.preflight.azure import account
 from voice_ops.preflight.azure.account import Account
 
@@ -45,7 +45,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 @pytest.fixture(scope="session")
 def wanted_resources(deployment: Deployment) -> DefinedWorkloads:
     """Return the resources of the file's programs, computed once for all tests."""
-    return defined_workloads(deployment)
+    return evaluate_workloads(deployment)
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def live_cluster(
     found = deepcopy(running(cluster(TEXT), wanted_resources))
     monkeypatch.setenv("ARM_SUBSCRIPTION_ID", SUBSCRIPTION)
     for module in ("voice_ops.status.azure", "voice_ops.rollout.azure"):
-        monkeypatch.setattr(f"{module}.defined_workloads", lambda _: wanted_resources)
+        monkeypatch.setattr(f"{module}.evaluate_workloads", lambda _: wanted_resources)
     with serve(found) as transport, api_server(found, tmp_path):
 
-        def connect(deployment: Deployment, kinds: Counter[str], resource_name: str) -> Account:
+        def create_account(deployment: Deployment, kinds: Counter[str], resource_name: str) -> Account:
             return Account(
                 deployment, kinds, resource_name, SignedIn(), {"transport": transport, "retry_backoff_factor": 0}
             )
 
-        monkeypatch.setattr(account, "connect", connect)
+        monkeypatch.setattr(account, "connect", create_account)
         yield found

@@ -28,10 +28,10 @@ from azure.core.credentials import AccessToken
 from tests.ops.preflight.azure_stub import SIGNING_KEY, Operator, Subscription
 from tests.stacks.azure.manifests import Manifest, quantity
 from tests.stacks.azure.recorded import inputs
-from voice_blueprint.azure.names import API_SERVER_APP
+from voice_blueprint.azure.names import API_SERVER_APP_ID
 from voice_ops.azure.workloads import DefinedWorkloads
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.certificates import CertificateAuthority
 
 MIB = 2**20
 
@@ -95,12 +95,12 @@ class LiveCluster(Subscription):
 
 def running(graph: Graph, wanted: DefinedWorkloads) -> LiveCluster:
     """Return the cluster after both projects of a file were deployed, with every pod ready."""
-    (managed,) = graph.resources_of_type("containerservice:ManagedCluster")
+    (managed,) = graph.find_resources_of_type("containerservice:ManagedCluster")
     state = {"provisioningState": "Succeeded", "powerState": {"code": "Running"}}
     profile = inputs(managed)
     cluster = profile | state | {"currentKubernetesVersion": f"{profile['kubernetesVersion']}.4"}
     pools = {each["name"]: each | state for each in profile["agentPoolProfiles"]}
-    for pool in graph.resources_of_type("containerservice:AgentPool"):
+    for pool in graph.find_resources_of_type("containerservice:AgentPool"):
         own = inputs(pool)
         pools[own["agentPoolName"]] = own | state | {"count": own["minCount"]}
     objects = {key: as_deployed(each, wanted.placeholders) for key, each in wanted.deployments.items()}
@@ -165,14 +165,14 @@ def api_server(cluster: LiveCluster, folder: Path) -> Iterator[None]:
 
     The kubeconfig contains the server and its certificate authority.
     """
-    authority = Authority(folder / "authority")
+    authority = CertificateAuthority(folder / "authority")
     certificate, key = authority.issue("localhost", folder)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             audience = jwt.decode(token, options={"verify_signature": False}).get("aud")
-            if audience == f"{API_SERVER_APP}/.default":
+            if audience == f"{API_SERVER_APP_ID}/.default":
                 status, answer = cluster.objects(self.path)
             else:
                 status, answer = 401, {"kind": "Status", "code": 401, "message": "Unauthorized"}

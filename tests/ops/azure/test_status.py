@@ -16,7 +16,7 @@ from tests.nonempty import nonempty
 from tests.ops.azure.live_cluster import LiveCluster, pod_for
 from tests.stacks.azure.manifests import KUBERNETES
 from voice_ops.azure import cluster
-from voice_ops.azure.workloads import DefinedWorkloads, changed_settings
+from voice_ops.azure.workloads import DefinedWorkloads, find_changed_settings
 from voice_ops.cli import app
 
 GATEWAY, ROUTER, SPEECH = ("voice", "gateway"), ("voice", "router"), ("voice", "speech")
@@ -63,7 +63,7 @@ def test_the_objects_of_the_fake_cluster_match_the_kubernetes_schema(
     for key, each in nonempty(live_cluster.deployments.items()):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
         assert each["spec"]["template"] != wanted_resources.deployments[key]["spec"]["template"]
-        assert changed_settings(wanted_resources, key, each) == []
+        assert find_changed_settings(wanted_resources, key, each) == []
 
 
 def test_images_and_settings_that_differ_are_listed(file: Path, live_cluster: LiveCluster) -> None:
@@ -175,8 +175,8 @@ def test_a_silent_api_server_is_reported(
     file: Path, live_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A proxy accepts the connection, and then reaches no private address."""
-    monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
-    monkeypatch.setattr(cluster, "ATTEMPTS", 1)
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(cluster, "MAX_ATTEMPTS", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         live_cluster.kubeconfig = re.sub(r"localhost:\d+", f"localhost:{port}", live_cluster.kubeconfig)

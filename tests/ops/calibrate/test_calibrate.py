@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
-from voice_blueprint.capacity.tiers import capacities
-from voice_ops.calibrate.command import local_engine
+from voice_blueprint.capacity.tiers import build_aws_tier_capacities
+from voice_ops.calibrate.command import run_local_engine
 from voice_ops.calibrate.edit import set_value
 from voice_ops.calibrate.search import find_max_sustained
 from voice_ops.cli import app
@@ -74,12 +74,12 @@ def speech(tmp_path: Path) -> Path:
 
 
 def test_a_deployment_is_measured_through_its_api_per_task(file: Path, speech: Path) -> None:
-    with local_engine(None) as (url, _):
+    with run_local_engine(None) as (url, _):
         found = calibrate(
             file, "gateway", "--url", url, "--hosts", 2, "--audio", speech, "--max-calls", 2, "--final-ms", 60_000
         )
     assert found.exit_code == 0, found.output
-    gateway, *_ = capacities(voice_blueprint.load(file).aws)
+    gateway, *_ = build_aws_tier_capacities(voice_blueprint.load(file).aws)
     assert (gateway.calls, gateway.limiting_bound.kind) == (1, "measured")
     assert f"2 hosts at {url}" in gateway.limiting_bound.source
 
@@ -92,7 +92,7 @@ def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Pa
     assert told["calls"] == 1
     assert "CPU engine with tiny.en" in told["conditions"]
     assert "more calls not tested" in told["conditions"]
-    (cpu,) = [each for each in capacities(voice_blueprint.load(file).aws) if each.name == "cpu"]
+    (cpu,) = [each for each in build_aws_tier_capacities(voice_blueprint.load(file).aws) if each.name == "cpu"]
     assert (cpu.calls, cpu.limiting_bound.kind) == (1, "measured")
     added = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in before.splitlines()]
     assert [line.strip().partition(":")[0] for line in added] == ["measured"]

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from typer.testing import CliRunner
 
-from voice_ops.call.access import AccessError, Auth, header_provider
+from voice_ops.call.access import AccessError, Auth, create_header_provider
 from voice_ops.cli import app
 from voice_ops.exits import FAILED, REFUSED
 
@@ -116,7 +116,7 @@ def test_a_wrong_secret_is_refused(server: str, recording: Path, command: str, m
 
 def test_region_is_derived_from_the_server_name() -> None:
     server = "https://abc.execute-api.eu-west-1.amazonaws.com/prod"
-    headers = header_provider(Auth.IAM, None, server)("POST", f"{server}/v1/sessions", b"{}")
+    headers = create_header_provider(Auth.IAM, None, server)("POST", f"{server}/v1/sessions", b"{}")
     assert "/eu-west-1/execute-api/" in headers["Authorization"]
 
 
@@ -127,13 +127,13 @@ def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch) -> No
         (Auth.IAM, "x", "does not use --api-key-env"),
     ):
         with pytest.raises(AccessError, match=said):
-            header_provider(auth, secret, "http://localhost")
+            create_header_provider(auth, secret, "http://localhost")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(AccessError, match="localhost does not contain one: set AWS_REGION"):
-        header_provider(Auth.IAM, None, "http://localhost")
+        create_header_provider(Auth.IAM, None, "http://localhost")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(AccessError, match="none were found: set AWS_PROFILE"):
-        header_provider(Auth.IAM, None, "http://localhost")
+        create_header_provider(Auth.IAM, None, "http://localhost")
 
 
 def test_load_test_of_another_api_only_accepts_a_bearer_key(server: str) -> None:

@@ -23,7 +23,7 @@ from voice_ops.exits import FAILED, REFUSED
 from voice_runtime import state
 from voice_runtime.replies import decode_text
 from voice_runtime.store import connect
-from voice_runtime.transcripts import EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
 
 SECONDS = 2
@@ -59,7 +59,7 @@ class Scene:
 
     async def transcribe(self, ssrc: int) -> None:
         """Write a transcript like an engine."""
-        transcripts = Transcripts(self.store)
+        transcripts = TranscriptStore(self.store)
         for number, (kind, words) in enumerate([(EventKind.PARTIAL, "good"), (EventKind.FINAL, "good [morning]")], 1):
             said = Transcript(kind=kind, utterance=0, text=words, start_ms=0, end_ms=1500)
             assert await transcripts.publish(ssrc, said, number)
@@ -111,7 +111,7 @@ async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Sce
         call = await voice_call(scene.recording, "--server", scene.gateway.url)
         ssrc = await scene.session()
         await asyncio.sleep(1)
-        key = base64.b64decode(await scene.store.get(state.srtp_entry_key(ssrc)) or b"")
+        key = base64.b64decode(await scene.store.get(state.build_srtp_entry_key(ssrc)) or b"")
         await scene.transcribe(ssrc)
         code, lines, _ = await wait_for_exit(call)
         packets = []
@@ -121,7 +121,7 @@ async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Sce
                 packets.append(receiver.recv(2048))
             except BlockingIOError:
                 break
-    assert not await scene.store.exists(state.srtp_entry_key(ssrc)), "it is deleted with the session"
+    assert not await scene.store.exists(state.build_srtp_entry_key(ssrc)), "it is deleted with the session"
     policy = pylibsrtp.Policy(key=key, ssrc_type=pylibsrtp.Policy.SSRC_SPECIFIC, ssrc_value=ssrc)
     srtp = pylibsrtp.Session(policy)
     *sent, goodbye = packets
@@ -130,7 +130,7 @@ async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Sce
     assert not heard[scene.audio.size :].any(), "the last frame is filled up"
     assert heard.size - scene.audio.size < 320
     assert srtp.unprotect_rtcp(goodbye)[9:10] == BYE
-    assert await scene.store.hget(state.session_key(ssrc), "state") == b"closed"
+    assert await scene.store.hget(state.build_session_key(ssrc), "state") == b"closed"
     assert code == 0
     assert parse_lines(lines) == [("partial", "good"), ("final", "good [morning]")]
     assert "0.00-1.50 s" in lines[1]

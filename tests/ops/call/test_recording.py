@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from voice_ops.call.recording import FRAME_SAMPLES, SAMPLE_RATE, RecordingError, read_samples
+from voice_ops.call.recording import SAMPLE_RATE, SAMPLES_PER_FRAME, RecordingError, read_samples
 
 TONE_HZ, AMPLITUDE = 440, 0.5
 
@@ -38,7 +38,7 @@ def test_every_format_decodes_to_the_same_audio(tmp_path: Path, rate: int, chann
 
 def test_last_frame_is_padded(tmp_path: Path) -> None:
     heard = read_samples(write(tmp_path / "a.wav", seconds=0.03))
-    assert heard.size == 2 * FRAME_SAMPLES
+    assert heard.size == 2 * SAMPLES_PER_FRAME
     assert not heard[480:].any()
 
 

@@ -18,27 +18,27 @@ from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, edit_deployment
 from tests.synthesized import ROOT, edited_sandbox, shipped, two_regions
 from voice_blueprint import catalog
-from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import design_load
+from voice_blueprint.capacity.load import calculate_peak_calls
+from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.load import CallLoad
 from voice_ops.cost import aws, azure
-from voice_ops.cost.audio import aws_audio, aws_calls, azure_audio
-from voice_ops.cost.conversations import aws_conversations, azure_conversations
+from voice_ops.cost.audio import estimate_aws_audio, estimate_aws_calls, estimate_azure_audio
+from voice_ops.cost.conversations import estimate_aws_conversations, estimate_azure_conversations
 from voice_ops.cost.estimate import (
     NO_RULE_REASON,
     Assumptions,
     Section,
-    aws_resources,
-    aws_traffic,
-    azure_resources,
-    azure_traffic,
-    charged_sections,
+    collect_aws_resources,
+    collect_aws_traffic_resources,
+    collect_azure_resources,
+    collect_azure_traffic_resources,
+    collect_charged_sections,
     price_section,
 )
-from voice_ops.cost.model import Amount, Audio, Estimate, ExpectedSizes, total
-from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
-from voice_ops.cost.report import as_dict, print_estimate, print_total
-from voice_ops.cost.traffic import PRICED, aws_usage
+from voice_ops.cost.model import Amount, Audio, Estimate, ExpectedSizes, sum_amounts
+from voice_ops.cost.prices import HOURS_PER_MONTH, load_price_book
+from voice_ops.cost.report import print_estimate, print_total, serialize_estimate
+from voice_ops.cost.traffic import PRICED_ITEMS, calculate_aws_usage
 from voice_sandbox.azure.graph import Graph, Resource
 
 SANDBOX = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
@@ -57,8 +57,8 @@ def templates(name: str = "sandbox") -> Stacks:
 
 
 def price_stacks(stacks: Stacks, region: str = "us-east-1") -> Estimate:
-    rented = tuple(aws_resources(SANDBOX, stacks, ExpectedSizes(0.35)))
-    return price_section(Section("aws", region, rented, NO_AUDIO, ()), price_book())
+    rented = tuple(collect_aws_resources(SANDBOX, stacks, ExpectedSizes(0.35)))
+    return price_section(Section("aws", region, rented, NO_AUDIO, ()), load_price_book())
 
 
 @cache
@@ -74,12 +74,12 @@ def caller_graphs() -> tuple[Graph, ...]:
 
 
 def price_graphs(stack_graphs: tuple[Graph, ...], region: str = AZURE.azure.location) -> Estimate:
-    section = Section("azure", region, tuple(azure_resources(stack_graphs, ExpectedSizes(0.35))), NO_AUDIO, ())
-    return price_section(section, price_book())
+    section = Section("azure", region, tuple(collect_azure_resources(stack_graphs, ExpectedSizes(0.35))), NO_AUDIO, ())
+    return price_section(section, load_price_book())
 
 
 def item_cost(estimate: Estimate, item: str) -> Amount:
-    return total(line.usd for line in estimate.lines if line.price.item == item)
+    return sum_amounts(line.usd for line in estimate.lines if line.price.item == item)
 
 
 def test_the_rules_cover_exactly_the_types_deployed_to_aws() -> None:
@@ -89,14 +89,14 @@ def test_the_rules_cover_exactly_the_types_deployed_to_aws() -> None:
         for stack in stacks.values()
         for resource in stack.template["Resources"].values()
     }
-    assert deployed == set(aws.PRICED) | set(aws.ITEMS_BY_TYPE) | aws.FREE
-    assert not aws.FREE & (set(aws.PRICED) | set(aws.ITEMS_BY_TYPE))
+    assert deployed == set(aws.PRICING_RULES) | set(aws.ITEMS_BY_TYPE) | aws.FREE_TYPES
+    assert not aws.FREE_TYPES & (set(aws.PRICING_RULES) | set(aws.ITEMS_BY_TYPE))
 
 
 def test_the_rules_cover_exactly_the_types_deployed_to_azure() -> None:
-    deployed = {kind for graph in (*graphs(), *caller_graphs()) for kind in graph.counts()}
-    assert deployed == set(azure.PRICED) | set(azure.ITEMS_BY_TYPE) | azure.FREE
-    assert not azure.FREE & (set(azure.PRICED) | set(azure.ITEMS_BY_TYPE))
+    deployed = {kind for graph in (*graphs(), *caller_graphs()) for kind in graph.count_by_type()}
+    assert deployed == set(azure.PRICING_RULES) | set(azure.ITEMS_BY_TYPE) | azure.FREE_TYPES
+    assert not azure.FREE_TYPES & (set(azure.PRICING_RULES) | set(azure.ITEMS_BY_TYPE))
 
 
 def test_a_type_without_a_rule_is_listed() -> None:
@@ -114,8 +114,10 @@ def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
     used |= {
         use.item
         for each in (
-            *aws_traffic(voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml"), 0.35),
-            *azure_traffic(AZURE.azure, LOAD, 0.35),
+            *collect_aws_traffic_resources(
+                voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml"), 0.35
+            ),
+            *collect_azure_traffic_resources(AZURE.azure, LOAD, 0.35),
         )
         for use in each.uses
     }
@@ -155,7 +157,7 @@ def test_metrics_of_container_insights_are_counted() -> None:
 
 def stored_gb(calls: float) -> float:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
-    uses = aws_usage(production.aws, LOAD, Amount.fixed(calls), 0.0)
+    uses = calculate_aws_usage(production.aws, LOAD, Amount.fixed(calls), 0.0)
     return sum(use.amount.expected for kind, use in uses if (kind, use.item) == ("AWS::S3::Bucket", "s3-standard"))
 
 
@@ -253,7 +255,7 @@ def test_without_a_host_price_the_total_is_a_lower_bound(capsys: pytest.CaptureF
     assert not re.search(r"^ *total ", said, re.MULTILINE)
     assert re.search(r"at least +[\d,]+ ", said)
     assert re.search(rf"and ND96isr_H200_v5, as in {len(h200.regions)} regions( +61,904-123,808){{3}}", said)
-    report = as_dict(estimate)
+    report = serialize_estimate(estimate)
     assert "usd_per_month" not in report
     assert report["usd_per_month_at_least"] == estimate.usd
     assert price_stacks(templates()).hosts == ()
@@ -265,7 +267,7 @@ def test_audio_hours_and_totals_of_both_clouds_are_lower_bounds(capsys: pytest.C
     for estimate, at_least in ((whole, ""), (part, ", at least")):
         print_estimate(estimate)
         assert f"USD per audio hour{at_least} " in capsys.readouterr().out
-        assert (as_dict(estimate)["usd_per_audio_hour"] is None) == bool(at_least)
+        assert (serialize_estimate(estimate)["usd_per_audio_hour"] is None) == bool(at_least)
     for estimates, at_least in (([whole, whole], ""), ([whole, part], "at least ")):
         print_total(estimates)
         assert re.search(rf"total {at_least}\d", capsys.readouterr().out)
@@ -278,7 +280,7 @@ def test_nodes_on_azure_cost_the_azure_list_price() -> None:
     assert item_cost(estimate, "registry-premium-day").low == pytest.approx(1.6666 * 365 / 12)
     # 256 GiB is a P15; the system pool's 128 GiB are a P10.
     disks = [line for line in estimate.lines if line.price.item == "os-disk-p15"]
-    assert total(line.amount for line in disks).peak == 4 + 4 + 1 + 5 + 4 + 1  # the last is for the jump host
+    assert sum_amounts(line.amount for line in disks).peak == 4 + 4 + 1 + 5 + 4 + 1  # the last is for the jump host
     assert item_cost(estimate, "os-disk-p10").cases == pytest.approx((3 * 19.71, (3 + 0.35 * 3) * 19.71, 6 * 19.71))
     assert item_cost(estimate, "premium-files").low == pytest.approx(1024 * 0.16)
     assert item_cost(estimate, "bastion-standard-hour").low == pytest.approx(0.29 * HOURS_PER_MONTH)
@@ -290,13 +292,13 @@ def test_nodes_on_azure_cost_the_azure_list_price() -> None:
 def test_a_disk_is_priced_by_tier(gib: int, tier: str) -> None:
     inputs = {"minCount": 1, "maxCount": 1, "vmSize": "x", "osDiskType": "Managed", "osDiskSizeGB": gib}
     pool = Resource("urn", "azure-native:containerservice:AgentPool", "pool", inputs=inputs)
-    (rented,) = azure_resources([Graph("voice-cluster", "s", (pool,))], ExpectedSizes(0.5))
+    (rented,) = collect_azure_resources([Graph("voice-cluster", "s", (pool,))], ExpectedSizes(0.5))
     assert [use.item for use in rented.uses] == ["x", f"os-disk-{tier}"]
 
 
 def test_audio_hours_follow_from_the_smallest_tier() -> None:
     # A task with half a core supports 53 calls; the largest store supports fewer calls than a hundred such tasks.
-    audio = aws_audio(SANDBOX.aws, design_load(SANDBOX), has_load=False)
+    audio = estimate_aws_audio(SANDBOX.aws, resolve_design_load(SANDBOX), has_load=False)
     assert audio.hours is not None
     assert audio.hours.low == pytest.approx(53 * 0.7 * HOURS_PER_MONTH)
     assert audio.hours.peak == pytest.approx(736 * 0.7 * HOURS_PER_MONTH, rel=0.01)
@@ -306,16 +308,16 @@ def test_audio_hours_follow_from_the_smallest_tier() -> None:
 
 def test_cost_is_divided_by_the_load_option() -> None:
     load = CallLoad(calls=100, peak_factor=3)
-    assert aws_calls(SANDBOX.aws, load).cases == pytest.approx((53 * 0.7, 100, 300))
-    assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, has_load=True).assumptions
+    assert estimate_aws_calls(SANDBOX.aws, load).cases == pytest.approx((53 * 0.7, 100, 300))
+    assert "100 calls, 300 at the peak" in estimate_aws_audio(SANDBOX.aws, load, has_load=True).assumptions
 
 
 def test_traffic_of_the_load_option_matches_a_manual_calculation() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
-    rented = tuple(aws_traffic(production, 0.0))
+    rented = tuple(collect_aws_traffic_resources(production, 0.0))
     usd = {
         line.price.item: line.usd.expected
-        for line in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).lines
+        for line in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), load_price_book()).lines
         if line.tier == "traffic"
     }
     # 1,200 calls, 730 hours: 876,000 call-hours, 17,520,000 calls of 3 minutes, half of each spoken, three zones.
@@ -341,8 +343,8 @@ def test_traffic_of_the_load_option_matches_a_manual_calculation() -> None:
 def test_traffic_of_the_load_option_on_azure_matches_a_manual_calculation() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
     assert production.load
-    rented = tuple(azure_traffic(production.azure, production.load, 0.0))
-    priced_traffic = price_section(Section("azure", "westus3", rented, NO_AUDIO, ()), price_book())
+    rented = tuple(collect_azure_traffic_resources(production.azure, production.load, 0.0))
+    priced_traffic = price_section(Section("azure", "westus3", rented, NO_AUDIO, ()), load_price_book())
     usd = {line.price.item: line.usd for line in priced_traffic.lines if line.tier == "traffic"}
     # 700 calls, 730 hours: 511,000 call-hours, 10,220,000 calls of 3 minutes.
     # Half of each call is speech: 0.00216 GB per call-hour are read.
@@ -363,15 +365,15 @@ def test_traffic_of_the_load_option_on_azure_matches_a_manual_calculation() -> N
     assert {item: each.expected for item, each in usd.items()} == pytest.approx(by_hand, rel=0.01)
     assert usd["azure-internet-data"].peak > usd["azure-internet-data"].expected
     # Of 350 streams of text to speech 256 are active, at 48,000 bytes a second: 0.1728 GB an hour.
-    mute = azure_traffic(production.azure.model_copy(update={"agents": None}), production.load, 0.0)
+    mute = collect_azure_traffic_resources(production.azure.model_copy(update={"agents": None}), production.load, 0.0)
     (sent,) = [use.amount.expected for each in mute for use in each.uses if use.item == "azure-internet-data"]
     assert sent == pytest.approx(511_000 * 0.00216 + 256 * 730 * 0.1728, rel=0.01)
 
 
 def test_month_and_conversation_minute_on_aws_match_a_manual_calculation() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
-    (section,) = charged_sections(production, Assumptions(0.0))
-    estimate = price_section(section, price_book())
+    (section,) = collect_charged_sections(production, Assumptions(0.0))
+    estimate = price_section(section, load_price_book())
     # 60 conversations, 730 hours: 43,800 conversation-hours, 876,000 conversations. 24,000 samples of two bytes are
     # 0.1728 GB an hour, half of which the agent speaks; 0.1224 GB an hour are received.
     spoken, heard, logs = 43_800 * 0.0864, 43_800 * 0.1224, 876_000 * 25_000 / 1e9
@@ -420,14 +422,14 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
     assert production.load
     azure_section = production.azure
     rented = (
-        *azure_resources(caller_graphs(), ExpectedSizes(0.0)),
-        *azure_traffic(azure_section, production.load, 0.0),
+        *collect_azure_resources(caller_graphs(), ExpectedSizes(0.0)),
+        *collect_azure_traffic_resources(azure_section, production.load, 0.0),
     )
     audio, held = (
-        azure_audio(azure_section, production.load, has_load=True),
-        azure_conversations(azure_section, production.load),
+        estimate_azure_audio(azure_section, production.load, has_load=True),
+        estimate_azure_conversations(azure_section, production.load),
     )
-    estimate = price_section(Section("azure", "westus3", rented, audio, (), held), price_book())
+    estimate = price_section(Section("azure", "westus3", rented, audio, (), held), load_price_book())
     # 35 conversations, 730 hours: 1,533,000 minutes, 511,000 conversations; half of 25,550 hours are spoken.
     spoken, logs = 25_550 * 0.0864, 511_000 * 25_000 / 1e9
     # 25 agents of 1.15 CPUs, 27 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
@@ -460,12 +462,12 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
     print_estimate(estimate)
     said = capsys.readouterr().out
     assert re.search(r"USD per conversation minute +0.043\d +0.043\d", said)
-    assert as_dict(estimate)["usd_per_conversation_minute"] == estimate.usd_per_conversation_minute
+    assert serialize_estimate(estimate)["usd_per_conversation_minute"] == estimate.usd_per_conversation_minute
 
 
 def test_the_share_of_agents_in_the_cpu_pool_follows_the_tighter_of_cpus_and_memory(tmp_path: Path) -> None:
     file = load_text(edit_deployment({"azure.callers.asr.memory_gib": 16}, "production-azure"), tmp_path)
-    held = azure_conversations(file.azure, file.load)
+    held = estimate_azure_conversations(file.azure, file.load)
     assert held
     # Six ASR pods each occupy 16.375 of 23.3 GiB of a node, which has 7 CPUs for pods.
     agents, others = 24 * 1.15, 30 * 1.15 + 5 * 2.15 + 6 * 16.375 / 23.3 * 7
@@ -475,9 +477,9 @@ def test_the_share_of_agents_in_the_cpu_pool_follows_the_tighter_of_cpus_and_mem
 def test_without_conversations_there_is_no_price_per_minute() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
     load = CallLoad(calls=100, conversation_share=0)
-    assert aws_conversations(production.aws, load) is None
-    assert aws_conversations(production.aws.model_copy(update={"agents": None}), LOAD) is None
-    held = aws_conversations(production.aws, design_load(production.model_copy(update={"load": None})))
+    assert estimate_aws_conversations(production.aws, load) is None
+    assert estimate_aws_conversations(production.aws.model_copy(update={"agents": None}), LOAD) is None
+    held = estimate_aws_conversations(production.aws, resolve_design_load(production.model_copy(update={"load": None})))
     assert held
     # Without a load, the capacity of the agents: at most 130 tasks of 8, of which 70 % are in use at the peak.
     assert held.minutes.peak == pytest.approx(1_040 * 0.7 * 730 * 60, rel=0.01)
@@ -485,17 +487,20 @@ def test_without_conversations_there_is_no_price_per_minute() -> None:
 
 def test_all_traffic_of_the_load_option_is_in_the_total() -> None:
     loaded = SANDBOX.model_copy(update={"load": CallLoad(calls=100)})
-    rented = tuple(aws_resources(loaded, templates(), ExpectedSizes(0.35))) + tuple(aws_traffic(loaded, 0.35))
+    rented = tuple(collect_aws_resources(loaded, templates(), ExpectedSizes(0.35))) + tuple(
+        collect_aws_traffic_resources(loaded, 0.35)
+    )
     left = {
-        each.what for each in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).unpriced
+        each.what
+        for each in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), load_price_book()).unpriced
     }
-    assert not left & PRICED
+    assert not left & PRICED_ITEMS
     without = {
         each.what
         for estimate in (price_stacks(templates()), price_graphs(caller_graphs()))
         for each in estimate.unpriced
     }
-    assert without >= PRICED
+    assert without >= PRICED_ITEMS
 
 
 def test_the_total_contains_the_fixed_cost_of_the_azure_edge() -> None:
@@ -506,7 +511,9 @@ def test_the_total_contains_the_fixed_cost_of_the_azure_edge() -> None:
 
 
 def test_azure_audio_capacity_is_that_of_its_transcription_services() -> None:
-    audio = azure_audio(AZURE.azure, design_load(AZURE.model_copy(update={"load": None})), has_load=False)
+    audio = estimate_azure_audio(
+        AZURE.azure, resolve_design_load(AZURE.model_copy(update={"load": None})), has_load=False
+    )
     assert "voxtral-cells 2-4 replicas" in audio.assumptions
     assert "qwen" not in audio.assumptions
     assert "speech" not in audio.assumptions
@@ -514,18 +521,18 @@ def test_azure_audio_capacity_is_that_of_its_transcription_services() -> None:
 
 def test_azure_audio_is_limited_by_the_smallest_tier() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
-    load = design_load(production.model_copy(update={"load": None}))
-    audio = azure_audio(production.azure, load, has_load=False)
+    load = resolve_design_load(production.model_copy(update={"load": None}))
+    audio = estimate_azure_audio(production.azure, load, has_load=False)
     assert audio.hours is not None
     # 26 gateway pods of 107 calls with random arrivals are the smallest tier; the engines support 3,551 calls.
     assert audio.hours.low == pytest.approx(1_000 * 0.7 * 730)
-    assert audio.hours.peak == peak_calls(load) * 730 <= 2_500 * 0.7 * 730
+    assert audio.hours.peak == calculate_peak_calls(load) * 730 <= 2_500 * 0.7 * 730
     assert "vad 1,000-2,500 calls" in audio.assumptions
 
 
 def test_the_load_option_replaces_the_azure_capacity() -> None:
     load = CallLoad(calls=300, peak_factor=2)
-    audio = azure_audio(AZURE.azure, load, has_load=True)
+    audio = estimate_azure_audio(AZURE.azure, load, has_load=True)
     assert audio.hours is not None
     assert (audio.hours.expected, audio.hours.peak) == (300 * 730, 600 * 730)
     assert "upper limits by memory" not in audio.assumptions
@@ -533,16 +540,16 @@ def test_the_load_option_replaces_the_azure_capacity() -> None:
 
 def test_cost_per_audio_hour_is_the_quotient() -> None:
     audio = Audio(Amount(10, 20, 0), "")
-    assert audio.usd_per_hour(Amount(5, 5, 5)) == Amount(0.5, 0.25, 0)
-    assert NO_AUDIO.usd_per_hour(Amount(5, 5, 5)) is None
+    assert audio.calculate_usd_per_hour(Amount(5, 5, 5)) == Amount(0.5, 0.25, 0)
+    assert NO_AUDIO.calculate_usd_per_hour(Amount(5, 5, 5)) is None
 
 
 def test_the_price_book_contains_the_catalogue_prices() -> None:
     rows: Mapping[str, catalog.InstanceType] = catalog.instance_types()
-    book = price_book()
+    book = load_price_book()
     for name, row in rows.items():
         for region, usd in row.usd_per_hour.items():
-            found = book.find(name, region, exact=True)
+            found = book.find_price(name, region, exact=True)
             assert found is not None
             assert found.usd == usd
-    assert book.find("c8g.12xlarge", "eu-west-3", exact=True) is None
+    assert book.find_price("c8g.12xlarge", "eu-west-3", exact=True) is None

@@ -7,10 +7,10 @@ import pytest
 
 from tests.ops.cost.price_apis import Row, meter, offer, price_apis
 from voice_blueprint import catalog
-from voice_ops.cost.meters import aws_meter
+from voice_ops.cost.meters import find_aws_meter
 from voice_ops.cost.offers import read_offer
-from voice_ops.cost.prices import Price, PriceBook, load_downloaded_prices, price_book, save_downloads
-from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
+from voice_ops.cost.prices import Price, PriceBook, load_downloaded_prices, load_price_book, save_downloaded_prices
+from voice_ops.cost.refresh import PricesUnreachableError, fetch_aws_prices, fetch_azure_prices
 
 LINUX = {
     "regionCode": "us-east-1",
@@ -57,7 +57,7 @@ def test_aws_prices_are_those_of_linux_on_demand_and_of_the_first_paid_tier(monk
     items = ["c8g.12xlarge", "cache.r7g.large", "cloudwatch-alarm", "kms-key", "api-gateway-rest-requests", "nlb-hour"]
     with price_apis(OFFERS, []) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        found = refresh_aws(items, "us-east-1")
+        found = fetch_aws_prices(items, "us-east-1")
     assert {price.item: pytest.approx(price.usd) for price in found.prices} == {
         "c8g.12xlarge": 2.5,
         "cache.r7g.large": 0.2,
@@ -73,7 +73,7 @@ def test_aws_prices_are_those_of_linux_on_demand_and_of_the_first_paid_tier(monk
 def test_azure_prices_are_those_of_linux_on_demand_in_the_unit_we_count_in() -> None:
     items = ["Standard_D8ds_v5", "azure-nat-gateway-hour", "registry-premium-day", "private-dns-zone", "premium-files"]
     with price_apis([], METERS) as address:
-        found = refresh_azure(items, "westeurope", f"{address}/api/retail/prices")
+        found = fetch_azure_prices(items, "westeurope", f"{address}/api/retail/prices")
     assert {(price.item, price.region): price.usd for price in found.prices} == {
         ("Standard_D8ds_v5", "westeurope"): 0.55,
         ("azure-nat-gateway-hour", "global"): 0.046,
@@ -87,13 +87,13 @@ def test_fetched_prices_take_precedence_over_the_catalogue_and_are_saved(tmp_pat
     file = tmp_path / ".voice/prices.json"
     first = Price("nlb-hour", 0.03, "NLB-hour", "us-east-1", "2026-11-20", "test")
     second = Price("c8g.12xlarge", 2.2, "instance-hour", "eu-west-3", "2026-11-21", "test")
-    save_downloads(file, [first])
-    save_downloads(file, [second])
-    book = price_book(file)
+    save_downloaded_prices(file, [first])
+    save_downloaded_prices(file, [second])
+    book = load_price_book(file)
     assert load_downloaded_prices(file) == [first, second]
-    assert book.find("nlb-hour", "us-east-1") == first
-    assert book.find("c8g.12xlarge", "eu-west-3", exact=True) == second
-    untouched = book.find("c8g.12xlarge", "us-east-1", exact=True)
+    assert book.find_price("nlb-hour", "us-east-1") == first
+    assert book.find_price("c8g.12xlarge", "eu-west-3", exact=True) == second
+    untouched = book.find_price("c8g.12xlarge", "us-east-1", exact=True)
     assert untouched is not None
     assert untouched.usd == 1.91424
 
@@ -109,13 +109,13 @@ def test_a_corrupt_price_file_is_refused(tmp_path: Path) -> None:
 def test_an_api_that_is_unavailable_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(PricesUnreachableError, match="pricing:GetProducts"):
-        refresh_aws(["nlb-hour"], "us-east-1")
+        fetch_aws_prices(["nlb-hour"], "us-east-1")
     with pytest.raises(PricesUnreachableError, match=r"127\.0\.0\.1:9"):
-        refresh_azure(["aks-standard-hour"], "westeurope", "http://127.0.0.1:9/prices")
+        fetch_azure_prices(["aks-standard-hour"], "westeurope", "http://127.0.0.1:9/prices")
 
 
 def test_a_usage_type_may_only_have_a_region_prefix() -> None:
-    meter = aws_meter("ecr-storage")
+    meter = find_aws_meter("ecr-storage")
     assert meter is not None
     assert meter.matches("TimedStorage-ByteHrs")
     assert meter.matches("USE1-TimedStorage-ByteHrs")
@@ -242,7 +242,7 @@ def test_invalid_offer_files_are_reported(name: str, text: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("item", [*catalog.instance_types(), *catalog.cache_node_types(), *catalog.vm_sizes()])
 def test_every_rentable_resource_has_a_dated_price(item: str) -> None:
-    nearest = price_book().nearest_prices(item, "ap-south-2")
+    nearest = load_price_book().find_nearest_prices(item, "ap-south-2")
     assert nearest
     for each in nearest:
         assert each.usd > 0
@@ -257,11 +257,11 @@ def test_a_region_without_a_price_uses_the_nearest_region() -> None:
     book = PriceBook(
         [price("eu-west-1", 1.1), price("eu-west-2", 1.2), price("eu-north-1", 0.9), price("us-east-1", 0.8)]
     )
-    assert [each.region for each in book.nearest_prices("g6.xlarge", "eu-west-3")] == ["eu-west-1", "eu-west-2"]
-    assert [each.region for each in book.nearest_prices("g6.xlarge", "eu-south-1")] == [
+    assert [each.region for each in book.find_nearest_prices("g6.xlarge", "eu-west-3")] == ["eu-west-1", "eu-west-2"]
+    assert [each.region for each in book.find_nearest_prices("g6.xlarge", "eu-south-1")] == [
         "eu-west-1",
         "eu-west-2",
         "eu-north-1",
     ]
-    assert len(book.nearest_prices("g6.xlarge", "sa-east-1")) == 4
-    assert book.nearest_prices("p5.4xlarge", "eu-west-3") == ()
+    assert len(book.find_nearest_prices("g6.xlarge", "sa-east-1")) == 4
+    assert book.find_nearest_prices("p5.4xlarge", "eu-west-3") == ()

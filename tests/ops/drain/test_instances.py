@@ -42,7 +42,7 @@ def test_a_terminating_host_is_only_followed(account: Account) -> None:
 
 
 def test_a_stuck_hook_is_completed(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voice_ops.drain.command.POLL_S", 60.0)
+    monkeypatch.setattr("voice_ops.drain.command.POLL_INTERVAL_S", 60.0)
     account.drains_for_s = None
     result = drain(account.hosts[0])
     assert result.exit_code == 1

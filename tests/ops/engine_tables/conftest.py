@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.engine_tables.source import Tree
+from tools.engine_tables.source import SourceTree
 from tools.engine_tables.values import Reader
 
 Wheel = Callable[[dict[str, str]], Reader]
@@ -22,6 +22,6 @@ def wheel(tmp_path: Path) -> Wheel:
         with zipfile.ZipFile(path, "w") as archive:
             for name, text in files.items():
                 archive.writestr(name, textwrap.dedent(text))
-        return Reader(Tree.from_wheel(path))
+        return Reader(SourceTree.from_wheel(path))
 
     return write

@@ -4,7 +4,7 @@ import pytest
 
 from tests.ops.engine_tables.conftest import Wheel
 from tools.engine_tables.flags import FlagReader
-from tools.engine_tables.names import MovedError
+from tools.engine_tables.names import MissingDefinitionError
 from voice_blueprint.engines.published.release import Command, Setting
 
 CONFIGS = """
@@ -281,6 +281,6 @@ def test_vllm_pairs_enable_with_disable(wheel: Wheel) -> None:
 
 def test_a_moved_function_is_reported(wheel: Wheel) -> None:
     with pytest.raises(
-        MovedError, match=r"no tool\.args\.gone; update its location in tools/engine_tables/recipes\.yaml"
+        MissingDefinitionError, match=r"no tool\.args\.gone; update its location in tools/engine_tables/recipes\.yaml"
     ):
         FlagReader(wheel(TOOL)).read("tool.args.gone")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.ops.engine_tables.conftest import Wheel
 from tools.engine_tables.kernels import read_kernels
-from tools.engine_tables.names import MovedError
+from tools.engine_tables.names import MissingDefinitionError
 from voice_blueprint.engines.published.release import Kernel
 
 PLATFORM = """
@@ -104,5 +104,5 @@ def test_kv_types_of_kernels_are_read_per_gpu(wheel: Wheel) -> None:
 
 
 def test_a_moved_selection_function_is_reported(wheel: Wheel) -> None:
-    with pytest.raises(MovedError, match=r"has no p\.platform\.chosen"):
+    with pytest.raises(MissingDefinitionError, match=r"has no p\.platform\.chosen"):
         read_kernels(wheel(FILES), "p.platform.chosen")

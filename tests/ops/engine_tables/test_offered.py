@@ -4,7 +4,7 @@ import pytest
 
 from tests.ops.engine_tables.conftest import Wheel
 from tools.engine_tables import offered
-from tools.engine_tables.names import MovedError
+from tools.engine_tables.names import MissingDefinitionError
 from voice_blueprint.engines.published.release import Endpoint
 
 
@@ -15,8 +15,8 @@ def test_registered_connectors_are_read(wheel: Wheel) -> None:
             "b.py": 'Other.register("Three", "m", "C")\nregister("four", C)\n',
         }
     )
-    assert offered.registered_names(reader, "register", "Factory") == ["One", "Two"]
-    assert offered.registered_names(reader, "register") == ["four"]
+    assert offered.find_registered_names(reader, "register", "Factory") == ["One", "Two"]
+    assert offered.find_registered_names(reader, "register") == ["four"]
 
 
 METRICS = """
@@ -53,7 +53,7 @@ def test_metrics_are_named_as_prometheus_exposes_them(wheel: Wheel) -> None:
             "p/names.py": 'DEFINED = "x:wait_seconds"\nclass Offload:\n    USED = "x:used"\n    STORED = "x:stored"\n',
         }
     )
-    found = {metric.name: metric.kind for metric in offered.metrics(reader, ["x:"])}
+    found = {metric.name: metric.kind for metric in offered.find_metrics(reader, ["x:"])}
     assert found == {
         "x:running": "gauge",
         "x:tokens_total": "counter",
@@ -66,7 +66,7 @@ def test_metrics_are_named_as_prometheus_exposes_them(wheel: Wheel) -> None:
 
 
 def test_opentelemetry_adds_units_to_names(wheel: Wheel) -> None:
-    found = {metric.name: metric.kind for metric in offered.metrics(wheel({"m.py": OTEL}), ["x."])}
+    found = {metric.name: metric.kind for metric in offered.find_metrics(wheel({"m.py": OTEL}), ["x."])}
     assert found == {
         "x_hit_tokens_total": "counter",
         "x_load_GB_per_second": "histogram",
@@ -97,7 +97,7 @@ def test_endpoints_with_their_methods(wheel: Wheel) -> None:
             "client/calls.py": '@router.get("/elsewhere")\ndef f(): ...\n',
         }
     )
-    assert offered.endpoints(reader, ["api/"]) == (
+    assert offered.find_endpoints(reader, ["api/"]) == (
         Endpoint(method="POST", path="/abort"),
         Endpoint(method="GET", path="/health"),
         Endpoint(method="GET", path="/metrics"),
@@ -122,9 +122,9 @@ def test_environment_variables_declared_and_read(wheel: Wheel) -> None:
             "p/listed.py": 'NAMES = ("P_LISTED",)\nDEFINED: dict = {"size": {"type": float, "default": 5.0}}\n',
         }
     )
-    assert offered.variables_declared(reader, "p.envs") == {"P_PORT": 5600, "P_HOST": None, "P_EXTRA": None}
-    assert offered.variables_read(reader, "P_") == {"P_READ": None, "P_ALSO": None}
-    assert offered.variables_listed(reader, "p.listed.NAMES") == {"P_LISTED": None}
-    assert offered.settings_variables(reader, "P_", "p.listed.DEFINED") == {"P_SIZE": 5.0}
-    with pytest.raises(MovedError, match=r"no p\.gone"):
-        offered.variables_declared(reader, "p.gone")
+    assert offered.find_declared_variables(reader, "p.envs") == {"P_PORT": 5600, "P_HOST": None, "P_EXTRA": None}
+    assert offered.find_read_variables(reader, "P_") == {"P_READ": None, "P_ALSO": None}
+    assert offered.find_listed_variables(reader, "p.listed.NAMES") == {"P_LISTED": None}
+    assert offered.find_settings_variables(reader, "P_", "p.listed.DEFINED") == {"P_SIZE": 5.0}
+    with pytest.raises(MissingDefinitionError, match=r"no p\.gone"):
+        offered.find_declared_variables(reader, "p.gone")

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from tools.engine_tables import __main__ as command
 from tools.engine_tables import wheels
 from tools.engine_tables.recipes import Recipe
-from tools.engine_tables.source import Tree
-from tools.engine_tables.tables import build_table, render
-from tools.engine_tables.wheels import UnavailableError
+from tools.engine_tables.source import SourceTree
+from tools.engine_tables.tables import build_table, render_table
+from tools.engine_tables.wheels import DownloadError
 from voice_blueprint import catalog
 from voice_blueprint.catalog import EngineVersion
 from voice_blueprint.engines.published.release import Origin, parse_table
@@ -42,8 +42,8 @@ ORIGIN = Origin(distribution="tool", version="1.0", file="tool.whl", sha256="0" 
 
 
 def test_table_has_one_line_per_flag_and_can_be_read() -> None:
-    made = build_table(Tree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
-    text = render(made)
+    made = build_table(SourceTree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
+    text = render_table(made)
     assert '    {"name": "--a"},\n    {"name": "--b", "type": "int"}\n' in text
     assert parse_table(text) == made
     assert json.loads(text)["configs"] == {
@@ -60,11 +60,11 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty folder of tables for an engine ``tool`` in the catalogue, whose wheel is in a cache."""
     tables = tmp_path / "tables"
     engine = EngineVersion(name="tool", version="1.0", package="tool", source="here")
-    monkeypatch.setattr(command, "TABLES", tables)
+    monkeypatch.setattr(command, "TABLES_FOLDER", tables)
     monkeypatch.setattr(command, "RECIPES", {"tool": RECIPE})
     monkeypatch.setattr(catalog, "engines", lambda: {"tool": engine})
-    monkeypatch.setattr(wheels, "_pip", lambda: str(tmp_path / "no-pip"))
-    monkeypatch.setattr(wheels, "CACHE", tmp_path)
+    monkeypatch.setattr(wheels, "_find_pip", lambda: str(tmp_path / "no-pip"))
+    monkeypatch.setattr(wheels, "CACHE_FOLDER", tmp_path)
     with zipfile.ZipFile(tmp_path / "tool-1.0-py3-none-any.whl", "w") as archive:
         archive.writestr("tool.py", SOURCE)
     return tables
@@ -95,9 +95,9 @@ def test_a_wheel_with_another_hash_is_not_used(tmp_path: Path, monkeypatch: pyte
     pip = tmp_path / "pip"
     pip.write_text("#!/bin/sh\necho 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES' >&2\nexit 1\n")
     pip.chmod(0o755)
-    monkeypatch.setattr(wheels, "_pip", lambda: str(pip))
-    monkeypatch.setattr(wheels, "CACHE", tmp_path)
-    with pytest.raises(UnavailableError, match=r"pip cannot download tool 1\.0: .*DO NOT MATCH"):
+    monkeypatch.setattr(wheels, "_find_pip", lambda: str(pip))
+    monkeypatch.setattr(wheels, "CACHE_FOLDER", tmp_path)
+    with pytest.raises(DownloadError, match=r"pip cannot download tool 1\.0: .*DO NOT MATCH"):
         wheels.fetch_wheel("tool", "1.0", "0" * 64)
 
 
@@ -109,9 +109,9 @@ def test_a_downloaded_wheel_is_cached(tmp_path: Path, monkeypatch: pytest.Monkey
         'grep -q "^tool==1.0$" "$4" && echo wheel > "$2/tool-1.0-py3-none-any.whl"\n'
     )
     pip.chmod(0o755)
-    monkeypatch.setattr(wheels, "_pip", lambda: str(pip))
+    monkeypatch.setattr(wheels, "_find_pip", lambda: str(pip))
     cache = tmp_path / "cache"
-    monkeypatch.setattr(wheels, "CACHE", cache)
+    monkeypatch.setattr(wheels, "CACHE_FOLDER", cache)
     file = wheels.fetch_wheel("tool", "1.0")
     assert file == cache / "tool-1.0-py3-none-any.whl"
     assert list(cache.iterdir()) == [file]

@@ -16,10 +16,10 @@ from tests.nonempty import nonempty
 from tests.synthesized import ROOT
 from voice_ops.cli import app
 from voice_ops.gameday import command
-from voice_ops.gameday.command import SCENARIOS, Runbooks, ScenarioResult, runbook_pages
-from voice_ops.gameday.simulated import CALL_S, Effect, simulate_scenarios
+from voice_ops.gameday.command import SCENARIOS, ScenarioResult, ScenarioRunbooks, list_runbook_pages
+from voice_ops.gameday.simulated import MEAN_CALL_S, Effect, simulate_scenarios
 from voice_ops.simulate import run
-from voice_ops.simulate.capacity import PEAK_SHARE, TRANSCRIBING_KINDS, fleet_plans
+from voice_ops.simulate.capacity import PEAK_FRACTION, TRANSCRIBING_KINDS, create_fleet_plans
 
 SHIPPED_DEPLOYMENTS = sorted(file.stem for file in DEPLOYMENTS.glob("*.yaml"))
 
@@ -32,7 +32,7 @@ def gameday(*arguments: str) -> Result:
 def test_every_scenario_of_a_shipped_file_has_an_existing_runbook(name: str) -> None:
     of = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     for scenario in SCENARIOS:
-        for page in nonempty(runbook_pages(of, scenario)):
+        for page in nonempty(list_runbook_pages(of, scenario)):
             assert (ROOT / "docs/runbooks" / page).exists(), page
 
 
@@ -60,21 +60,23 @@ def test_an_inapplicable_scenario_reports_the_reason() -> None:
 def in_two_regions(name: str, folder: Path) -> voice_blueprint.Deployment:
     west = {"region": "us-west-2", "availability_zones": ["us-west-2a", "us-west-2b"]}
     text = (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8")
-    return load_text(edit_document({"aws.other_regions": [west]}, text), folder).region_deployments()[1]
+    return load_text(edit_document({"aws.other_regions": [west]}, text), folder).split_by_region()[1]
 
 
 def test_a_lost_region_loses_calls_until_dns_redirects(tmp_path: Path) -> None:
     """Half of all calls are in the region; new ones arrive until health checks and DNS caches (30 s each) expire."""
     small = in_two_regions("small", tmp_path)
     assert small.load is not None
-    places = sum(plan.max_hosts * plan.slots for plan in fleet_plans(small, {}) if plan.kind in TRANSCRIBING_KINDS)
+    places = sum(
+        plan.max_hosts * plan.slots for plan in create_fleet_plans(small, {}) if plan.kind in TRANSCRIBING_KINDS
+    )
     found = simulate_scenarios(small)["region loss"]
     assert isinstance(found, Effect)
-    there = PEAK_SHARE * places / 2
-    assert found.lost >= there * (1 + 60 / CALL_S) - 1
+    there = PEAK_FRACTION * places / 2
+    assert found.lost >= there * (1 + 60 / MEAN_CALL_S) - 1
     assert found.recovers_s is not None
     assert 90 <= found.recovers_s <= 3_600
-    assert "procedures/region-loss.md" in runbook_pages(small, "region loss")
+    assert "procedures/region-loss.md" in list_runbook_pages(small, "region loss")
     assert simulate_scenarios(deployment("small"))["region loss"] == "the file has one region"
 
 
@@ -83,16 +85,16 @@ def no_drills(_: object) -> Iterator[ScenarioResult]:
 
 
 def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearse_month", no_drills)
-    monkeypatch.setitem(SCENARIOS, "zone loss", Runbooks(("an-alert-of-no-file",), ()))
+    monkeypatch.setattr(command, "_rehearse_drills", no_drills)
+    monkeypatch.setitem(SCENARIOS, "zone loss", ScenarioRunbooks(("an-alert-of-no-file",), ()))
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
     assert "zone loss: no alert of this file has a runbook for it" in result.stdout
 
 
 def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearse_month", no_drills)
-    monkeypatch.setattr(run, "replayable_alerts", lambda *_: ())
+    monkeypatch.setattr(command, "_rehearse_drills", no_drills)
+    monkeypatch.setattr(run, "list_replayable_alerts", lambda *_: ())
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
     assert "quota refusal: no alert with the runbook asr-slots-exhausted.md" in " ".join(result.stdout.split())
@@ -104,7 +106,7 @@ def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.Mo
             "bad image", None, None, 3.0, "the local AWS", ("procedures/rollback.md",), ("hosts run what they ran",)
         )
 
-    monkeypatch.setattr(command, "_rehearse_month", failing_drill)
+    monkeypatch.setattr(command, "_rehearse_drills", failing_drill)
     result = gameday("deployments/small.yaml", "--json")
     assert result.exit_code == 1
     *simulated, drilled = json.loads(result.stdout)["scenarios"]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.synthesized import ROOT
 from voice_ops.cli import app
-from voice_ops.images.ami import OWN_IMAGE, PUBLIC_IMAGE
+from voice_ops.images.ami import BAKED_IMAGE_ORIGIN, PUBLIC_IMAGE_ORIGIN
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def test_the_newest_built_image_of_the_fleet_is_proposed(ec2: Any) -> None:  # n
     newest = publish_image(ec2, "vad", "2026-11-20T00:00:00.000Z")
     publish_image(ec2, "inf2", "2026-11-21T00:00:00.000Z")
     publish_image(ec2, "vad", "2026-11-22T00:00:00.000Z", deployment="other")
-    assert (proposals()["vad"]["proposed"], proposals()["vad"]["made"]) == (newest, OWN_IMAGE)
+    assert (proposals()["vad"]["proposed"], proposals()["vad"]["made"]) == (newest, BAKED_IMAGE_ORIGIN)
 
 
 @pytest.mark.usefixtures("ec2")
 def test_a_fleet_without_a_built_image_gets_the_newest_aws_image() -> None:
     name = "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id"
     known = boto3.client("ssm", region_name="us-east-1").get_parameter(Name=name)["Parameter"]["Value"]
-    assert (proposals()["p5"]["proposed"], proposals()["p5"]["made"]) == (known, PUBLIC_IMAGE)
+    assert (proposals()["p5"]["proposed"], proposals()["p5"]["made"]) == (known, PUBLIC_IMAGE_ORIGIN)

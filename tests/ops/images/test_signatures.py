@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tests.blueprint.documents import ABSENT, Edits, edit_document
 from tests.registry import Registry, SigningKey, registry
-from voice_blueprint.signing import digest_manifest, is_signature_valid
+from voice_blueprint.signing import format_digest_manifest, is_signature_valid
 from voice_ops.cli import app
 
 # Made by cosign: cosign.pub and dir-img-cosign-valid of signature/fixtures in containers/image.
@@ -53,7 +53,7 @@ def write_file(edits: Edits, folder: Path) -> Path:
 
 def signing_edits(images: dict[str, str], key: SigningKey, *, of: dict[str, str] | None = None) -> Edits:
     """Return a file's images with the key's signature of them or of others."""
-    signature = key.sign(digest_manifest(images if of is None else of).encode())
+    signature = key.sign(format_digest_manifest(images if of is None else of).encode())
     return {"images": images, "image_signing": {"public_key": key.public, "signature": signature}}
 
 
@@ -61,7 +61,7 @@ def test_the_signed_content_is_printed(tmp_path: Path) -> None:
     images = {"telemetry": f"sha256:{'b' * 64}", "gateway": f"sha256:{'a' * 64}"}
     shown = voice("manifest", write_file({"images": images}, tmp_path)).stdout
     assert json.loads(shown) == images
-    assert shown == digest_manifest(images)
+    assert shown == format_digest_manifest(images)
 
 
 def test_the_signature_of_each_image_is_requested(local_registry: Registry, tmp_path: Path) -> None:

@@ -5,18 +5,18 @@ import pytest
 
 from voice_ops.loadtest.compare import Round, compare_rounds
 from voice_ops.loadtest.inputs import PASSAGE, rotate_words
-from voice_ops.loadtest.load import ClosedLoop, LoadGenerator, OpenLoop, Run, merge_runs
-from voice_ops.loadtest.price import PriceError, hourly_price
-from voice_ops.loadtest.report import Result
-from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
-from voice_ops.loadtest.summary import summarize
-from voice_ops.loadtest.trace import Trace
+from voice_ops.loadtest.load import ClosedLoop, LoadGenerator, LoadRun, OpenLoop, merge_runs
+from voice_ops.loadtest.price import PriceError, find_hourly_price
+from voice_ops.loadtest.report import EndpointResult
+from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_LENGTH_CHARS
+from voice_ops.loadtest.summary import summarize_run
+from voice_ops.loadtest.trace import RequestTrace
 
 
-def spoken(*pieces: tuple[float, float], intended_s: float = 0.0, error: str | None = None) -> Trace:
+def spoken(*pieces: tuple[float, float], intended_s: float = 0.0, error: str | None = None) -> RequestTrace:
     """Return a speech stream of chunks, each with its arrival time and seconds of audio."""
     arrivals, audio = [at for at, _ in pieces], [seconds for _, seconds in pieces]
-    return Trace("x", intended_s, intended_s, arrivals[-1], arrivals, audio, input_chars=100, error=error)
+    return RequestTrace("x", intended_s, intended_s, arrivals[-1], arrivals, audio, input_chars=100, error=error)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_figures_of_a_reference_run() -> None:
         spoken((1.5, 1.0), (4.0, 3.0), intended_s=1.0),
         spoken((9.0, 50.0), error="HTTP 503: busy"),
     ]
-    run = Run(ClosedLoop(2), traces, elapsed_s=4.0, cpu_s=1.0)
-    found = summarize(run, slo={"first": 800, "starved": 2000}, gpus=4, usd_per_hour=12.0)
+    run = LoadRun(ClosedLoop(2), traces, elapsed_s=4.0, cpu_s=1.0)
+    found = summarize_run(run, slo={"first": 800, "starved": 2000}, gpus=4, usd_per_hour=12.0)
     assert found.requests == 3
     assert found.failures == {"HTTP 503: busy": 1}
     assert (found.metrics["first"].p50, found.metrics["first"].max) == (750, 1000)
@@ -61,15 +61,18 @@ def test_figures_of_a_reference_run() -> None:
 
 
 def test_percentiles_are_computed_from_the_sample() -> None:
-    traces = [Trace("x", 0.0, 0.0, float(at), [float(at)]) for at in range(1, 101)]
-    first = summarize(Run(ClosedLoop(1), traces, 1.0), slo={}, gpus=1, usd_per_hour=None).metrics["first"]
+    traces = [RequestTrace("x", 0.0, 0.0, float(at), [float(at)]) for at in range(1, 101)]
+    first = summarize_run(LoadRun(ClosedLoop(1), traces, 1.0), slo={}, gpus=1, usd_per_hour=None).metrics["first"]
     assert (first.p50, first.p95, first.p99) == pytest.approx((50_500, 95_050, 99_010))
 
 
 def test_a_missing_metric_fails_its_limit() -> None:
-    silent = Trace("x", 0.0, 0.0, 1.0)
+    silent = RequestTrace("x", 0.0, 0.0, 1.0)
     assert (
-        summarize(Run(ClosedLoop(1), [silent], 1.0), slo={"first": 500}, gpus=1, usd_per_hour=None).goodput_share == 0
+        summarize_run(
+            LoadRun(ClosedLoop(1), [silent], 1.0), slo={"first": 500}, gpus=1, usd_per_hour=None
+        ).goodput_share
+        == 0
     )
 
 
@@ -85,9 +88,9 @@ def test_a_missing_metric_fails_its_limit() -> None:
 def test_a_client_that_distorts_its_figures_reports_it(
     lag_s: float, cpu_s: float, pacing_s: float, doubt: str | None
 ) -> None:
-    trace = Trace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
-    run = Run(ClosedLoop(1), [trace], 1.0, [lag_s], cpu_s)
-    doubts = Result("ours", run, summarize(run, slo={}, gpus=1, usd_per_hour=None), {}).warnings
+    trace = RequestTrace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
+    run = LoadRun(ClosedLoop(1), [trace], 1.0, [lag_s], cpu_s)
+    doubts = EndpointResult("ours", run, summarize_run(run, slo={}, gpus=1, usd_per_hour=None), {}).warnings
     assert [doubt in found for found in doubts if doubt] == ([True] if doubt else [])
     assert len(doubts) == (1 if doubt else 0)
 
@@ -110,10 +113,10 @@ def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
     """
     random = np.random.default_rng(seed)
 
-    def run(at_s: float) -> Run:
+    def run(at_s: float) -> LoadRun:
         firsts = at_s + random.exponential(0.1, 20)
-        traces = [Trace("x", 0.0, 0.0, float(first) + 1, [float(first)]) for first in firsts]
-        return Run(ClosedLoop(1), traces, elapsed_s=float(sum(firsts)))
+        traces = [RequestTrace("x", 0.0, 0.0, float(first) + 1, [float(first)]) for first in firsts]
+        return LoadRun(ClosedLoop(1), traces, elapsed_s=float(sum(firsts)))
 
     return [(run(0.5 + shift_s + drift_s * number), run(0.5 + drift_s * number)) for number in range(6)]
 
@@ -128,21 +131,24 @@ def test_a_difference_is_detected_with_its_interval_despite_drift() -> None:
 
 
 def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voice_ops.loadtest.compare.RESAMPLES", 100)
+    monkeypatch.setattr("voice_ops.loadtest.compare.RESAMPLE_COUNT", 100)
     shown = [compare_rounds(rounds(0.0, seed), seed)[0].is_significant for seed in range(40)]
     # The expected number is 5 % of 40; with six rounds bootstrap intervals are slightly too narrow.
     assert sum(shown) <= 6
 
 
 def test_pooled_runs_contain_every_request() -> None:
-    one, two = Run(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5), Run(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0)
+    one, two = (
+        LoadRun(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5),
+        LoadRun(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0),
+    )
     both = merge_runs([one, two])
     assert (len(both.traces), both.elapsed_s, both.loop_lags_s, both.cpu_s) == (2, 3.0, [0.1], 0.5)
 
 
 def test_prompts_have_the_published_length_and_distinct_beginnings() -> None:
     texts = [rotate_words(PASSAGE, index) for index in range(40)]
-    assert {len(text) for text in texts} == {TEXT_CHARS}
+    assert {len(text) for text in texts} == {TEXT_LENGTH_CHARS}
     assert len({text[:30] for text in texts}) == 40
 
 
@@ -151,17 +157,17 @@ def test_published_figures_are_consistent() -> None:
     table_7, table_8 = SCENARIOS["table-7"].published, SCENARIOS["table-8"].published["cuda-graph"]
     assert table_7["cuda-graph"][1] == {key: table_8[1][key] for key in ("first", "rtf")}
     for concurrency, row in table_8.items():
-        seconds_of_speech = concurrency * TEXT_CHARS / row["chars"] / row["rtf"]
+        seconds_of_speech = concurrency * TEXT_LENGTH_CHARS / row["chars"] / row["rtf"]
         assert 36 < seconds_of_speech < 42
 
 
 def test_an_endpoint_costs_its_share_of_an_instance() -> None:
-    whole, _ = hourly_price("p5.48xlarge", "us-east-1", 8)
-    part, how = hourly_price("p5.48xlarge", None, 2)
+    whole, _ = find_hourly_price("p5.48xlarge", "us-east-1", 8)
+    part, how = find_hourly_price("p5.48xlarge", None, 2)
     assert part == whole / 4
     assert "2 of its 8 accelerators" in how
-    assert hourly_price("c8g.xlarge", "us-east-1", 1)[0] == 0.15952
-    assert hourly_price("Standard_NC24ads_A100_v4", "eastus", 1)[0] == 3.673
+    assert find_hourly_price("c8g.xlarge", "us-east-1", 1)[0] == 0.15952
+    assert find_hourly_price("Standard_NC24ads_A100_v4", "eastus", 1)[0] == 3.673
 
 
 @pytest.mark.parametrize(
@@ -174,4 +180,4 @@ def test_an_endpoint_costs_its_share_of_an_instance() -> None:
 )
 def test_an_unknown_price_is_reported(instance_type: str, region: str | None, gpus: int, problem: str) -> None:
     with pytest.raises(PriceError, match=problem):
-        hourly_price(instance_type, region, gpus)
+        find_hourly_price(instance_type, region, gpus)

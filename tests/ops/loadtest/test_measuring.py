@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tests.ops.loadtest.conftest import Server, write_wav
-from voice_ops.loadtest.drivers import Chat, Driver, Speech, Transcription
+from voice_ops.loadtest.drivers import ChatDriver, Driver, SpeechDriver, TranscriptionDriver
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import read_recording
-from voice_ops.loadtest.load import ClosedLoop, Load, LoadGenerator, OpenLoop, Run
+from voice_ops.loadtest.load import ClosedLoop, Load, LoadGenerator, LoadRun, OpenLoop
 from voice_ops.loadtest.options import parse_url
-from voice_ops.loadtest.realtime import Realtime
-from voice_ops.loadtest.summary import Summary, summarize
+from voice_ops.loadtest.realtime import RealtimeDriver
+from voice_ops.loadtest.summary import EndpointSummary, summarize_run
 
 TOLERANCE_S = 0.02
 """Tolerated relative error of the load test."""
@@ -31,16 +31,16 @@ def endpoint(server: Server, **body: Any) -> Endpoint:  # noqa: ANN401  fields o
     return Endpoint("reference", parse_url(server.url, "URL"), "reference", TIMING | body)
 
 
-def run_load(driver: Driver, load: Load, requests: int, timeout_s: float = 30) -> Run:
-    async def run() -> Run:
+def run_load(driver: Driver, load: Load, requests: int, timeout_s: float = 30) -> LoadRun:
+    async def run() -> LoadRun:
         async with driver.endpoint:
             return await LoadGenerator(timeout_s, seed=1).run(driver, load, requests)
 
     return asyncio.run(run())
 
 
-def figures(run: Run, **slo: float) -> Summary:
-    return summarize(run, slo=slo, gpus=2, usd_per_hour=7.2)
+def figures(run: LoadRun, **slo: float) -> EndpointSummary:
+    return summarize_run(run, slo=slo, gpus=2, usd_per_hour=7.2)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class KnownRequest:
         return 1000 * (self.sent_s[-1] - self.intended_s)
 
 
-def known_requests(written: dict[str, Any], run: Run) -> list[KnownRequest]:
+def known_requests(written: dict[str, Any], run: LoadRun) -> list[KnownRequest]:
     records = {record["id"]: record for record in written["records"]}
     matched = [(trace, records[trace.request_id]) for trace in run.traces]
     return [KnownRequest(trace.intended_s, found["received_s"], found["sent_s"], found) for trace, found in matched]
@@ -88,18 +88,18 @@ def span_s(known: list[KnownRequest]) -> float:
     return max(one.sent_s[-1] for one in known) - min(one.intended_s for one in known)
 
 
-def close(known_ms: float, run: Run) -> Any:  # noqa: ANN401  pytest's own
+def close(known_ms: float, run: LoadRun) -> Any:  # noqa: ANN401  pytest's own
     """Assert that a duration in ms matches the server's, within the tolerance and the client's reported lag."""
     return pytest.approx(known_ms, abs=TOLERANCE_S * known_ms + 2 * 1000 * max(run.loop_lags_s))
 
 
-def close_rate(known_rate: float, run: Run) -> Any:  # noqa: ANN401  pytest's own
+def close_rate(known_rate: float, run: LoadRun) -> Any:  # noqa: ANN401  pytest's own
     """Assert that a rate over the whole run matches the server's."""
     return pytest.approx(known_rate, rel=TOLERANCE_S + 2 * max(run.loop_lags_s) / run.elapsed_s)
 
 
 def test_chat_measures_token_latency(server: Server) -> None:
-    run = run_load(Chat(endpoint(server)), ARRIVALS, 24)
+    run = run_load(ChatDriver(endpoint(server)), ARRIVALS, 24)
     found = figures(run)
     known = known_requests(server.take_records(), run)
     assert found.failures == {}
@@ -116,7 +116,7 @@ def test_chat_measures_token_latency(server: Server) -> None:
 @pytest.mark.parametrize("stream_format", ["audio", "sse"])
 def test_speech_measures_audio_latency_and_underruns(server: Server, stream_format: str) -> None:
     planted = endpoint(server, starve_every=3, starve_s=1.6, stream_format=stream_format)
-    run = run_load(Speech(planted), ARRIVALS, 24)
+    run = run_load(SpeechDriver(planted), ARRIVALS, 24)
     found = figures(run, first=5000, starved=0)
     known = known_requests(server.take_records(), run)
     assert found.failures == {}
@@ -141,7 +141,7 @@ def test_speech_measures_audio_latency_and_underruns(server: Server, stream_form
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_transcription_is_streamed_where_the_endpoint_offers_it(server: Server, wav: Path, whole: bool) -> None:
-    driver = Transcription(endpoint(server, whole=whole), (read_recording(wav),))
+    driver = TranscriptionDriver(endpoint(server, whole=whole), (read_recording(wav),))
     run = run_load(driver, ARRIVALS, 16)
     found = figures(run)
     known = known_requests(server.take_records(), run)
@@ -154,7 +154,7 @@ def test_transcription_is_streamed_where_the_endpoint_offers_it(server: Server, 
 
 
 def test_realtime_sends_audio_in_real_time_and_measures_partials_and_final(server: Server, wav: Path) -> None:
-    driver = Realtime(endpoint(server, final_s=1.5), (read_recording(wav),))
+    driver = RealtimeDriver(endpoint(server, final_s=1.5), (read_recording(wav),))
     run = run_load(driver, ARRIVALS, 16)
     found = figures(run)
     known = known_requests(server.take_records(), run)
@@ -173,14 +173,14 @@ def test_realtime_sends_audio_in_real_time_and_measures_partials_and_final(serve
 def test_recordings_are_resampled_to_16_khz(server: Server, tmp_path: Path) -> None:
     """Half a second of stereo at 24 kHz: the endpoint receives the mean of its channels, at its own rate."""
     write_wav(tmp_path / "fast.wav", 0.5, rate=24_000, channels=2)
-    run_load(Realtime(endpoint(server), (read_recording(tmp_path / "fast.wav"),)), ClosedLoop(1), 1)
+    run_load(RealtimeDriver(endpoint(server), (read_recording(tmp_path / "fast.wav"),)), ClosedLoop(1), 1)
     (record,) = server.take_records()["records"]
     assert record["bytes"] == 0.5 * 16_000 * 2
 
 
 def test_percentiles_show_slow_requests(server: Server) -> None:
     planted = endpoint(server, pieces=1, slow_every=10, slow_s=4.0)
-    run = run_load(Chat(planted), ARRIVALS, 40)
+    run = run_load(ChatDriver(planted), ARRIVALS, 40)
     found = figures(run, first=3000)
     known = [one.first_ms for one in known_requests(server.take_records(), run)]
     assert found.metrics["first"].p50 == close(float(np.percentile(known, 50)), run)
@@ -190,7 +190,7 @@ def test_percentiles_show_slow_requests(server: Server) -> None:
 
 
 def test_closed_loop_maintains_its_concurrency(server: Server) -> None:
-    run = run_load(Chat(endpoint(server, first_s=0.5, gap_s=0.1)), ClosedLoop(5), 15)
+    run = run_load(ChatDriver(endpoint(server, first_s=0.5, gap_s=0.1)), ClosedLoop(5), 15)
     known = known_requests(server.take_records(), run)
     in_flight = [sum(other.received_s <= one.received_s < other.sent_s[-1] for other in known) for one in known]
     assert max(in_flight) == 5
@@ -199,11 +199,11 @@ def test_closed_loop_maintains_its_concurrency(server: Server) -> None:
 STALL_S = 2.0
 
 
-def run_with_stall(server: Server, load: Load, requests: int) -> tuple[Run, list[KnownRequest], float]:
+def run_with_stall(server: Server, load: Load, requests: int) -> tuple[LoadRun, list[KnownRequest], float]:
     """Run a load on a server that pauses once, and also return the end of the pause."""
-    driver = Chat(endpoint(server, first_s=0.02, pieces=1))
+    driver = ChatDriver(endpoint(server, first_s=0.02, pieces=1))
 
-    async def run_both() -> Run:
+    async def run_both() -> LoadRun:
         async with driver.endpoint:
             await asyncio.to_thread(server.stall, 0.5, STALL_S)
             return await LoadGenerator(30, seed=1).run(driver, load, requests)
@@ -272,7 +272,7 @@ def test_failures_are_counted_and_excluded_from_the_figures(
 ) -> None:
     fast = {"first_s": 0.1, "gap_s": 0.05}
     limit_s = 2 if "first_s" in fault else 30
-    found = figures(run_load(Chat(endpoint(server, **fast | fault)), ClosedLoop(4), 12, limit_s), first=5000)
+    found = figures(run_load(ChatDriver(endpoint(server, **fast | fault)), ClosedLoop(4), 12, limit_s), first=5000)
     assert [text[: len(reason)] for text in found.failures] == [reason]
     assert sum(found.failures.values()) == count
     assert found.goodput_share == pytest.approx((12 - count) / 12)
@@ -280,7 +280,7 @@ def test_failures_are_counted_and_excluded_from_the_figures(
 
 
 def test_broken_realtime_streams_are_counted(server: Server, wav: Path) -> None:
-    driver = Realtime(endpoint(server, first_s=0.1, gap_s=0.1, break_every=2), (read_recording(wav),))
+    driver = RealtimeDriver(endpoint(server, first_s=0.1, gap_s=0.1, break_every=2), (read_recording(wav),))
     found = figures(run_load(driver, ClosedLoop(2), 4))
     assert found.failures == {"the connection was closed before the response was complete": 2}
 
@@ -290,9 +290,9 @@ def test_a_refused_connection_is_counted_as_a_failure(api: str, wav: Path) -> No
     nowhere = Endpoint("nowhere", parse_url("http://127.0.0.1:9", "URL"), "none")
     recordings = (read_recording(wav),)
     drivers: dict[str, Driver] = {
-        "chat": Chat(nowhere),
-        "speech": Speech(nowhere),
-        "transcription": Transcription(nowhere, recordings),
-        "realtime": Realtime(nowhere, recordings),
+        "chat": ChatDriver(nowhere),
+        "speech": SpeechDriver(nowhere),
+        "transcription": TranscriptionDriver(nowhere, recordings),
+        "realtime": RealtimeDriver(nowhere, recordings),
     }
     assert figures(run_load(drivers[api], ClosedLoop(1), 2)).failures == {"cannot connect: Connection refused": 2}

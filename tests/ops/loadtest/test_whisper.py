@@ -20,7 +20,7 @@ SPOKEN_S = 4
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[VoicePath]:
     with VoicePath(tmp_path, find_weights(None), data_plane=None) as path:
-        path.start_store().wait_ready()
+        path.start_store().wait_until_ready()
         yield path
 
 
@@ -36,14 +36,14 @@ def speech(tmp_path: Path) -> Path:
 
 def test_the_whisper_engine_under_load_is_reported(path: VoicePath, speech: Path, tmp_path: Path) -> None:
     gateway = path.start_gateway()
-    path.wait_ready()
+    path.wait_until_ready()
     load = ("--api", "session", "--audio", speech, "--concurrency", 2, "--requests", 4, "--warmup", 1)
     refused = loadtest(gateway.url, *load)
     assert refused.exit_code == FAILED
     assert "HTTP 503" in refused.stderr
     path.start_vad()
     engine = path.start_engine()
-    path.wait_ready()
+    path.wait_until_ready()
     path.wait_for_capacity(gateway)
     output = tmp_path / "report"
     result = loadtest(gateway.url, *load, "--slo", "final:30000", "--output", output, "--json")

@@ -11,9 +11,9 @@ from tests.synthesized import ROOT
 from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_ops.cli import app
 from voice_ops.cost.prices import HOURS_PER_MONTH
-from voice_ops.needs import vcpu_needs
+from voice_ops.needs import calculate_required_vcpus
 from voice_ops.plan.cells import CellPlan, plan_cells
-from voice_ops.simulate.capacity import fleet_plans
+from voice_ops.simulate.capacity import create_fleet_plans
 
 FILES = {"production-us-east-1": "us-east-1", "production-azure": "southcentralus"}
 
@@ -56,7 +56,7 @@ def test_quotas_cover_the_cells_of_one_account() -> None:
     deployment = voice_blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
     one, ten = plan(1), plan(10)
     assert (one.account_cells, ten.account_cells, one.accounts, ten.accounts) == (1, 10, 85, 9)
-    needs = {family: most for (family, _), (_, most) in vcpu_needs(deployment).items()}
+    needs = {family: most for (family, _), (_, most) in calculate_required_vcpus(deployment).items()}
     vcpus = {quota.name: quota.needed for quota in one.quotas}
     assert sorted(needs.values()) == sorted(vcpus[quota.name] for quota in one.quotas if quota.code in {
         "L-1216C47A", "L-1945791B", "L-2C3B7624", "L-417A185B"})  # fmt: skip
@@ -67,7 +67,7 @@ def test_quotas_cover_the_cells_of_one_account() -> None:
 
 
 def test_usd_is_the_list_price_of_all_hosts() -> None:
-    plans = fleet_plans(voice_blueprint.load(ROOT / "deployments/production-us-east-1.yaml"), {})
+    plans = create_fleet_plans(voice_blueprint.load(ROOT / "deployments/production-us-east-1.yaml"), {})
     low, most = (
         85
         * HOURS_PER_MONTH

@@ -7,7 +7,7 @@ import pytest
 
 from tests.blueprint.documents import DEPLOYMENTS, edit_document, load_text
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.plan.removals import removal_steps, replaced_hosts
+from voice_ops.plan.removals import describe_replaced_hosts, find_removal_steps
 
 WEST = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
 TIERS = ("network", "asr-cpu", "agents", "host-images")
@@ -30,7 +30,7 @@ def stacks(*names: str) -> dict[str, dict[str, Any]]:
 
 
 def steps_by_stack(deployment: Deployment, old: dict[str, Any], new: dict[str, Any], *accepted: str) -> dict[str, str]:
-    return {step.name: step.instructions for step in removal_steps(deployment, old, new, accepted)}
+    return {step.name: step.instructions for step in find_removal_steps(deployment, old, new, accepted)}
 
 
 def test_each_removed_stack_has_its_own_steps(small: Deployment) -> None:
@@ -83,7 +83,7 @@ def launch(instance_type: str) -> dict[str, Any]:
 
 def test_hosts_of_another_type_are_announced() -> None:
     old, new = {"small-asr-cpu": launch("inf2.xlarge")}, {"small-asr-cpu": launch("g6.xlarge")}
-    (line,) = replaced_hosts(old, new)
+    (line,) = describe_replaced_hosts(old, new)
     assert line.startswith("hosts of small-cpu are replaced, inf2.xlarge to g6.xlarge")
-    assert list(replaced_hosts(old, old)) == []
-    assert list(replaced_hosts({}, new)) == []
+    assert list(describe_replaced_hosts(old, old)) == []
+    assert list(describe_replaced_hosts({}, new)) == []

@@ -21,10 +21,10 @@ from tests.ops.preflight.moto_account import Quotas, install
 from tests.synthesized import shipped
 from voice_blueprint import Deployment, catalog
 from voice_blueprint.aws import names
-from voice_blueprint.images import specs
+from voice_blueprint.images import load_image_specs
 from voice_ops.preflight import aws
-from voice_ops.preflight.aws.permissions import role_arn
-from voice_ops.preflight.report import Row, Status
+from voice_ops.preflight.aws.permissions import build_bootstrap_role_arn
+from voice_ops.preflight.report import CheckResult, CheckStatus
 from voice_sandbox.aws.local import add_hosted_zone
 
 REGION = "us-east-1"
@@ -52,10 +52,10 @@ class AwsAccount:
         name, _ = self.quotas.values[service, code]
         self.quotas.values[service, code] = (name, value)
 
-    def ask(self, deployment: Deployment) -> list[Row]:
-        return list(aws.examine(deployment, templates_of_sandbox()))
+    def ask(self, deployment: Deployment) -> list[CheckResult]:
+        return list(aws.run_preflight(deployment, templates_of_sandbox()))
 
-    def answer(self, deployment: Deployment, about: str) -> Row:
+    def answer(self, deployment: Deployment, about: str) -> CheckResult:
         """Return the only result row whose subject contains these words."""
         (row,) = [row for row in self.ask(deployment) if about in row.question]
         return row
@@ -107,7 +107,7 @@ def push(name: str, image: str, digest: str, *platforms: str, signed: bool = Fal
 def _push_all(deployment: Deployment) -> None:
     for image, digest in deployment.images.items():
         boto3.client("ecr").create_repository(repositoryName=f"{deployment.name}/{image}")
-        push(deployment.name, image, digest, *specs()[image].platforms)
+        push(deployment.name, image, digest, *load_image_specs()[image].platforms)
 
 
 def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def allow(user: str, *statements: dict[str, Any]) -> None:
 
 def execution_role(*statements: dict[str, Any]) -> None:
     """Replace the policy of CloudFormation's role."""
-    name = role_arn("cfn-exec", DEFAULT_ACCOUNT_ID, REGION).rpartition("/")[2]
+    name = build_bootstrap_role_arn("cfn-exec", DEFAULT_ACCOUNT_ID, REGION).rpartition("/")[2]
     document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
     boto3.client("iam").put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=document)
 
@@ -135,7 +135,7 @@ def execution_role(*statements: dict[str, Any]) -> None:
 def _bootstrap() -> None:
     boto3.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     trust = json.dumps({"Version": "2012-10-17", "Statement": []})
-    role = role_arn("cfn-exec", DEFAULT_ACCOUNT_ID, REGION).rpartition("/")[2]
+    role = build_bootstrap_role_arn("cfn-exec", DEFAULT_ACCOUNT_ID, REGION).rpartition("/")[2]
     boto3.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=trust)
     execution_role({"Effect": "Allow", "Action": "*", "Resource": "*"})
 
@@ -143,7 +143,7 @@ def _bootstrap() -> None:
 def templates_of_sandbox() -> dict[str, dict[str, Any]]:
     """Return the templates of the sandbox by stack name; edits of single values do not change what is read."""
     deployment = voice_blueprint.load(DEPLOYMENTS / "sandbox.yaml")
-    return {names.stack_name(deployment, tier): stack.template for tier, stack in shipped("sandbox").items()}
+    return {names.build_stack_name(deployment, tier): stack.template for tier, stack in shipped("sandbox").items()}
 
 
 def load_edited(edits: Edits, folder: Path, base: str = "sandbox") -> Deployment:
@@ -166,6 +166,6 @@ def sandbox() -> Deployment:
     return voice_blueprint.load(DEPLOYMENTS / "sandbox.yaml")
 
 
-def problem_rows(rows: list[Row]) -> list[Row]:
+def problem_rows(rows: list[CheckResult]) -> list[CheckResult]:
     """Return the rows with problems."""
-    return [row for row in rows if row.status is not Status.SUFFICIENT]
+    return [row for row in rows if row.status is not CheckStatus.SUFFICIENT]

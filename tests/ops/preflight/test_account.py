@@ -16,7 +16,7 @@ from tests.blueprint.documents import ABSENT, BASE, Edits, parse_yaml
 from tests.ops.preflight.conftest import REGION, AwsAccount, load_edited, push
 from voice_blueprint import Deployment
 from voice_blueprint.aws import names
-from voice_ops.preflight.report import Status
+from voice_ops.preflight.report import CheckStatus
 
 RESERVATION = {"option": "capacity-reservation", "reservation_id": "cr-0123456789abcdef0"}
 RESERVATION_REQUEST: dict[str, str | int] = {
@@ -34,21 +34,21 @@ RESERVATION_REQUEST: dict[str, str | int] = {
 def test_a_digest_that_was_never_pushed_blocks(account: AwsAccount, tmp_path: Path) -> None:
     missing = f"sha256:{'9' * 64}"
     row = account.answer(load_edited({"images.gateway": missing}, tmp_path), "image gateway sha256:99999")
-    assert (row.status, row.result) == (Status.BLOCKS, "sandbox/gateway in us-east-1 has no such digest")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "sandbox/gateway in us-east-1 has no such digest")
     assert "voice images publish" in row.remedy
 
 
 def test_a_registry_without_the_repository_blocks(account: AwsAccount, sandbox: Deployment) -> None:
     boto3.client("ecr").delete_repository(repositoryName="sandbox/gateway", force=True)
     row = account.answer(sandbox, "image gateway")
-    assert (row.status, row.remedy[:25]) == (Status.BLOCKS, "deploy the stack registry")
+    assert (row.status, row.remedy[:25]) == (CheckStatus.BLOCKING, "deploy the stack registry")
 
 
 def test_an_image_of_another_platform_blocks(account: AwsAccount, sandbox: Deployment) -> None:
     digest = next(value for image, value in sandbox.images.items() if image == "telemetry")
     push("sandbox", "telemetry", digest, "linux/arm64")
     row = account.answer(sandbox, "image telemetry")
-    assert (row.status, row.result) == (Status.BLOCKS, "pushed, linux/arm64")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "pushed, linux/arm64")
     assert "linux/amd64" in row.remedy
 
 
@@ -56,7 +56,7 @@ def test_an_unsigned_image_blocks_if_hosts_require_signatures(account: AwsAccoun
     signing: Edits = {"image_signing": parse_yaml(BASE)["image_signing"]}
     deployment = load_edited(signing, tmp_path)
     row = account.answer(deployment, "image gateway")
-    assert (row.status, row.result) == (Status.BLOCKS, "pushed, linux/amd64, linux/arm64, without a signature")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "pushed, linux/amd64, linux/arm64, without a signature")
     digest = next(value for image, value in deployment.images.items() if image == "gateway")
     push("sandbox", "gateway", digest, "linux/arm64", signed=True)
     assert account.answer(deployment, "image gateway").result == "pushed, linux/arm64, signed"
@@ -75,9 +75,11 @@ def ami(account: AwsAccount, architecture: str, gib: int = 30) -> str:
     return made["ImageId"]
 
 
-@pytest.mark.parametrize(("architecture", "status"), [("x86_64", Status.BLOCKS), ("arm64", Status.SUFFICIENT)])
+@pytest.mark.parametrize(
+    ("architecture", "status"), [("x86_64", CheckStatus.BLOCKING), ("arm64", CheckStatus.SUFFICIENT)]
+)
 def test_a_machine_image_of_another_architecture_blocks(
-    account: AwsAccount, tmp_path: Path, architecture: str, status: Status
+    account: AwsAccount, tmp_path: Path, architecture: str, status: CheckStatus
 ) -> None:
     image = ami(account, architecture)
     row = account.answer(load_edited({"aws.vad.machine_image": image}, tmp_path), f"machine image {image}")
@@ -89,17 +91,20 @@ def test_types_of_parameters_are_described(account: AwsAccount, tmp_path: Path) 
     image = ami(account, "arm64")
     account.session.client("ssm").put_parameter(Name="/voice/inf2", Value=image, Type="String")
     row = account.answer(load_edited({"aws.asr.0.machine_image": "/voice/inf2"}, tmp_path), "machine image /voice/inf2")
-    assert (row.status, row.remedy) == (Status.BLOCKS, "the hosts of inf2 are x86_64: specify an image for x86_64")
+    assert (row.status, row.remedy) == (
+        CheckStatus.BLOCKING,
+        "the hosts of inf2 are x86_64: specify an image for x86_64",
+    )
 
 
-@pytest.mark.parametrize(("gib", "status"), [(41, Status.BLOCKS), (40, Status.SUFFICIENT)])
+@pytest.mark.parametrize(("gib", "status"), [(41, CheckStatus.BLOCKING), (40, CheckStatus.SUFFICIENT)])
 def test_a_root_volume_smaller_than_the_snapshot_blocks(
-    account: AwsAccount, tmp_path: Path, gib: int, status: Status
+    account: AwsAccount, tmp_path: Path, gib: int, status: CheckStatus
 ) -> None:
     image = ami(account, "arm64", gib)
     row = account.answer(load_edited({"aws.vad.machine_image": image}, tmp_path), f"machine image {image}")
     assert row.status is status, row
-    assert (f"set root_volume_gib of vad to {gib} or more" in row.remedy) == (status is Status.BLOCKS)
+    assert (f"set root_volume_gib of vad to {gib} or more" in row.remedy) == (status is CheckStatus.BLOCKING)
 
 
 # --- reservations ---------------------------------------------------------------------------------------------
@@ -128,13 +133,13 @@ def with_reservation(tmp_path: Path, zone: str = "us-east-1b", **purchase: str) 
 @pytest.mark.parametrize(
     ("reservation", "status", "message"),
     [
-        ({}, Status.SUFFICIENT, ""),
-        ({"AvailabilityZone": "us-east-1a"}, Status.BLOCKS, "availability_zones of inf2 to [us-east-1a]"),
-        ({"InstanceType": "inf2.24xlarge"}, Status.BLOCKS, "it is for inf2.24xlarge"),
-        ({"State": "expired"}, Status.BLOCKS, "it is expired"),
-        ({"TotalInstanceCount": 0}, Status.BLOCKS, "it has 0 of the minimum of 1 hosts"),
-        ({"TotalInstanceCount": 3}, Status.WARNING, "set hosts.max to 3"),
-        ({"ReservationType": "capacity-block"}, Status.BLOCKS, "purchase.option to capacity-block"),
+        ({}, CheckStatus.SUFFICIENT, ""),
+        ({"AvailabilityZone": "us-east-1a"}, CheckStatus.BLOCKING, "availability_zones of inf2 to [us-east-1a]"),
+        ({"InstanceType": "inf2.24xlarge"}, CheckStatus.BLOCKING, "it is for inf2.24xlarge"),
+        ({"State": "expired"}, CheckStatus.BLOCKING, "it is expired"),
+        ({"TotalInstanceCount": 0}, CheckStatus.BLOCKING, "it has 0 of the minimum of 1 hosts"),
+        ({"TotalInstanceCount": 3}, CheckStatus.WARNING, "set hosts.max to 3"),
+        ({"ReservationType": "capacity-block"}, CheckStatus.BLOCKING, "purchase.option to capacity-block"),
     ],
 )
 def test_a_reservation_is_compared_with_the_fleet(  # noqa: PLR0917  fixtures and parameters
@@ -142,7 +147,7 @@ def test_a_reservation_is_compared_with_the_fleet(  # noqa: PLR0917  fixtures an
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     reservation: dict[str, str | int],
-    status: Status,
+    status: CheckStatus,
     message: str,
 ) -> None:
     reserve(monkeypatch, **RESERVATION_REQUEST | reservation)
@@ -156,7 +161,7 @@ def test_a_reservation_that_does_not_exist_blocks(
 ) -> None:
     reserve(monkeypatch)
     row = account.answer(with_reservation(tmp_path), "reservation cr-")
-    assert (row.status, row.result) == (Status.BLOCKS, "it does not exist in us-east-1")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "it does not exist in us-east-1")
 
 
 # --- the store ------------------------------------------------------------------------------------------------
@@ -164,18 +169,23 @@ def test_a_reservation_that_does_not_exist_blocks(
 
 @pytest.mark.parametrize(
     ("running", "status"),
-    [("8.1", Status.SUFFICIENT), ("7.2", Status.SUFFICIENT), ("8.2", Status.BLOCKS), ("9.0", Status.BLOCKS)],
+    [
+        ("8.1", CheckStatus.SUFFICIENT),
+        ("7.2", CheckStatus.SUFFICIENT),
+        ("8.2", CheckStatus.BLOCKING),
+        ("9.0", CheckStatus.BLOCKING),
+    ],
 )
 def test_a_store_with_a_newer_engine_version_than_the_file_blocks(
-    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, running: str, status: Status
+    account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, running: str, status: CheckStatus
 ) -> None:
-    stack = names.stack_name(sandbox, "state")
-    monkeypatch.setattr("voice_ops.aws.account.Account.stacks", lambda _: {stack: "CREATE_COMPLETE"})
-    monkeypatch.setattr("voice_ops.aws.account.Account.physical_ids", lambda *_: {"Store": "sandbox-state"})
+    stack = names.build_stack_name(sandbox, "state")
+    monkeypatch.setattr("voice_ops.aws.account.Account.fetch_stack_statuses", lambda _: {stack: "CREATE_COMPLETE"})
+    monkeypatch.setattr("voice_ops.aws.account.Account.fetch_physical_ids", lambda *_: {"Store": "sandbox-state"})
     member = {"CacheClusterId": "a-001", "ReplicationGroupId": "sandbox-state", "EngineVersion": running}
     other = {"CacheClusterId": "b-001", "ReplicationGroupId": "of-others", "EngineVersion": "9.9"}
     answered = ActionResult({"CacheClusters": [member, other]})
     monkeypatch.setattr(ElastiCacheResponse, "describe_cache_clusters", lambda _: answered)
     row = account.answer(sandbox, "version of the state store")
     assert (row.status, row.result) == (status, f"Valkey {running}")
-    assert (f"engine_version to {running}" in row.remedy) == (status is Status.BLOCKS)
+    assert (f"engine_version to {running}" in row.remedy) == (status is CheckStatus.BLOCKING)

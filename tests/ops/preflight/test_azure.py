@@ -28,17 +28,17 @@ from tests.ops.preflight.azure_stub import (
 from tests.ops.preflight.conftest import problem_rows
 from tests.stacks.azure.recorded import cluster
 from voice_blueprint import Deployment
-from voice_blueprint.azure.names import vault_name
+from voice_blueprint.azure.names import build_vault_name
 from voice_blueprint.checks.azure.capacity import check_family_quota_need
 from voice_blueprint.file.model.deployment import Environment
 from voice_ops.preflight import azure
 from voice_ops.preflight.azure.account import Account
-from voice_ops.preflight.azure.permissions import is_allowed
-from voice_ops.preflight.azure.quotas import vcpu_needs
-from voice_ops.preflight.azure.roles import administrator_rows
-from voice_ops.preflight.azure.vaults import vault_rows
-from voice_ops.preflight.report import IncreaseError, Row, Status
-from voice_ops.timeouts import ATTEMPTS
+from voice_ops.preflight.azure.permissions import is_action_allowed
+from voice_ops.preflight.azure.quotas import calculate_required_vcpus
+from voice_ops.preflight.azure.roles import check_administrator_groups
+from voice_ops.preflight.azure.vaults import check_vaults
+from voice_ops.preflight.report import CheckResult, CheckStatus, QuotaIncreaseError
+from voice_ops.timeouts import MAX_ATTEMPTS
 
 A100 = "StandardNCADSA100v4Family"
 A100_NEED = (2 * 96 + 24, 4 * 96 + 6 * 24)
@@ -62,18 +62,18 @@ def subscription(production: Deployment) -> Subscription:
 
 @cache
 def resources() -> Counter[str]:
-    return cluster((DEPLOYMENTS / "cells.yaml").read_text(encoding="utf-8")).counts()
+    return cluster((DEPLOYMENTS / "cells.yaml").read_text(encoding="utf-8")).count_by_type()
 
 
-Ask = Callable[..., list[Row]]
+Ask = Callable[..., list[CheckResult]]
 
 
 @pytest.fixture
 def ask(production: Deployment, subscription: Subscription, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     with serve(subscription) as transport:
 
-        def asked(credential: Operator | None = None) -> list[Row]:
-            def connect(deployment: Deployment, kinds: Counter[str], named: str) -> Account:
+        def asked(credential: Operator | None = None) -> list[CheckResult]:
+            def create_account(deployment: Deployment, kinds: Counter[str], named: str) -> Account:
                 return Account(
                     deployment,
                     kinds,
@@ -82,13 +82,13 @@ def ask(production: Deployment, subscription: Subscription, monkeypatch: pytest.
                     {"transport": transport, "retry_backoff_factor": 0},
                 )
 
-            monkeypatch.setattr(azure, "connect", connect)
-            return list(azure.examine(production, resources(), {"ARM_SUBSCRIPTION_ID": SUBSCRIPTION}))
+            monkeypatch.setattr(azure, "connect", create_account)
+            return list(azure.run_preflight(production, resources(), {"ARM_SUBSCRIPTION_ID": SUBSCRIPTION}))
 
         yield asked
 
 
-def row_about(rows: list[Row], about: str) -> Row:
+def row_about(rows: list[CheckResult], about: str) -> CheckResult:
     (row,) = [row for row in rows if about in row.question]
     return row
 
@@ -104,33 +104,33 @@ def test_a_complete_subscription_has_no_blocking_result(ask: Ask) -> None:
 
 
 def test_production_without_administrators_blocks() -> None:
-    def asked(deployment: Deployment) -> Row:
-        (row,) = administrator_rows(Account(deployment, Counter(), SUBSCRIPTION, Operator(), {}))
+    def asked(deployment: Deployment) -> CheckResult:
+        (row,) = check_administrator_groups(Account(deployment, Counter(), SUBSCRIPTION, Operator(), {}))
         return row
 
     shipped = voice_blueprint.load(DEPLOYMENTS / "cells.yaml")
-    assert asked(shipped).status is Status.BLOCKS
+    assert asked(shipped).status is CheckStatus.BLOCKING
     assert "00000000-0000-0000-0000-000000000000" in asked(shipped).result
     staging = shipped.model_copy(update={"environment": Environment.STAGING})
-    assert asked(staging).status is Status.SUFFICIENT
+    assert asked(staging).status is CheckStatus.SUFFICIENT
 
 
 def test_a_group_that_the_tenant_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
-    assert row_about(ask(), "administrators").status is Status.SUFFICIENT
+    assert row_about(ask(), "administrators").status is CheckStatus.SUFFICIENT
     subscription.groups.clear()
     row = row_about(ask(), "administrators")
-    assert (row.status, row.result) == (Status.BLOCKS, f"{GROUP}, which does not exist")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, f"{GROUP}, which does not exist")
 
 
 def test_an_unreadable_group_is_reported(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["/v1.0/groups/"] = (403, "Authorization_RequestDenied", "Insufficient privileges")
     row = row_about(ask(), "administrators")
-    assert row.status is Status.WARNING
+    assert row.status is CheckStatus.WARNING
     assert f"az ad group show --group {GROUP}" in row.remedy
 
 
 def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
-    needs = vcpu_needs(production.azure)
+    needs = calculate_required_vcpus(production.azure)
     said = {
         f"{quota}: {low} vCPU at the minimum, {high} at the maximum during an upgrade"
         for quota, (low, high) in needs.items()
@@ -144,14 +144,14 @@ def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
 @pytest.mark.parametrize(
     ("limit", "status"),
     [
-        (A100_NEED[0] - 1, Status.BLOCKS),
-        (A100_NEED[0], Status.WARNING),
-        (A100_NEED[1] - 1, Status.WARNING),
-        (A100_NEED[1], Status.SUFFICIENT),
+        (A100_NEED[0] - 1, CheckStatus.BLOCKING),
+        (A100_NEED[0], CheckStatus.WARNING),
+        (A100_NEED[1] - 1, CheckStatus.WARNING),
+        (A100_NEED[1], CheckStatus.SUFFICIENT),
     ],
 )
 def test_vm_families_are_compared_case_insensitively(
-    ask: Ask, subscription: Subscription, limit: int, status: Status
+    ask: Ask, subscription: Subscription, limit: int, status: CheckStatus
 ) -> None:
     subscription.usage[A100.upper()] = (limit, 0)
     row = row_about(ask(), A100)
@@ -172,13 +172,13 @@ def test_nodes_of_this_deployment_are_not_counted_as_others(ask: Ask, subscripti
 
 def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
     del subscription.usage[A100.upper()]
-    assert row_about(ask(), A100).status is Status.BLOCKS
+    assert row_about(ask(), A100).status is CheckStatus.BLOCKING
 
 
 def test_exhausted_public_addresses_block(ask: Ask, subscription: Subscription) -> None:
     subscription.network["StandardSkuPublicIpAddresses"] = (2, 2)
     row = row_about(ask(), "StandardSkuPublicIpAddresses")
-    assert (row.status, row.needed) == (Status.BLOCKS, "2 at the minimum, 2 at the maximum")
+    assert (row.status, row.needed) == (CheckStatus.BLOCKING, "2 at the minimum, 2 at the maximum")
 
 
 @pytest.mark.parametrize(("state", "is_open"), [("InProgress", True), ("Accepted", True), ("Failed", False)])
@@ -186,7 +186,7 @@ def test_open_quota_requests_are_reported(ask: Ask, subscription: Subscription, 
     subscription.usage[A100.upper()] = (0, 0)
     subscription.requests = [open_request(A100, A100_NEED[1], state)]
     row = row_about(ask(), A100)
-    assert row.status is Status.BLOCKS
+    assert row.status is CheckStatus.BLOCKING
     assert (row.increase is None) is is_open
     assert (f"{A100_NEED[1]} vCPU requested (request-1)" in row.result) is is_open
 
@@ -208,7 +208,7 @@ def test_a_rejected_increase_is_reported(ask: Ask, subscription: Subscription) -
         "AuthorizationFailed",
         "The client may not do Microsoft.Quota/quotas/write.",
     )
-    with pytest.raises(IncreaseError, match=r"access denied: .*Quota Request Operator"):
+    with pytest.raises(QuotaIncreaseError, match=r"access denied: .*Quota Request Operator"):
         increase.submit()
 
 
@@ -218,7 +218,7 @@ def test_a_rejected_increase_is_reported(ask: Ask, subscription: Subscription) -
 def test_a_contributor_cannot_assign_roles(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: CONTRIBUTOR}
     row = row_about(ask(), "permissions")
-    assert row.status is Status.BLOCKS
+    assert row.status is CheckStatus.BLOCKING
     assert row.result == (
         "denied: Microsoft.Authorization/roleAssignments/delete, Microsoft.Authorization/roleAssignments/write"
     )
@@ -227,7 +227,7 @@ def test_a_contributor_cannot_assign_roles(ask: Ask, subscription: Subscription)
 def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription: Subscription) -> None:
     subscription.conditions = {OWNER: "((!(ActionMatches{'Microsoft.Authorization/roleAssignments/write'})))"}
     row = row_about(ask(), "permission to assign roles")
-    assert row.status is Status.WARNING
+    assert row.status is CheckStatus.WARNING
     assert "under the condition ((!(ActionMatches" in row.result
     assert "Acr Pull" in row.remedy
 
@@ -235,12 +235,12 @@ def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription:
 def test_an_unconditional_role_assignment_is_sufficient(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: (["*"], []), OWNER + "2": (["*"], [])}
     subscription.conditions = {OWNER: "some"}
-    assert row_about(ask(), "permission to assign roles").status is Status.SUFFICIENT
+    assert row_about(ask(), "permission to assign roles").status is CheckStatus.SUFFICIENT
 
 
 def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: CONTRIBUTOR}
-    assert row_about(ask(), "permission to assign roles").status is Status.BLOCKS
+    assert row_about(ask(), "permission to assign roles").status is CheckStatus.BLOCKING
 
 
 # --- registrations --------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) 
 def test_a_provider_that_is_not_registered_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.unregistered = {"Microsoft.Dashboard", "microsoft.storage"}
     row = row_about(ask(), "resource providers")
-    assert (row.status, row.result) == (Status.BLOCKS, "not registered: Microsoft.Dashboard, Microsoft.Storage")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "not registered: Microsoft.Dashboard, Microsoft.Storage")
     assert "az provider register --namespace Microsoft.Dashboard --wait" in row.remedy
 
 
@@ -257,7 +257,7 @@ def test_a_provider_that_is_not_registered_blocks(ask: Ask, subscription: Subscr
 def test_encryption_at_host_must_be_registered(ask: Ask, subscription: Subscription, state: str) -> None:
     subscription.encryption = state
     row = row_about(ask(), "encryption at host")
-    assert (row.status, row.result, row.needed) == (Status.BLOCKS, state, "Registered")
+    assert (row.status, row.result, row.needed) == (CheckStatus.BLOCKING, state, "Registered")
     assert "az feature register --namespace Microsoft.Compute --name EncryptionAtHost" in row.remedy
 
 
@@ -273,7 +273,7 @@ def test_a_size_without_encryption_at_host_is_blocked(ask: Ask, subscription: Su
 def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscription) -> None:
     administrator: tuple[list[str], list[str]] = (["Microsoft.Authorization/roleAssignments/*", "*/read"], [])
     subscription.roles = {OWNER: CONTRIBUTOR, OWNER + "2": administrator}
-    assert row_about(ask(), "permissions").status is Status.SUFFICIENT
+    assert row_about(ask(), "permissions").status is CheckStatus.SUFFICIENT
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscripti
 def test_action_wildcards_match_like_azure(
     action: str, actions: list[str], not_actions: list[str], expected: bool
 ) -> None:
-    assert is_allowed(action, actions, not_actions) is expected
+    assert is_action_allowed(action, actions, not_actions) is expected
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_action_wildcards_match_like_azure(
 def test_a_size_that_is_not_sold_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.skus = [each for each in subscription.skus if each.name != "Standard_ND96isr_H200_v5"]
     row = row_about(ask(), "for h200")
-    assert (row.status, row.result) == (Status.BLOCKS, "not sold in westus3")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "not sold in westus3")
 
 
 def _replace(subscription: Subscription, *changed: object) -> None:
@@ -310,14 +310,14 @@ def test_a_size_that_is_restricted_for_the_subscription_blocks(ask: Ask, subscri
     restriction = {"type": "Location", "values": ["westus3"], "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC80adis_H100_v5", restrictions=[restriction]))
     row = row_about(ask(), "NC80adis_H100_v5 for h100")
-    assert (row.status, row.result) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")
+    assert (row.status, row.result) == (CheckStatus.BLOCKING, "restricted: NotAvailableForSubscription")
 
 
 def test_a_restricted_zone_blocks_a_pool_that_requires_it(ask: Ask, subscription: Subscription) -> None:
     restriction = {"type": "Zone", "restrictionInfo": {"zones": ["1"]}, "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC96ads_A100_v4", restrictions=[restriction]))
     row = row_about(ask(), "for cells")
-    assert (row.status, row.result, row.needed) == (Status.BLOCKS, "2, 3", "1")
+    assert (row.status, row.result, row.needed) == (CheckStatus.BLOCKING, "2, 3", "1")
 
 
 def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subscription) -> None:
@@ -332,7 +332,7 @@ def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subsc
 def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription) -> None:
     _replace(subscription, sku("Standard_NC24ads_A100_v4", family="standardNewFamily"))
     row = row_about(ask(), "Standard_NC24ads_A100_v4 in the catalogue")
-    assert (row.status, row.result) == (Status.WARNING, "the API returns quota family standardnewfamily")
+    assert (row.status, row.result) == (CheckStatus.WARNING, "the API returns quota family standardnewfamily")
 
 
 # --- faults ---------------------------------------------------------------------------------------------------
@@ -341,15 +341,18 @@ def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription
 def test_throttled_queries_are_retried(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["Microsoft.Compute/skus"] = (429, "TooManyRequests", "slow down")
     row = row_about(ask(), "VM sizes")
-    assert subscription.asked["Microsoft.Compute/skus"] == ATTEMPTS
-    assert (row.status, row.result) == (Status.UNANSWERED, "the request was throttled after retries (TooManyRequests)")
+    assert subscription.asked["Microsoft.Compute/skus"] == MAX_ATTEMPTS
+    assert (row.status, row.result) == (
+        CheckStatus.UNANSWERED,
+        "the request was throttled after retries (TooManyRequests)",
+    )
 
 
 def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subscription) -> None:
     subscription.faults["roleAssignments"] = (403, "AuthorizationFailed", "The client may not read role assignments.")
     rows = ask()
     row = row_about(rows, "permissions")
-    assert row.status is Status.UNANSWERED
+    assert row.status is CheckStatus.UNANSWERED
     assert "may not read role assignments" in row.result
     assert {each.question for each in problem_rows(rows)} == {row.question, "permission to assign roles"}
 
@@ -358,7 +361,7 @@ def test_an_unregistered_quota_provider_does_not_affect_compute_queries(ask: Ask
     code = "MissingRegistrationForResourceProvider"
     subscription.faults["Microsoft.Quota"] = (409, code, "The subscription is not registered.")
     rows = ask()
-    assert row_about(rows, A100).status is Status.SUFFICIENT
+    assert row_about(rows, A100).status is CheckStatus.SUFFICIENT
     row = row_about(rows, "open requests of Microsoft.Compute")
     assert "az provider register --namespace Microsoft.Quota" in row.remedy
 
@@ -368,19 +371,19 @@ def test_an_expired_token_ends_the_queries(ask: Ask, subscription: Subscription)
     rows = ask()
     refused = row_about(rows, "permissions")
     assert refused.result == "the credentials were rejected (ExpiredAuthenticationToken)"
-    assert {row.status for row in rows[2:]} == {Status.SKIPPED}
+    assert {row.status for row in rows[2:]} == {CheckStatus.SKIPPED}
 
 
 def test_a_missing_sign_in_is_reported_once(ask: Ask) -> None:
     first, *others = ask(Operator("DefaultAzureCredential failed to retrieve a token.\nAttempted credentials: ..."))
     assert first.result == "no credentials were found: DefaultAzureCredential failed to retrieve a token."
-    assert {row.status for row in others} == {Status.SKIPPED}
+    assert {row.status for row in others} == {CheckStatus.SKIPPED}
 
 
 @pytest.mark.parametrize("environment", [{}, {"ARM_SUBSCRIPTION_ID": ""}, {"ARM_SUBSCRIPTION_ID": "production"}])
 def test_without_a_subscription_no_request_is_made(production: Deployment, environment: dict[str, str]) -> None:
-    rows = list(azure.examine(production, resources(), environment))
-    assert {row.status for row in rows} == {Status.SKIPPED}
+    rows = list(azure.run_preflight(production, resources(), environment))
+    assert {row.status for row in rows} == {CheckStatus.SKIPPED}
     assert "ARM_SUBSCRIPTION_ID" in rows[0].remedy
 
 
@@ -390,8 +393,10 @@ def test_an_unreachable_azure_is_reported(
     with serve(subscription) as transport:
         pass
     options = {"transport": transport, "retry_total": 0}
-    monkeypatch.setattr(azure, "connect", lambda made, kinds, named: Account(made, kinds, named, Operator(), options))
-    rows = list(azure.examine(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
+    monkeypatch.setattr(
+        azure, "create_account", lambda made, kinds, named: Account(made, kinds, named, Operator(), options)
+    )
+    rows = list(azure.run_preflight(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
     assert row_about(rows, "VM sizes").result.startswith("cannot reach Azure: ")
 
 
@@ -401,18 +406,18 @@ def test_the_certificate_vault_and_references_of_agents_must_exist(subscription:
     edits = {"azure.agents.speech": endpoint, "azure.agents.prompt": ABSENT, "azure.agents.prompt_secret": "our-prompt"}
     text = (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")
     deployment = load_text(edit_document(edits, text), tmp_path)
-    own, secrets = vault_name(deployment, SUBSCRIPTION), ("session-token-key", "our-prompt", "speech-key")
+    own, secrets = build_vault_name(deployment, SUBSCRIPTION), ("session-token-key", "our-prompt", "speech-key")
     with serve(subscription) as transport:
         account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {"transport": transport})
 
-        def statuses() -> dict[str, Status]:
-            return {row.question: row.status for row in vault_rows(account)}
+        def statuses() -> dict[str, CheckStatus]:
+            return {row.question: row.status for row in check_vaults(account)}
 
         # Before the first deployment only the certificate's vault can exist.
-        asked = {"vault of the certificate voice": Status.BLOCKS}
-        assert statuses() == asked | {f"secret {name}": Status.SKIPPED for name in secrets}
+        asked = {"vault of the certificate voice": CheckStatus.BLOCKING}
+        assert statuses() == asked | {f"secret {name}": CheckStatus.SKIPPED for name in secrets}
         subscription.vaults |= {"certificates", own}
-        asked = {"vault of the certificate voice": Status.SUFFICIENT}
-        assert statuses() == asked | {f"secret {name}": Status.BLOCKS for name in secrets}
+        asked = {"vault of the certificate voice": CheckStatus.SUFFICIENT}
+        assert statuses() == asked | {f"secret {name}": CheckStatus.BLOCKING for name in secrets}
         subscription.vaults |= {f"{own}/secrets/{name}" for name in secrets}
-        assert statuses() == asked | {f"secret {name}": Status.SUFFICIENT for name in secrets}
+        assert statuses() == asked | {f"secret {name}": CheckStatus.SUFFICIENT for name in secrets}

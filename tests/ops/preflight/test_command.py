@@ -31,7 +31,7 @@ def _one_synth(monkeypatch: pytest.MonkeyPatch) -> None:
     def templates(_: Deployment) -> dict[str, dict[str, Any]]:
         return templates_of_sandbox()
 
-    monkeypatch.setattr(command, "templates", templates)
+    monkeypatch.setattr(command, "synthesize_templates", templates)
 
 
 def preflight(*arguments: str | Path, answer: str | None = None) -> Result:

@@ -16,7 +16,7 @@ from tests.ops.preflight.conftest import AwsAccount, allow, load_edited, templat
 from tests.synthesized import ROOT
 from voice_ops.preflight import command
 from voice_ops.preflight.aws.commands import ACTIONS_BY_COMMAND
-from voice_ops.preflight.report import Status
+from voice_ops.preflight.report import CheckStatus
 from voice_ops.teardown import remaining_resources
 
 CALLED_BY_CDK = {
@@ -79,7 +79,7 @@ def test_every_action_exists_in_aws() -> None:
 
 def test_each_command_has_a_policy() -> None:
     deployment = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
-    printed: Any = command._required_permissions(deployment, templates_of_sandbox(), Counter())["aws"]
+    printed: Any = command._build_required_permissions(deployment, templates_of_sandbox(), Counter())["aws"]
     held = {
         name: {action for policy in policies for action in policy["Statement"][0]["Action"]}
         for name, policies in printed["commands"].items()
@@ -89,11 +89,11 @@ def test_each_command_has_a_policy() -> None:
 
 def test_missing_permission_for_a_command_is_a_warning(account: AwsAccount, tmp_path: Path) -> None:
     sandbox = load_edited({}, tmp_path)
-    assert account.answer(sandbox, "permissions for voice commands").status is Status.SUFFICIENT
+    assert account.answer(sandbox, "permissions for voice commands").status is CheckStatus.SUFFICIENT
     everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
     denied = ["cloudformation:DeleteStack", "ssm:PutParameter"]
     allow("operator", everything, {"Effect": "Deny", "Action": denied, "Resource": "*"})
     row = account.answer(sandbox, "permissions for voice commands")
-    assert row.status is Status.WARNING
+    assert row.status is CheckStatus.WARNING
     assert row.result == ("denied on *: cloudformation:DeleteStack, ssm:PutParameter; used by prune, rollout, teardown")
     assert "--permissions" in row.remedy

@@ -21,14 +21,14 @@ def host_counts(*counts: int) -> Callable[[], dict[str, int]]:
 
 
 def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "POLL_S", 0.0)
+    monkeypatch.setattr(drain, "POLL_INTERVAL_S", 0.0)
     told: list[str] = []
     drain._wait_until_drained(host_counts(2, 2, 1, 0), 60, told.append)
     assert told == [f"draining: {count} of small-cpu, for 60 s at most" for count in (2, 1)]
 
 
 def test_remaining_hosts_end_the_command_before_any_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "POLL_S", 0.0)
+    monkeypatch.setattr(drain, "POLL_INTERVAL_S", 0.0)
     with pytest.raises(
         DrainError, match=r"1 of small-cpu still there after 0 s, and may take 0 s.*nothing was deleted"
     ):
@@ -60,7 +60,7 @@ def test_a_drained_region_gets_no_callers_after_its_gateway_has_stopped(
     route53.endpoint_responds = responds_first
     monkeypatch.setattr(time, "sleep", lambda _: None)
     account = SimpleNamespace(region="us-west-2", session=SimpleNamespace(client=lambda _: route53))
-    removal = SimpleNamespace(account=account, resource_ids=lambda _: iter([("edge", "check")]))
+    removal = SimpleNamespace(account=account, iter_resource_ids=lambda _: iter([("edge", "check")]))
     drain._redirect_callers(cast("Removal", removal), lambda _: None)
     assert not route53.sends_callers
     route53.endpoint_responds = False
@@ -106,11 +106,12 @@ def test_protected_tasks_are_stopped_after_the_maximum_session_duration(
         list_all=lambda *_, **__: iter(sorted(ecs.tasks)),
     )
 
-    def resource_ids(kind: str) -> Iterator[tuple[str, str]]:
+    def iter_resource_ids(kind: str) -> Iterator[tuple[str, str]]:
         return iter([("small-agents", "arn:aws:ecs:us-east-1:1:service/c/agents")] if kind == SERVICE_TYPE else [])
 
-    drain.drain_removal(
-        cast("Removal", SimpleNamespace(is_whole_region=False, account=account, resource_ids=resource_ids)), told.append
+    drain.drain_removed_stacks(
+        cast("Removal", SimpleNamespace(is_whole_region=False, account=account, iter_resource_ids=iter_resource_ids)),
+        told.append,
     )
     assert (ecs.tasks, ecs.stopped) == (set(), stopped)
     assert any("they are stopped now" in line for line in told) == bool(stopped)

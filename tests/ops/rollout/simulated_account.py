@@ -21,7 +21,14 @@ import voice_blueprint
 from voice_blueprint import Deployment
 from voice_blueprint.aws import names
 from voice_ops.exits import FAILED, IN_PROGRESS
-from voice_ops.rollout.resume import START_TIMEOUT_S, Clock, Outcome, advance_rollout, record_start, stored_rollout
+from voice_ops.rollout.resume import (
+    START_TIMEOUT_S,
+    PartTimeLimit,
+    RolloutOutcome,
+    advance_rollout,
+    load_rollout,
+    record_rollout_start,
+)
 from voice_sandbox.rehearsals.cdk import CdkError
 
 FILE = Path(__file__).parents[3] / "tests/deployments/production-us-east-1.yaml"
@@ -44,10 +51,11 @@ def seconds() -> dict[str, float]:
     rollout, tiers = deployment.aws.rollout, ("network", "registry", "state", "vad", "asr", "edge", "observability")
     pauses = (len(rollout.checkpoint_percentages) + 1) * rollout.checkpoint_pause_s + rollout.bake_s
     group_series = pauses + 2 * 900.0
-    takes = {names.stack_name(deployment, tier): CALM_S for tier in tiers}
-    takes[names.stack_name(deployment, "vad")] = group_series * len(names.vad_group_names(deployment))
+    takes = {names.build_stack_name(deployment, tier): CALM_S for tier in tiers}
+    takes[names.build_stack_name(deployment, "vad")] = group_series * len(names.list_vad_group_names(deployment))
     return takes | {
-        names.stack_name(deployment, names.fleet_stack_suffix(each.name)): group_series for each in deployment.aws.asr
+        names.build_stack_name(deployment, names.build_fleet_stack_suffix(each.name)): group_series
+        for each in deployment.aws.asr
     }
 
 
@@ -106,7 +114,7 @@ class Deploy:
 def account_for(simulation: Simulation, revision: str) -> Any:  # noqa: ANN401  a fake Account
     """Return the rollout's view of the account, with the templates of a revision."""
 
-    def stacks() -> dict[str, str]:
+    def fetch_stack_statuses() -> dict[str, str]:
         simulation.check()
         return {name: each["status"] for name, each in simulation.state["stacks"].items()}
 
@@ -122,8 +130,8 @@ def account_for(simulation: Simulation, revision: str) -> Any:  # noqa: ANN401  
         deployment=production(),
         region="us-east-1",
         templates={name: {"revision": revision} for name in seconds()},
-        stacks=stacks,
-        live_template=lambda name: {"revision": simulation.state["stacks"][name]["revision"]},
+        fetch_stack_statuses=fetch_stack_statuses,
+        fetch_live_template=lambda name: {"revision": simulation.state["stacks"][name]["revision"]},
         session=SimpleNamespace(client=client),
     )
 
@@ -149,7 +157,7 @@ def main(arguments: list[str]) -> int:
     account, code = account_for(simulation, revision), 0
     try:
         if "--current" in arguments:
-            found = stored_rollout(account)
+            found = load_rollout(account)
             sys.stdout.write("" if found is None or found.rolled_back_region else found.label)
         elif arguments[0] == "rollout":
             simulation.pass_s(SETUP_S)
@@ -165,13 +173,13 @@ def _revisions(folder: Path) -> Iterator[str]:
 
 def _roll(simulation: Simulation, account: Any, revision: str, arguments: list[str]) -> int:  # noqa: ANN401
     rollout = (
-        record_start(account, arguments[arguments.index("--start") + 1], simulation.now)
+        record_rollout_start(account, arguments[arguments.index("--start") + 1], simulation.now)
         if "--start" in arguments
-        else stored_rollout(account)
+        else load_rollout(account)
     )
     assert rollout
     minutes = float(arguments[arguments.index("--minutes") + 1]) if "--minutes" in arguments else MINUTES
-    clock = Clock(
+    clock = PartTimeLimit(
         lambda: float(simulation.state["now_s"]),
         lambda: simulation.pass_s(30),
         simulation.state["now_s"] + minutes * 60,
@@ -181,7 +189,7 @@ def _roll(simulation: Simulation, account: Any, revision: str, arguments: list[s
     except CdkError:
         return FAILED
     assert START_TIMEOUT_S < CREDENTIALS_S - MINUTES * 60
-    return {Outcome.DONE: 0, Outcome.CONTINUES: IN_PROGRESS, Outcome.ROLLED_BACK: FAILED}[outcome]
+    return {RolloutOutcome.DONE: 0, RolloutOutcome.UNFINISHED: IN_PROGRESS, RolloutOutcome.ROLLED_BACK: FAILED}[outcome]
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ from tests.ops.rollout.simulated_account import Deploy, Simulation, account_for,
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
 from voice_ops.aws.launches import GROUP_TYPE
-from voice_ops.rollout.plan import plan_rolls
-from voice_ops.rollout.resume import Clock, Outcome, advance_rollout, record_start
+from voice_ops.rollout.plan import plan_rollouts
+from voice_ops.rollout.resume import PartTimeLimit, RolloutOutcome, advance_rollout, record_rollout_start
 
 FAILED_STATES = ["CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"]
 FLEET = production().aws.asr[0].name
-STACK, GROUP = names.stack_name(production(), names.fleet_stack_suffix(FLEET)), names.group_name(production(), FLEET)
+STACK, GROUP = (
+    names.build_stack_name(production(), names.build_fleet_stack_suffix(FLEET)),
+    names.build_group_name(production(), FLEET),
+)
 
 
 @pytest.mark.parametrize("status", FAILED_STATES)
@@ -28,10 +31,10 @@ def test_a_rollout_of_the_same_file_deploys_a_stack_whose_creation_failed(tmp_pa
     file.write_text(json.dumps({"now_s": 60, "issued_s": 86_400, "parameter": None, "stacks": stacks, "bad": {}}))
     simulation = Simulation(file)
     account, told = account_for(simulation, "new"), list[str]()
-    rollout = record_start(account, "new", simulation.now)
-    clock = Clock(lambda: float(simulation.state["now_s"]), lambda: simulation.pass_s(30), 86_400)
+    rollout = record_rollout_start(account, "new", simulation.now)
+    clock = PartTimeLimit(lambda: float(simulation.state["now_s"]), lambda: simulation.pass_s(30), 86_400)
     outcome = advance_rollout(account, rollout, lambda stack: Deploy(simulation, "new", stack), clock, told.append)
-    assert outcome is Outcome.DONE
+    assert outcome is RolloutOutcome.DONE
     assert [line for line in told if line.endswith("begins")] == [f"{STACK}: begins"]
     assert simulation.state["stacks"][STACK]["status"] == "UPDATE_COMPLETE"
 
@@ -54,7 +57,7 @@ def test_hosts_that_do_not_exist_are_not_replaced(status: str) -> None:
         templates=system.templates,
         groups=system.groups,
         session=SimpleNamespace(client=lambda _: client),
-        stacks=lambda: {STACK: status},
-        live_template=lambda _: launch_template("inf2.24xlarge"),
+        fetch_stack_statuses=lambda: {STACK: status},
+        fetch_live_template=lambda _: launch_template("inf2.24xlarge"),
     )
-    assert plan_rolls(cast("Account", fake)) == []
+    assert plan_rollouts(cast("Account", fake)) == []

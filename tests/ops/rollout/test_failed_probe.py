@@ -70,7 +70,7 @@ class CloudFormation:
         refresh = {"InstanceRefreshId": "1", "Status": "InProgress", "PercentageComplete": 50}
         return {"InstanceRefreshes": [refresh] if self.progress.is_set() else []}
 
-    def stacks(self) -> dict[str, str]:
+    def fetch_stack_statuses(self) -> dict[str, str]:
         """Return the states of the stacks, which are read only after a failed probe."""
         states = dict(self.states)
         self.has_read_states.set()
@@ -87,15 +87,15 @@ def deploy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deploy:
     def run(aws: CloudFormation) -> str:
         cdk = SimpleNamespace(use_assembly=lambda _: None, deploy_only=aws.deploy_only)
         monkeypatch.setattr(command, "Cdk", lambda *_: cdk)
-        monkeypatch.setattr(command, "OperatorAws", lambda *_: None)
+        monkeypatch.setattr(command, "OperatorAccount", lambda *_: None)
         monkeypatch.setattr(command, "synthesize", lambda *_: SimpleNamespace(directory=str(tmp_path)))
-        monkeypatch.setattr(command, "newest_refresh_ids", lambda *_: {})
-        monkeypatch.setattr(follow, "POLL_S", 0.01)
+        monkeypatch.setattr(command, "find_newest_refresh_ids", lambda *_: {})
+        monkeypatch.setattr(follow, "POLL_INTERVAL_S", 0.01)
         account: Any = SimpleNamespace(
-            caller={"Account": "1"},
+            caller_identity={"Account": "1"},
             region="us-east-1",
             deployment=None,
-            stacks=aws.stacks,
+            fetch_stack_statuses=aws.fetch_stack_statuses,
             session=SimpleNamespace(client=lambda _: aws),
         )
         rolls: Any = [SimpleNamespace(stack=stack, group=f"group-{stack}") for stack in ("a", "b")]

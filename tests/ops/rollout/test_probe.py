@@ -10,7 +10,7 @@ import pytest
 from voice_ops.call.session import AccessRejectedError, CallError, Session
 from voice_ops.rollout import probe
 from voice_ops.rollout.aws import create_probe
-from voice_ops.rollout.probe import PROBE_ATTEMPTS, CallMeasurement, word_error_rate
+from voice_ops.rollout.probe import PROBE_ATTEMPTS, CallMeasurement, calculate_word_error_rate
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from voice_ops.rollout.probe import PROBE_ATTEMPTS, CallMeasurement, word_error_
     ],
 )
 def test_words_are_counted_regardless_of_case_and_punctuation(reference: str, transcript: str, wrong: float) -> None:
-    assert word_error_rate(reference, transcript) == wrong
+    assert calculate_word_error_rate(reference, transcript) == wrong
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_words_are_counted_regardless_of_case_and_punctuation(reference: str, tr
     ],
 )
 def test_a_release_is_compared_with_the_previous_one(now: CallMeasurement, reason: str) -> None:
-    assert reason in now.regression_from(CallMeasurement(0.10, 1.0))
-    assert bool(reason) == bool(now.regression_from(CallMeasurement(0.10, 1.0)))
+    assert reason in now.describe_regression(CallMeasurement(0.10, 1.0))
+    assert bool(reason) == bool(now.describe_regression(CallMeasurement(0.10, 1.0)))
 
 
 GOOD = CallMeasurement(0.0, 1.0)

@@ -32,14 +32,16 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return "the rollout was rolled back: half of the words are wrong" if account.region == "us-west-2" else ""
 
     monkeypatch.setattr(command, "sign_in", lambda _: None)
-    monkeypatch.setattr(command, "templates", lambda _: {})
+    monkeypatch.setattr(command, "synthesize_templates", lambda _: {})
     monkeypatch.setattr(
-        command, "Account", lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, undefined_stacks=dict)
+        command,
+        "Account",
+        lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, fetch_removed_stacks=dict),
     )
-    monkeypatch.setattr(command, "plan_rolls", lambda account: [account.region])
-    monkeypatch.setattr(command, "_print_rolls", lambda _: None)
-    monkeypatch.setattr(command, "quota_shortages", lambda _: [])
-    monkeypatch.setattr(command, "missing_artifacts", lambda *_: [])
+    monkeypatch.setattr(command, "plan_rollouts", lambda account: [account.region])
+    monkeypatch.setattr(command, "_print_rollouts", lambda _: None)
+    monkeypatch.setattr(command, "find_quota_shortages", lambda _: [])
+    monkeypatch.setattr(command, "find_missing_artifacts", lambda *_: [])
     monkeypatch.setattr(command, "deploy_and_monitor", roll_out)
     return order
 
@@ -67,7 +69,7 @@ def test_an_alarm_in_one_region_ends_the_rollout(
 def test_nothing_is_deployed_if_one_region_lacks_capacity(
     file: str, rollout_order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "quota_shortages", lambda found: ["no room"] * (found == ["eu-west-1"]))
+    monkeypatch.setattr(command, "find_quota_shortages", lambda found: ["no room"] * (found == ["eu-west-1"]))
     result = CliRunner().invoke(app, ["rollout", file, "--deploy"])
     assert (result.exit_code, rollout_order, "no room" in result.output) == (1, [], True)
 

@@ -11,7 +11,7 @@ from tests.blueprint.documents import DEPLOYMENTS
 from voice_ops.aws.account import Account
 from voice_ops.cli import app
 from voice_ops.rotate import command
-from voice_ops.rotate.passwords import User
+from voice_ops.rotate.passwords import StoreUser
 
 CHANGED_AT = datetime.now(UTC) - timedelta(hours=1)
 BEFORE, AFTER = CHANGED_AT - timedelta(minutes=1), CHANGED_AT + timedelta(seconds=1)
@@ -43,13 +43,13 @@ def run_again(monkeypatch: pytest.MonkeyPatch, deployments: dict[str, Deployment
         }
 
     users = [
-        User("gateway", "secret", 2, CHANGED_AT),
-        User("agent", "secret", 2, CHANGED_AT - timedelta(hours=1)),
+        StoreUser("gateway", "secret", 2, CHANGED_AT),
+        StoreUser("agent", "secret", 2, CHANGED_AT - timedelta(hours=1)),
     ]
     ecs = SimpleNamespace(describe_services=describe_services)
     monkeypatch.setattr(command, "Account", DeployedServices)
     monkeypatch.setattr(command, "sign_in", lambda _: SimpleNamespace(client=lambda _: ecs))
-    monkeypatch.setattr(command, "store_users", lambda _: users)
+    monkeypatch.setattr(command, "list_state_store_users", lambda _: users)
     monkeypatch.setattr(command, "remove_old_passwords", lambda _, user: removed.append(user.id))
     return CliRunner().invoke(app, ["rotate", str(DEPLOYMENTS / "small.yaml")]), removed
 
@@ -85,16 +85,18 @@ def test_stacks_with_users_or_services_are_found_without_the_tag_of_the_deployme
 ) -> None:
     accounts: list[Account] = []
 
-    def read_users(account: Account) -> list[User]:
+    def read_users(account: Account) -> list[StoreUser]:
         accounts.append(account)
         raise KeyError("small-state")
 
     stacks = [{"StackName": f"small-{tier}", "StackStatus": "CREATE_COMPLETE"} for tier in ("state", "edge", "agents")]
     monkeypatch.setattr(Account, "list_all", lambda *_, **__: stacks)
     monkeypatch.setattr(command, "sign_in", lambda _: None)
-    monkeypatch.setattr(command, "store_users", read_users)
+    monkeypatch.setattr(command, "list_state_store_users", read_users)
     CliRunner().invoke(app, ["rotate", str(DEPLOYMENTS / "small.yaml")])
-    assert [list(account.stacks()) for account in accounts] == [["small-state", "small-edge", "small-agents"]]
+    assert [list(account.fetch_stack_statuses()) for account in accounts] == [
+        ["small-state", "small-edge", "small-agents"]
+    ]
 
 
 def test_old_passwords_are_removed_after_all_tasks_were_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

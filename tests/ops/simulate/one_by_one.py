@@ -7,10 +7,10 @@ from typing import TypeGuard
 import numpy as np
 import simpy
 
-from voice_ops.simulate.calls import Calls
+from voice_ops.simulate.calls import CallSimulator
 from voice_ops.simulate.fleet import Fleet, Host, ProcessGenerator
 from voice_ops.simulate.run import Simulation
-from voice_ops.simulate.traces import Trace
+from voice_ops.simulate.traces import LoadTrace
 
 
 @dataclass(eq=False)
@@ -22,7 +22,7 @@ class Call:
     alive: bool = True
 
 
-class StreamCalls(Calls):
+class StreamCalls(CallSimulator):
     """Calls simulated as processes of simpy."""
 
     def __init__(
@@ -30,7 +30,7 @@ class StreamCalls(Calls):
         env: simpy.Environment,
         fronts: Sequence[Fleet],
         asr: Sequence[Fleet],
-        trace: Trace,
+        trace: LoadTrace,
         mean_s: float,
         *,
         cross_zone: bool,
@@ -66,10 +66,10 @@ class StreamCalls(Calls):
             asr = self._asr_host() if at is None else call.asr
             self._release(call)
             if asr is None or not _complete(fronts):
-                self.ledger.cut += 1
+                self.call_results.cut += 1
                 call.alive = False
             else:
-                self.ledger.degraded_s += gap_s
+                self.call_results.degraded_s += gap_s
                 call.fronts, call.asr = fronts, asr
                 self._occupy(call)
 
@@ -77,7 +77,7 @@ class StreamCalls(Calls):
         yield self._env.timeout(after)
         fronts, asr = [self._select_vad_host(front) for front in self.fronts], self._asr_host()
         if asr is None or not _complete(fronts):
-            self.ledger.refused += 1
+            self.call_results.refused += 1
             return
         call = Call(fronts, asr)
         self._occupy(call)
@@ -131,7 +131,7 @@ def _complete(hosts: list[int | None]) -> TypeGuard[list[int]]:
 class OneByOne(Simulation):
     """A simulation of single calls."""
 
-    def create_calls(self) -> Calls:
+    def create_calls(self) -> CallSimulator:
         how, calls = self._settings, super().create_calls()
         return StreamCalls(
             self.env, calls.fronts, calls.asr, self._trace, how.mean_call_s, cross_zone=how.cross_zone, seed=how.seed

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, agents, asr, gateway, headroom, simulate, steady, steps_to, vad
-from voice_ops.simulate.calls import _lower_largest
+from voice_ops.simulate.calls import _subtract_from_largest
 from voice_ops.simulate.capacity import FleetPlan
-from voice_ops.simulate.policies import configured_policy
-from voice_ops.simulate.run import Result, Simulation
-from voice_ops.simulate.traces import Trace
+from voice_ops.simulate.policies import create_configured_policy
+from voice_ops.simulate.run import PolicyResult, Simulation
+from voice_ops.simulate.traces import LoadTrace
 
 SEEDS = range(12)
 SIGMAS = 4.0
@@ -28,7 +28,7 @@ def test_calls_are_routed_to_the_host_with_the_most_free_slots(free: list[int], 
     expected = list(free)
     for _ in range(count):
         expected[expected.index(max(expected))] -= 1
-    left = _lower_largest(np.array(free), count)
+    left = _subtract_from_largest(np.array(free), count)
     assert sorted(left) == sorted(expected)
     assert all(after <= before for after, before in zip(left, free, strict=True))
 
@@ -43,14 +43,14 @@ def erlang_b(load: float, slots: int) -> float:
     return blocked
 
 
-def runs(plans: tuple[FleetPlan, ...], trace: Trace, model: type[Simulation]) -> list[Result]:
+def runs(plans: tuple[FleetPlan, ...], trace: LoadTrace, model: type[Simulation]) -> list[PolicyResult]:
     # The two models use different seeds, so that the samples are independent.
     seeds = [seed + 1_000 * (model is OneByOne) for seed in SEEDS]
     return [simulate(plans, trace, replace(SETTINGS, seed=seed), model) for seed in seeds]
 
 
-def refused_share(result: Result) -> float:
-    return result.ledger.refused / result.ledger.offered
+def refused_share(result: PolicyResult) -> float:
+    return result.call_results.refused / result.call_results.offered
 
 
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
@@ -66,20 +66,20 @@ def test_a_fixed_fleet_refuses_calls_by_the_erlang_formula(model: type[Simulatio
 def test_an_agent_refuses_only_conversations_by_the_erlang_formula() -> None:
     # A quarter of sixty calls needs one of twelve slots.
     plans = (vad(), asr(low=3, high=3, places=80), agents(1, 1, places=12))
-    ledgers = [run.ledger for run in runs(plans, steady(60, 3_600), Simulation)]
-    shares = [ledger.conversations_refused / ledger.conversations for ledger in ledgers]
+    ledgers = [run.call_results for run in runs(plans, steady(60, 3_600), Simulation)]
+    shares = [call_results.conversations_refused / call_results.conversations for call_results in ledgers]
     error = statistics.stdev(shares) / len(shares) ** 0.5
     assert statistics.mean(shares) == pytest.approx(erlang_b(15, 12), abs=SIGMAS * error + 0.002)
     assert error < 0.01
-    for ledger in ledgers:
+    for call_results in ledgers:
         # Calls that start and end within a tick are refused with the estimated probability, without reaching an agent.
-        assert ledger.conversations_refused <= ledger.refused < 1.05 * ledger.conversations_refused
-        assert ledger.conversations / ledger.offered == pytest.approx(0.25, rel=0.1)
+        assert call_results.conversations_refused <= call_results.refused < 1.05 * call_results.conversations_refused
+        assert call_results.conversations / call_results.offered == pytest.approx(0.25, rel=0.1)
 
 
 def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
     plans = (vad(), asr(6, 6, places=200), gateway(8, 30, places=100), agents(2, 40))
-    simulation = Simulation(plans, configured_policy(plans), steps_to(60, 600), SETTINGS)
+    simulation = Simulation(plans, create_configured_policy(plans), steps_to(60, 600), SETTINGS)
     simulation.begin()
     held = []
     for until in range(100, 1_800, 100):
@@ -89,7 +89,7 @@ def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
         calls = simulation.fleets[-1].calls
         assert ((calls >= 0) & (calls <= 8)).all()
         held.append((part, simulation.fleets[-1].running_hosts))
-    refused = simulation.calls.ledger.conversations_refused
+    refused = simulation.calls.call_results.conversations_refused
     assert refused > 0, "ten times the conversations at once find no agent"
     (before, few), (after, many) = held[1], held[-1]
     assert before == pytest.approx(15, abs=12)
@@ -101,7 +101,7 @@ def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
 
 def test_a_terminating_agent_hands_over_its_conversations() -> None:
     plans = (vad(), asr(2, 2, places=200), agents(4, 4, places=50))
-    simulation = Simulation(plans, configured_policy(plans), steady(100, 600), SETTINGS)
+    simulation = Simulation(plans, create_configured_policy(plans), steady(100, 600), SETTINGS)
     simulation.begin()
     simulation.env.run(until=300.5)
     held, carried = int(simulation.fleets[-1].calls.sum()), simulation.calls.active_calls
@@ -111,10 +111,10 @@ def test_a_terminating_agent_hands_over_its_conversations() -> None:
     simulation.calls.move_calls(host, 5.0)
     assert int(simulation.fleets[-1].calls.sum()) == held
     assert simulation.calls.active_calls == carried
-    assert simulation.calls.ledger.cut == 0
+    assert simulation.calls.call_results.cut == 0
 
 
-MEASURES: dict[str, Callable[[Result], float]] = {
+MEASURES: dict[str, Callable[[PolicyResult], float]] = {
     "refused": refused_share,
     "carried": lambda result: float(result.time_series.carried.mean()),
     "host hours": lambda result: float(result.time_series.hosts["inf2"].sum()) / 3600,
@@ -124,7 +124,7 @@ MEASURES: dict[str, Callable[[Result], float]] = {
 
 
 @pytest.fixture(scope="module")
-def growing_fleet() -> tuple[list[Result], list[Result]]:
+def growing_fleet() -> tuple[list[PolicyResult], list[PolicyResult]]:
     """Return the results of a fleet that grows under four times the calls, in bulk and one by one."""
     plans, trace = (vad(), asr(rules=(headroom(),))), steps_to(60, 240, seconds=1_500)
     return runs(plans, trace, Simulation), runs(plans, trace, OneByOne)
@@ -132,7 +132,7 @@ def growing_fleet() -> tuple[list[Result], list[Result]]:
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_bulk_assignment_matches_single_calls_while_a_fleet_grows(
-    growing_fleet: tuple[list[Result], list[Result]], measure: str
+    growing_fleet: tuple[list[PolicyResult], list[PolicyResult]], measure: str
 ) -> None:
     bulk, single = ([MEASURES[measure](result) for result in results] for results in growing_fleet)
     error = ((statistics.variance(bulk) + statistics.variance(single)) / len(SEEDS)) ** 0.5
@@ -144,7 +144,7 @@ def test_bulk_assignment_matches_single_calls_while_a_fleet_grows(
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
 def test_every_call_has_one_slot_in_each_tier(model: type[Simulation]) -> None:
     plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"), gateway(4, 30))
-    simulation = model(plans, configured_policy(plans), steps_to(60, 400), SETTINGS)
+    simulation = model(plans, create_configured_policy(plans), steps_to(60, 400), SETTINGS)
     simulation.begin()
     for until in range(100, 1_800, 100):
         simulation.env.run(until=until + 0.5)
@@ -157,14 +157,14 @@ def test_every_call_has_one_slot_in_each_tier(model: type[Simulation]) -> None:
 
 def test_neuron_is_filled_before_gpus() -> None:
     plans = (vad(), asr(2, 2, places=50), asr(1, 1, places=50, kind="p5.4xlarge"))
-    assert simulate(plans, steady(60)).ledger.gpu_s == 0
-    assert simulate(plans, steady(130)).ledger.gpu_s > 0
+    assert simulate(plans, steady(60)).call_results.gpu_s == 0
+    assert simulate(plans, steady(130)).call_results.gpu_s > 0
 
 
 def test_arrivals_do_not_depend_on_the_fleets() -> None:
     small, large = (simulate((vad(), asr(low, low, places=10)), steady(60)) for low in (1, 6))
-    assert small.ledger.offered == large.ledger.offered
-    assert small.ledger.refused > large.ledger.refused
+    assert small.call_results.offered == large.call_results.offered
+    assert small.call_results.refused > large.call_results.refused
 
 
 def test_callers_are_distributed_over_zones_or_over_hosts() -> None:
@@ -173,7 +173,7 @@ def test_callers_are_distributed_over_zones_or_over_hosts() -> None:
     plans = (replace(lone, groups=(*lone.groups, *rest.groups)), asr(6, 6, places=200))
     for cross_zone, share in ((False, 0.5), (True, 0.25)):
         how = replace(SETTINGS, cross_zone=cross_zone)
-        simulation = Simulation(plans, configured_policy(plans), steady(1_000, 600), how)
+        simulation = Simulation(plans, create_configured_policy(plans), steady(1_000, 600), how)
         simulation.run()
         fleet = simulation.fleets[0]
         assert fleet.calls[0] / fleet.calls.sum() == pytest.approx(share, abs=0.06)

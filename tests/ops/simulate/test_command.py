@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT
 from voice_ops.cli import app
-from voice_ops.simulate.capacity import default_peak, fleet_plans
-from voice_ops.simulate.traces import BUILT_IN_TRACES, Trace
+from voice_ops.simulate.capacity import calculate_default_peak, create_fleet_plans
+from voice_ops.simulate.traces import BUILT_IN_TRACES, LoadTrace
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -68,7 +68,7 @@ def test_json_contains_figures_assumptions_and_time_series(course: Path) -> None
 def test_a_spike_is_simulated_for_several_utilizations_of_a_full_host(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(BUILT_IN_TRACES, "spike", lambda peak: Trace("spike", (0.0, 60.0), (peak / 10, peak)))
+    monkeypatch.setitem(BUILT_IN_TRACES, "spike", lambda peak: LoadTrace("spike", (0.0, 60.0), (peak / 10, peak)))
     spike = simulate(ROOT / f"tests/deployments/{name}.yaml", "--peak", "20")
     assert spike.exit_code == 0, spike.output
     assert "by how busy a full host is" in spike.stdout
@@ -92,9 +92,9 @@ def test_replicas_on_azure_are_simulated_with_kedas_settings(course: Path) -> No
 
 
 def test_a_spike_on_azure_is_limited_by_the_smallest_tier() -> None:
-    plans = fleet_plans(voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml"), {})
+    plans = create_fleet_plans(voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml"), {})
     # Six ASR pods with 400 calls; five data-plane pods support 2,500, and the replicas 3,551.
-    assert default_peak(plans) == 0.8 * 2_400
+    assert calculate_default_peak(plans) == 0.8 * 2_400
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, headroom, simulate, steady, steps_to, vad
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.scaling import Comparison
-from voice_ops.simulate.account import quota_codes
+from voice_ops.simulate.account import map_families_to_quota_codes
 from voice_ops.simulate.capacity import GroupPlan
-from voice_ops.simulate.policies import configured_policy
+from voice_ops.simulate.policies import create_configured_policy
 from voice_ops.simulate.run import Simulation
 from voice_ops.simulate.traces import Outage, SpotWave
 
@@ -55,12 +55,12 @@ def test_gpus_scale_out_when_a_quota_limits_neuron() -> None:
     plans = (vad(), asr(2, 6, rules=(headroom(),)), asr(2, 2, kind="p5.4xlarge"))
     trace = steps_to(60, 180)
     free = simulate(plans, trace)
-    bound = simulate(plans, trace, replace(SETTINGS, quotas={quota_codes()["inf"]: 2 * INF_VCPUS}))
+    bound = simulate(plans, trace, replace(SETTINGS, quotas={map_families_to_quota_codes()["inf"]: 2 * INF_VCPUS}))
     assert free.time_series.hosts["inf2"].max() > 2
     assert free.refused_launches == 0
     assert bound.time_series.hosts["inf2"].max() == 2
     assert bound.refused_launches > 0
-    assert bound.ledger.gpu_s > free.ledger.gpu_s
+    assert bound.call_results.gpu_s > free.call_results.gpu_s
 
 
 def test_scale_in_drains_without_dropping_calls() -> None:
@@ -69,7 +69,7 @@ def test_scale_in_drains_without_dropping_calls() -> None:
     course = result.time_series
     assert course.hosts["inf2"][0] > 2
     assert course.hosts["inf2"][-1] == 2
-    assert result.ledger.cut == 0
+    assert result.call_results.cut == 0
     # A draining host accepts no calls, and is billed until its last call has ended.
     closed, gone = first_tick(np.diff(course.places) < 0), first_tick(np.diff(course.hosts["inf2"]) < 0)
     assert gone > closed
@@ -92,8 +92,8 @@ def test_a_lost_zone_loses_its_hosts_and_returns() -> None:
     assert [vad_hosts[second] for second in (308, 400, 900, 1_000)] == [6, 4, 4, 6]
     assert [neuron[second] for second in (308, 312, 400)] == [6, 4, 6]
     assert course.places[312] == 400
-    assert result.ledger.degraded_s > 0
-    assert result.ledger.cut == 0
+    assert result.call_results.degraded_s > 0
+    assert result.call_results.cut == 0
 
 
 def test_calls_of_a_lost_zone_without_a_free_slot_are_dropped() -> None:
@@ -103,7 +103,7 @@ def test_calls_of_a_lost_zone_without_a_free_slot_are_dropped() -> None:
         before, after = result.time_series.carried[308], result.time_series.carried[312]
         assert before > 230
         assert after <= 4 * 50
-        assert result.ledger.cut == pytest.approx(before - 4 * 50, abs=15)
+        assert result.call_results.cut == pytest.approx(before - 4 * 50, abs=15)
 
 
 def test_interrupted_spot_hosts_are_replaced() -> None:
@@ -156,7 +156,7 @@ def test_new_vad_hosts_do_not_relieve_an_overloaded_host() -> None:
     lone = vad(1, zones=("a",))
     plans = (replace(lone, groups=(GroupPlan("vad-a", ("a",), 1, 2),), rules=(slots,)), asr(6, 6))
     how = replace(SETTINGS, mean_call_s=1e6)
-    simulation = Simulation(plans, configured_policy(plans), steps_to(100, 140, at=600, seconds=1_200), how)
+    simulation = Simulation(plans, create_configured_policy(plans), steps_to(100, 140, at=600, seconds=1_200), how)
     simulation.begin()
     fleet, seen = simulation.fleets[0], []
     for second in (30, 590, 1_190):
@@ -173,7 +173,7 @@ def test_on_demand_hosts_are_not_interrupted() -> None:
 
 
 def test_hosts_are_spread_over_zones() -> None:
-    simulation = Simulation((vad(), asr(5, 6)), configured_policy((vad(), asr(5, 6))), steady(60), SETTINGS)
+    simulation = Simulation((vad(), asr(5, 6)), create_configured_policy((vad(), asr(5, 6))), steady(60), SETTINGS)
     simulation.begin()
     there = [host.zone for host in simulation.fleets[1].groups[0].hosts]
     assert sorted(map(there.count, ZONES)) == [1, 2, 2]
@@ -184,7 +184,7 @@ ROLLING = replace(SETTINGS, rolled_fleets=frozenset({"inf2"}), rollout=Rollout(c
 
 def test_a_rollout_replaces_every_host_without_reducing_capacity() -> None:
     plans = (vad(), asr(4, 8))
-    simulation = Simulation(plans, configured_policy(plans), steady(150), ROLLING)
+    simulation = Simulation(plans, create_configured_policy(plans), steady(150), ROLLING)
     simulation.begin()
     (group,) = simulation.fleets[1].groups
     before, sizes = list(group.hosts), []
@@ -198,7 +198,7 @@ def test_a_rollout_replaces_every_host_without_reducing_capacity() -> None:
 
 def test_a_rollout_in_a_reservation_terminates_before_launching() -> None:
     plans = (vad(), replace(asr(2, 2), can_surge=False))
-    simulation = Simulation(plans, configured_policy(plans), steady(20), ROLLING)
+    simulation = Simulation(plans, create_configured_policy(plans), steady(20), ROLLING)
     simulation.begin()
     (group,) = simulation.fleets[1].groups
     before, sizes = list(group.hosts), []
@@ -212,7 +212,7 @@ def test_a_rollout_in_a_reservation_terminates_before_launching() -> None:
 
 def test_a_rollout_reduces_the_hosts_during_a_spike() -> None:
     """With a quota for six hosts, two of which drain, four hosts serve calls."""
-    quota = {quota_codes()["inf"]: 6 * INF_VCPUS}
+    quota = {map_families_to_quota_codes()["inf"]: 6 * INF_VCPUS}
     course, fleets = steps_to(60, 290, at=150), (vad(), asr(2, 6, rules=(headroom(change=4),)))
     at_once = replace(ROLLING, rollout=Rollout(surge_percent=100, checkpoint_pause_s=0), mean_call_s=600.0)
     quiet, rolled = (

@@ -9,13 +9,13 @@ import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.simulate.worlds import asr, headroom, simulate, steps_to, vad
 from tools import measurements_doc
-from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import default_peak, fleet_plans, max_store_calls
+from voice_ops.simulate.calls import REDIAL_FRACTION
+from voice_ops.simulate.capacity import calculate_default_peak, calculate_max_store_calls, create_fleet_plans
 from voice_ops.simulate.command import SWEPT_UTILIZATIONS
-from voice_ops.simulate.policies import configured_policy
-from voice_ops.simulate.run import Settings, Simulation
-from voice_ops.simulate.shortfall import find_shortfall, reserve_for, with_reserve
-from voice_ops.simulate.traces import spike_trace
+from voice_ops.simulate.policies import create_configured_policy
+from voice_ops.simulate.run import Simulation, SimulationSettings
+from voice_ops.simulate.shortfall import find_shortfall, plan_reserve, with_reserve
+from voice_ops.simulate.traces import create_spike_trace
 
 LOAD = steps_to(60, 300)
 PRICE = asr().usd_per_hour
@@ -25,7 +25,7 @@ def test_the_first_new_host_comes_after_alarm_and_boot() -> None:
     result = simulate((vad(), asr(low=2, high=9, rules=(headroom(change=4),))), LOAD)
     found = find_shortfall(result)
     assert found
-    assert result.ledger.refused
+    assert result.call_results.refused
     assert (found.places, found.peak, found.wanted) == (100, 300, 300)
     assert found.at_s == pytest.approx(301, abs=1)
     assert found.help_s
@@ -43,9 +43,9 @@ def test_a_reserve_uses_the_cheapest_slots_first_and_is_empty_if_the_file_has_to
     assert inf2.usd_per_hour
     assert p5.usd_per_hour
     assert (inf2.usd_per_hour / 50 < p5.usd_per_hour / 20) is True
-    assert reserve_for([p5, inf2], 130) == {"p5": 1, "inf2": 3}
-    assert reserve_for([p5, inf2], 230) == {"p5": 2, "inf2": 4}
-    assert reserve_for([p5, inf2], 300) == {}
+    assert plan_reserve([p5, inf2], 130) == {"p5": 1, "inf2": 3}
+    assert plan_reserve([p5, inf2], 230) == {"p5": 2, "inf2": 4}
+    assert plan_reserve([p5, inf2], 300) == {}
 
 
 def test_without_scaling_no_host_is_added() -> None:
@@ -57,7 +57,7 @@ def test_without_scaling_no_host_is_added() -> None:
 
 def test_slots_for_the_peak_prevent_refusals() -> None:
     result = simulate((vad(), asr(low=8, high=8)), LOAD)
-    assert result.ledger.refused == 0
+    assert result.call_results.refused == 0
     assert find_shortfall(result) is None
 
 
@@ -77,37 +77,39 @@ EACH_CHANGE = {("production-azure", max(SWEPT_UTILIZATIONS)), ("production-us-ea
 )
 def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) -> None:
     deployment = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
-    plans = fleet_plans(deployment, {})
-    store = max_store_calls(deployment)
-    trace = spike_trace(default_peak(plans, store))
+    plans = create_fleet_plans(deployment, {})
+    store = calculate_max_store_calls(deployment)
+    trace = create_spike_trace(calculate_default_peak(plans, store))
     aws = deployment.aws_section
     zones, cross_zone = (aws or deployment.azure).availability_zones, aws is None or aws.edge.cross_zone
-    how = Settings(
+    how = SimulationSettings(
         zones=zones,
         mean_call_s=180,
         cross_zone=cross_zone,
         seed=1,
         busy_at_full=busy,
-        store_calls=store,
-        redial_share=REDIAL_SHARE,
+        store_call_limit=store,
+        redial_share=REDIAL_FRACTION,
     )
-    result = Simulation(plans, configured_policy(plans), trace, how).run()
-    assert result.ledger.refused <= 0.11 * result.ledger.offered
-    assert result.ledger.conversations_refused <= 0.11 * result.ledger.conversations
-    page = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
+    result = Simulation(plans, create_configured_policy(plans), trace, how).run()
+    assert result.call_results.refused <= 0.11 * result.call_results.offered
+    assert result.call_results.conversations_refused <= 0.11 * result.call_results.conversations
+    page = measurements_doc.DOCUMENT_PATH.read_text(encoding="utf-8")
     stale = "docs/measurements.md is stale: run `python -m tools.measurements_doc`"
-    assert measurements_doc.documented_shares(page)[name, busy] == measurements_doc.refused_share(result), stale
+    assert measurements_doc.parse_documented_percentages(page)[
+        name, busy
+    ] == measurements_doc.format_refused_percentage(result), stale
     found = find_shortfall(result)
     assert found
     assert found.hold_usd_per_hour
     held = with_reserve(plans, found.reserve)
-    left = Simulation(held, configured_policy(held), trace, replace(how, tick_s=10)).run().ledger
+    left = Simulation(held, create_configured_policy(held), trace, replace(how, tick_s=10)).run().call_results
     assert found.too_few == ()
     assert left.refused == 0
 
 
 @pytest.mark.nightly
 def test_the_scaling_tables_in_docs_are_up_to_date() -> None:
-    text = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
+    text = measurements_doc.DOCUMENT_PATH.read_text(encoding="utf-8")
     assert all(f"<!-- table: {name} -->" in text for name in measurements_doc.TABLES)
     assert measurements_doc.render_document(text) == text, "run `python -m tools.measurements_doc`"

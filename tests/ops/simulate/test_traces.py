@@ -19,20 +19,20 @@ def test_built_in_traces_start_at_zero_and_have_their_name(name: str) -> None:
 
 def test_a_spike_is_ten_times_the_calls_within_a_minute() -> None:
     trace = BUILT_IN_TRACES["spike"](1_000)
-    assert [trace.calls_at(second) for second in (0, 600, 630, 660)] == pytest.approx([100, 100, 550, 1_000])
+    assert [trace.interpolate_calls(second) for second in (0, 600, 630, 660)] == pytest.approx([100, 100, 550, 1_000])
 
 
 def test_a_day_has_its_peak_in_the_afternoon() -> None:
     trace = BUILT_IN_TRACES["diurnal"](1_000)
     assert trace.duration_s == 86_400
-    assert trace.calls_at(15 * 3600) == pytest.approx(1_000)
-    assert trace.calls_at(3 * 3600) == pytest.approx(200)
+    assert trace.interpolate_calls(15 * 3600) == pytest.approx(1_000)
+    assert trace.interpolate_calls(3 * 3600) == pytest.approx(200)
 
 
 def test_a_flash_crowd_decreases() -> None:
     trace = BUILT_IN_TRACES["flash-crowd"](1_000)
-    assert trace.calls_at(900) / trace.calls_at(0) == pytest.approx(5)
-    assert trace.calls_at(900 + 1_200) == pytest.approx(600)
+    assert trace.interpolate_calls(900) / trace.interpolate_calls(0) == pytest.approx(5)
+    assert trace.interpolate_calls(900 + 1_200) == pytest.approx(600)
 
 
 def test_values_between_rows_of_a_file_are_interpolated(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_values_between_rows_of_a_file_are_interpolated(tmp_path: Path) -> None:
     file.write_text("second,calls\n0,10\n100,30\n")
     trace = read_trace(file)
     assert trace.name == "monday"
-    assert [trace.calls_at(second) for second in (-50, 0, 50, 100)] == [10, 10, 20, 30]
+    assert [trace.interpolate_calls(second) for second in (-50, 0, 50, 100)] == [10, 10, 20, 30]
 
 
 def test_a_byte_order_mark_is_not_part_of_the_header(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import voice_blueprint
 from voice_blueprint import catalog
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
-from voice_ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
-from voice_ops.simulate.policies import configured_policy
-from voice_ops.simulate.run import Result, Settings, Simulation
-from voice_ops.simulate.traces import Trace
+from voice_ops.simulate.capacity import BootPhase, BootTiming, FleetPlan, GroupPlan, create_fleet_plans
+from voice_ops.simulate.policies import create_configured_policy
+from voice_ops.simulate.run import PolicyResult, Simulation, SimulationSettings
+from voice_ops.simulate.traces import LoadTrace
 
 ROOT = Path(__file__).parents[3]
 PRODUCTION = ROOT / "tests/deployments/production-us-east-1.yaml"
@@ -17,14 +17,14 @@ ZONES = ("a", "b", "c")
 
 
 def production_plans() -> tuple[FleetPlan, ...]:
-    return fleet_plans(voice_blueprint.load(PRODUCTION), {})
+    return create_fleet_plans(voice_blueprint.load(PRODUCTION), {})
 
 
 def without_artifacts() -> tuple[FleetPlan, ...]:
     """Return the production fleets without artifacts: every host downloads from a hub and compiles."""
     file = voice_blueprint.load(PRODUCTION)
     asr = tuple(fleet.model_copy(update={"artifacts": False}) for fleet in file.aws.asr)
-    return fleet_plans(file.model_copy(update={"aws_section": file.aws.model_copy(update={"asr": asr})}), {})
+    return create_fleet_plans(file.model_copy(update={"aws_section": file.aws.model_copy(update={"asr": asr})}), {})
 
 
 def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:
@@ -42,8 +42,8 @@ def headroom(*, below: float = 20, change: int = 1) -> ScalingRule:
     )
 
 
-def boot(cold_s: float = 100, warm_s: float = 20) -> Boot:
-    return Boot((Phase("launch", cold_s, warm_s, "test"),))
+def boot(cold_s: float = 100, warm_s: float = 20) -> BootTiming:
+    return BootTiming((BootPhase("launch", cold_s, warm_s, "test"),))
 
 
 def vad(hosts_per_zone: int = 2, places: int = 1_000, zones: tuple[str, ...] = ZONES) -> FleetPlan:
@@ -87,18 +87,21 @@ def agents(low: int = 2, high: int = 20, places: int = 8, share: float = 0.25) -
     return replace(production_plans()[-1], groups=(group,), slots=places, boot=boot(60), share=share)
 
 
-def steady(calls: float, seconds: float = 1_800) -> Trace:
-    return Trace("steady", (0.0, seconds), (calls, calls))
+def steady(calls: float, seconds: float = 1_800) -> LoadTrace:
+    return LoadTrace("steady", (0.0, seconds), (calls, calls))
 
 
-def steps_to(before: float, after: float, at: float = 300, seconds: float = 1_800) -> Trace:
-    return Trace("step", (0.0, at, at + 1, seconds), (before, before, after, after))
+def steps_to(before: float, after: float, at: float = 300, seconds: float = 1_800) -> LoadTrace:
+    return LoadTrace("step", (0.0, at, at + 1, seconds), (before, before, after, after))
 
 
-SETTINGS = Settings(zones=ZONES, mean_call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)
+SETTINGS = SimulationSettings(zones=ZONES, mean_call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)
 
 
 def simulate(
-    plans: tuple[FleetPlan, ...], trace: Trace, how: Settings = SETTINGS, model: type[Simulation] = Simulation
-) -> Result:
-    return model(plans, configured_policy(plans), trace, how).run()
+    plans: tuple[FleetPlan, ...],
+    trace: LoadTrace,
+    how: SimulationSettings = SETTINGS,
+    model: type[Simulation] = Simulation,
+) -> PolicyResult:
+    return model(plans, create_configured_policy(plans), trace, how).run()

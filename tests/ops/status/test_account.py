@@ -18,11 +18,11 @@ from voice_blueprint.contract.metrics import NAMESPACE
 from voice_blueprint.file.model.load import CallLoad
 from voice_ops.aws.account import Account
 from voice_ops.cli import app
-from voice_ops.preflight.report import Row, Status
+from voice_ops.preflight.report import CheckResult, CheckStatus
 from voice_ops.status import fleets
-from voice_ops.status.account import DETECTION_TIMEOUT_S, alarm_rows, cost_rows, drift_rows
+from voice_ops.status.account import DETECTION_TIMEOUT_S, check_alarms, detect_drift, report_costs
 from voice_ops.status.command import is_healthy
-from voice_ops.status.fleets import calls_row
+from voice_ops.status.fleets import check_serving_capacity
 
 SANDBOX = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
 STACK = "sandbox-network"
@@ -75,24 +75,24 @@ def test_drifted_resources_are_listed(cloudformation: tuple[Account, Stubber], m
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_COMPLETE"))
     drifts = [drift("Vad", "MODIFIED"), drift("Gateway", "DELETED")]
     stub.add_response("describe_stack_resource_drifts", {"StackResourceDrifts": drifts})
-    (row,) = drift_rows(system)
-    assert (row.status, row.result) == (Status.WARNING, "Vad modified, Gateway deleted")
+    (row,) = detect_drift(system)
+    assert (row.status, row.result) == (CheckStatus.WARNING, "Vad modified, Gateway deleted")
 
 
 def test_an_unchanged_stack_is_in_sync(cloudformation: tuple[Account, Stubber]) -> None:
     system, stub = cloudformation
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_COMPLETE"))
     stub.add_response("describe_stack_resource_drifts", {"StackResourceDrifts": []})
-    (row,) = drift_rows(system)
-    assert (row.status, row.result) == (Status.SUFFICIENT, "in sync")
+    (row,) = detect_drift(system)
+    assert (row.status, row.result) == (CheckStatus.SUFFICIENT, "in sync")
 
 
 def test_a_failed_drift_detection_reports_the_reason(cloudformation: tuple[Account, Stubber]) -> None:
     system, stub = cloudformation
     failed = detection("DETECTION_FAILED", DetectionStatusReason="no permission for AWS::KMS::Key")
     stub.add_response("describe_stack_drift_detection_status", failed)
-    (row,) = drift_rows(system)
-    assert (row.status, row.result) == (Status.UNANSWERED, "no permission for AWS::KMS::Key")
+    (row,) = detect_drift(system)
+    assert (row.status, row.result) == (CheckStatus.UNANSWERED, "no permission for AWS::KMS::Key")
 
 
 def test_a_drift_detection_that_does_not_end_times_out(
@@ -102,8 +102,8 @@ def test_a_drift_detection_that_does_not_end_times_out(
     now = iter((0.0, DETECTION_TIMEOUT_S + 1))
     monkeypatch.setattr("time.monotonic", lambda: next(now))
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_IN_PROGRESS"))
-    (row,) = drift_rows(system)
-    assert row.status is Status.UNANSWERED
+    (row,) = detect_drift(system)
+    assert row.status is CheckStatus.UNANSWERED
 
 
 ALARM = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"AlarmName": "slots"}}
@@ -142,20 +142,20 @@ def deployed_inf2() -> Iterator[Account]:
 
 
 def test_missing_metrics_of_hosts_in_service_are_a_warning(deployed_inf2: Account) -> None:
-    rows = {row.question: row for row in alarm_rows(deployed_inf2)}
+    rows = {row.question: row for row in check_alarms(deployed_inf2)}
     silent = rows["metrics of inf2"]
-    assert (silent.status, silent.result) == (Status.WARNING, "1 in service, but no data for SlotsTaken")
+    assert (silent.status, silent.result) == (CheckStatus.WARNING, "1 in service, but no data for SlotsTaken")
     autoscaling = deployed_inf2.session.client("autoscaling")
     autoscaling.set_desired_capacity(AutoScalingGroupName="sandbox-inf2", DesiredCapacity=0)
     # Without hosts no metric is required.
-    assert [row.question for row in alarm_rows(deployed_inf2)] == ["alarms"]
+    assert [row.question for row in check_alarms(deployed_inf2)] == ["alarms"]
 
 
 @pytest.mark.parametrize(
-    ("actions", "status"), [([{"Ref": "Policy0"}], Status.SUFFICIENT), ([{"Ref": "Topic"}], Status.WARNING)]
+    ("actions", "status"), [([{"Ref": "Policy0"}], CheckStatus.SUFFICIENT), ([{"Ref": "Topic"}], CheckStatus.WARNING)]
 )
 def test_an_alarm_that_scales_a_fleet_is_not_a_warning(
-    deployed_inf2: Account, actions: list[dict[str, str]], status: Status
+    deployed_inf2: Account, actions: list[dict[str, str]], status: CheckStatus
 ) -> None:
     """A scale-in alarm stays in ALARM while the fleet is at its minimum, as in any quiet hour."""
     deployed_inf2.session.client("cloudwatch").set_alarm_state(
@@ -163,17 +163,17 @@ def test_an_alarm_that_scales_a_fleet_is_not_a_warning(
     )
     alarm = {**ALARM, "Properties": {"AlarmName": "slots", "AlarmActions": actions}}
     resources = {"Slots": alarm, "Policy0": {"Type": "AWS::AutoScaling::ScalingPolicy"}, "Topic": {"Type": "any"}}
-    row, total = alarm_rows(replace(deployed_inf2, templates={STACK: {"Resources": resources}}))
+    row, total = check_alarms(replace(deployed_inf2, templates={STACK: {"Resources": resources}}))
     assert (row.question, row.status) == ("alarm slots", status)
     assert total.result.startswith("1 in alarm")
 
 
 def test_capacity_counts_hosts_in_service(deployed_inf2: Account) -> None:
-    (row,) = calls_row(deployed_inf2)
-    assert (row.status, row.result) == (Status.SUFFICIENT, "0; limited by gateway")
+    (row,) = check_serving_capacity(deployed_inf2)
+    assert (row.status, row.result) == (CheckStatus.SUFFICIENT, "0; limited by gateway")
     expecting = SANDBOX.model_copy(update={"load": CallLoad(calls=20)})
-    (row,) = calls_row(replace(deployed_inf2, deployment=expecting))
-    assert (row.status, row.needed) == (Status.WARNING, "20, at the peak 40")
+    (row,) = check_serving_capacity(replace(deployed_inf2, deployment=expecting))
+    assert (row.status, row.needed) == (CheckStatus.WARNING, "20, at the peak 40")
 
 
 @pytest.mark.parametrize(("tasks", "expected"), [(2, "106; limited by gateway"), (20, "736; limited by state")])
@@ -181,9 +181,9 @@ def test_calls_per_host_match_the_plan(
     tasks: int, expected: str, deployed_inf2: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task with half a core supports 53 calls, an inf2.48xlarge 900, the store 736."""
-    monkeypatch.setattr(fleets, "hosts_in_service", lambda _: {"vad": 3, "inf2": 1})
+    monkeypatch.setattr(fleets, "count_hosts_in_service", lambda _: {"vad": 3, "inf2": 1})
     monkeypatch.setattr(fleets, "_describe_service", lambda *_: {"runningCount": tasks})
-    (row,) = calls_row(deployed_inf2)
+    (row,) = check_serving_capacity(deployed_inf2)
     assert row.result == expected
 
 
@@ -194,8 +194,8 @@ def test_the_cost_of_this_month_is_shown_with_the_budget() -> None:
     asked = {"TimePeriod": ANY, "Granularity": "MONTHLY", "Metrics": ["UnblendedCost"], "Filter": tag}
     with Stubber(session.only) as stub:
         stub.add_response("get_cost_and_usage", {"ResultsByTime": [period]}, asked)
-        (row,) = cost_rows(deployed_account(session))
-    assert (row.status, row.result, row.needed) == (Status.SUFFICIENT, "1,234.50 USD", "budget 100 USD")
+        (row,) = report_costs(deployed_account(session))
+    assert (row.status, row.result, row.needed) == (CheckStatus.SUFFICIENT, "1,234.50 USD", "budget 100 USD")
 
 
 def test_a_denied_cost_query_is_reported_without_failing() -> None:
@@ -203,11 +203,14 @@ def test_a_denied_cost_query_is_reported_without_failing() -> None:
     with Stubber(session.only) as stub:
         stub.add_client_error("get_cost_and_usage", "AccessDeniedException", "not allowed", 400)
         with pytest.raises(ClientError):
-            list(cost_rows(deployed_account(session)))
-    fine, denied = Row("AWS", "stack", Status.SUFFICIENT, ""), Row("AWS", "cost", Status.UNANSWERED, "denied")
+            list(report_costs(deployed_account(session)))
+    fine, denied = (
+        CheckResult("AWS", "stack", CheckStatus.SUFFICIENT, ""),
+        CheckResult("AWS", "cost", CheckStatus.UNANSWERED, "denied"),
+    )
     assert is_healthy([fine, denied])
     assert not is_healthy([denied])
-    assert not is_healthy([fine, Row("AWS", "alarm", Status.WARNING, "in alarm")])
+    assert not is_healthy([fine, CheckResult("AWS", "alarm", CheckStatus.WARNING, "in alarm")])
 
 
 def test_without_credentials_no_status_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

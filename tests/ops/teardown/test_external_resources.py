@@ -16,7 +16,7 @@ import voice_blueprint
 from tests.synthesized import ROOT
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import DeletionError
-from voice_ops.rollout.resume import record_start, stored_rollout
+from voice_ops.rollout.resume import load_rollout, record_rollout_start
 from voice_ops.teardown import external_resources, remaining_resources, removal
 from voice_ops.teardown.removal import Resource
 
@@ -29,7 +29,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-    monkeypatch.setattr(external_resources, "POLL_S", 0.0)
+    monkeypatch.setattr(external_resources, "POLL_INTERVAL_S", 0.0)
     with mock_aws():
         yield Account(SANDBOX, {}, boto3.Session("key", "secret", region_name="us-east-1"))
 
@@ -82,7 +82,7 @@ def test_machine_images_are_retained_and_listed(account: Account) -> None:
     image = client.register_image(Name="baked", RootDeviceName="/dev/xvda")["ImageId"]
     client.create_tags(Resources=[image], Tags=[*TAGS, {"Key": "voice-serve:fleet", "Value": "vad"}])
     client.register_image(Name="of-another", RootDeviceName="/dev/xvda")
-    (kept,) = external_resources.machine_images(account)
+    (kept,) = external_resources.find_machine_images(account)
     assert (kept.name, kept.kind) == (image, "machine image")
     assert kept.why.startswith("baked for vad; `aws ec2 deregister-image")
 
@@ -113,7 +113,7 @@ class UpdatingStacks:
     def _cancel(self, *, StackName: str) -> None:  # noqa: N803
         self.cancelled.append(StackName)
 
-    def stacks(self) -> dict[str, str]:
+    def fetch_stack_statuses(self) -> dict[str, str]:
         return next(self._looks)
 
 
@@ -125,9 +125,9 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
         {"sandbox-vad": "UPDATE_ROLLBACK_COMPLETE", "sandbox-asr": "CREATE_COMPLETE"},
     )
     as_account, told = cast("Account", rolling), list[str]()
-    record_start(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
+    record_rollout_start(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
     external_resources.end_rollout(as_account, told.append)
-    assert stored_rollout(as_account) is None
+    assert load_rollout(as_account) is None
     assert rolling.cancelled == ["sandbox-vad"]
     assert "the rollout one two is cancelled" in told[0]
     assert told[1] == "sandbox-vad is UPDATE_IN_PROGRESS: waiting at most 2 h for its end"
@@ -157,5 +157,5 @@ def test_a_log_group_of_an_earlier_api_is_retained(account: Account) -> None:
         Resource("edge", "Stage", "live", "AWS::ApiGateway::Stage", is_retained=False),
         Resource("edge", "Log", name.format("present"), "AWS::Logs::LogGroup", is_retained=True),
     ]
-    (kept,) = remaining_resources.earlier_retained_resources(account, resources, {"AWS::Logs::LogGroup"})
+    (kept,) = remaining_resources.find_earlier_retained_resources(account, resources, {"AWS::Logs::LogGroup"})
     assert kept.has_id(name.format("earlier"))

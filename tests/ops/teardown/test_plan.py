@@ -12,7 +12,7 @@ from tests.blueprint.documents import edit_document
 from tests.synthesized import ROOT, shipped
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from voice_ops.cli import app
-from voice_ops.cost.prices import price_book
+from voice_ops.cost.prices import load_price_book
 from voice_ops.teardown.azure import plan_azure_teardown
 from voice_ops.teardown.plan import RetainedResource, TeardownPlan, plan_teardown
 from voice_ops.teardown.remaining_resources import SNAPSHOT_KIND, RemainingResource, is_expected
@@ -42,7 +42,7 @@ def voice_teardown(*arguments: str | Path) -> Result:
 def teardown_plan(name: str, sizes: Sizes | None = None) -> TeardownPlan:
     templates = {f"{name}-{tier}": stack.template for tier, stack in shipped(name).items()}
     return plan_teardown(
-        templates, voice_blueprint.load(ROOT / f"tests/deployments/{name}.yaml").aws, price_book(), sizes
+        templates, voice_blueprint.load(ROOT / f"tests/deployments/{name}.yaml").aws, load_price_book(), sizes
     )
 
 
@@ -86,7 +86,7 @@ def test_capacity_reservations_are_retained() -> None:
         CapacityBlock(option="capacity-block", reservation_id="cr-0fedcba9876543210"),
     ]
     fleets = [fleet.model_copy(update={"purchase": bought}) for fleet, bought in zip(half.asr, purchases, strict=False)]
-    found = plan_teardown({}, half.model_copy(update={"asr": tuple(fleets)}), price_book())
+    found = plan_teardown({}, half.model_copy(update={"asr": tuple(fleets)}), load_price_book())
     assert [(each.name, each.usd_per_month) for each in found.kept] == [
         ("cr-0123456789abcdef0", None),
         ("cr-0fedcba9876543210", 0),

@@ -13,9 +13,9 @@ from tests.sandbox.aws.samples import ALL
 from tests.synthesized import ROOT, shipped, two_regions
 from voice_blueprint import checks
 from voice_sandbox.aws.adapters.adapter import Adapter, Scope
-from voice_sandbox.aws.adapters.schemas import schema
-from voice_sandbox.aws.adapters.table import KINDS
-from voice_sandbox.aws.adapters.tagging import TAG_CALLS
+from voice_sandbox.aws.adapters.schemas import load_resource_schema
+from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
+from voice_sandbox.aws.adapters.tagging import TAG_OPERATIONS
 from voice_sandbox.aws.clients import set_endpoint
 from voice_sandbox.aws.cloudformation.template import parse_template
 
@@ -25,7 +25,7 @@ BOOTSTRAP = ROOT / "node_modules/aws-cdk/lib/api/bootstrap/bootstrap-template.ya
 def deployed_types() -> Iterator[str]:
     for file in (ROOT / "deployments").glob("*.yaml"):
         deployment = voice_blueprint.load(file)
-        if deployment.aws_section is not None and not checks.blocking_messages(deployment):
+        if deployment.aws_section is not None and not checks.format_blocking_findings(deployment):
             yield file.stem
 
 
@@ -35,31 +35,31 @@ def test_the_table_matches_deployed_types() -> None:
     assert len(templates) > 7
     templates.append(parse_template(BOOTSTRAP.read_text(encoding="utf-8")))
     emitted = {body["Type"] for template in templates for body in template["Resources"].values()}
-    assert emitted - KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
-    assert KINDS.keys() - emitted == set(), "nothing in constructs/voice_constructs/aws makes these"
+    assert emitted - RESOURCE_KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
+    assert RESOURCE_KINDS.keys() - emitted == set(), "nothing in constructs/voice_constructs/aws makes these"
 
 
 def test_every_type_is_deployed_by_a_sample() -> None:
     sampled = {body["Type"] for sample in ALL for body in sample().values()}
-    assert KINDS.keys() - sampled == set(), "these need a sample in tests/sandbox/aws/samples"
-    assert sampled - KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
+    assert RESOURCE_KINDS.keys() - sampled == set(), "these need a sample in tests/sandbox/aws/samples"
+    assert sampled - RESOURCE_KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
 
 
 def adapter(kind: str, **properties: object) -> Adapter:
     """Return an adapter without a server."""
     set_endpoint("http://127.0.0.1:1")
-    row = KINDS[f"AWS::{kind}"]
+    row = RESOURCE_KINDS[f"AWS::{kind}"]
     made = row.adapter(f"AWS::{kind}", row, Scope("123456789012", "us-east-1", "stack", "id", "Logical"))
     made.properties = properties
     return made
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(RESOURCE_KINDS))
 def test_names_in_a_row_exist_in_the_service_and_the_schema(kind: str) -> None:
-    row = KINDS[kind]
+    row = RESOURCE_KINDS[kind]
     it = adapter(kind.removeprefix("AWS::"))
     client = boto3.client(row.service, region_name="us-east-1")  # type: ignore[call-overload]
-    tags = TAG_CALLS.get(row.service)
+    tags = TAG_OPERATIONS.get(row.service)
     operations = {row.create, row.update, row.delete, *row.always, *(row.read or ())[:1], *(row.live or ())[:1]}
     operations |= {name for item in row.settings.values() for name in (item.put, item.remove)}
     operations |= {name for item in row.members.values() for name in (item.add, item.remove)}
@@ -84,7 +84,7 @@ def test_names_in_a_row_exist_in_the_service_and_the_schema(kind: str) -> None:
         *row.ignored,
         row.name,
     }
-    assert {api_names.get(name, name) for name in named - {""}} <= schema(kind)["properties"].keys()
+    assert {api_names.get(name, name) for name in named - {""}} <= load_resource_schema(kind)["properties"].keys()
 
 
 PREVIOUS_PROPERTIES: dict[str, dict[str, Any]] = {

@@ -17,8 +17,8 @@ from voice_sandbox.rehearsals.live_alarm import LiveAlarm
 
 HOSTS = voice_blueprint.load(DEPLOYMENTS / "hosts.yaml")
 (RULE,) = HOSTS.aws.vad.scaling
-GROUP = names.vad_group_names(HOSTS)[0]
-ALARM = names.scaling_alarm_name(HOSTS, names.VAD_FLEET, RULE)
+GROUP = names.list_vad_group_names(HOSTS)[0]
+ALARM = names.build_scaling_alarm_name(HOSTS, names.VAD_FLEET, RULE)
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from voice_sandbox.aws.adapters.autoscaling import Progress
+from voice_sandbox.aws.adapters.autoscaling import StallDetector
 from voice_sandbox.aws.process import LocalAws
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_waiting_for_a_group_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> N
     """A rehearsal of two regions once waited silently for ten minutes at a pause."""
     now = 0.0
     monkeypatch.setattr("voice_sandbox.aws.adapters.autoscaling.time.monotonic", lambda: now)
-    progress = Progress("small-vad-a")
+    progress = StallDetector("small-vad-a")
     for percent in (0, 0, 25, 25):
         progress.raise_if_stalled(percent, "waiting", 10.0, "set it to 0")
         now += 6.0

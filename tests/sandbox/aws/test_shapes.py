@@ -6,7 +6,7 @@ import botocore.session
 import pytest
 from botocore.model import Shape
 
-from voice_sandbox.aws.shapes import UnknownPropertyError, conform
+from voice_sandbox.aws.shapes import UnknownPropertyError, conform_to_shape
 
 
 def shape(service: str, operation: str) -> Shape:
@@ -18,22 +18,24 @@ def shape(service: str, operation: str) -> Shape:
 
 def test_names_scalars_tags_and_documents_are_converted() -> None:
     given = {"LogGroupName": "g", "Tags": [{"Key": "team", "Value": "voice"}], "DeletionProtectionEnabled": "true"}
-    assert conform(shape("logs", "CreateLogGroup"), given, "T") == {
+    assert conform_to_shape(shape("logs", "CreateLogGroup"), given, "T") == {
         "logGroupName": "g",
         "tags": {"team": "voice"},
         "deletionProtectionEnabled": True,
     }
     given = {"AlarmName": "a", "EvaluationPeriods": "3", "Threshold": "80", "AlarmActions": "arn:x"}
-    assert conform(shape("cloudwatch", "PutMetricAlarm"), given, "T") == {
+    assert conform_to_shape(shape("cloudwatch", "PutMetricAlarm"), given, "T") == {
         "AlarmName": "a",
         "EvaluationPeriods": 3,
         "Threshold": 80.0,
         "AlarmActions": ["arn:x"],
     }
-    assert conform(shape("ec2", "ModifyVpcAttribute"), {"EnableDnsSupport": True}, "T") == {
+    assert conform_to_shape(shape("ec2", "ModifyVpcAttribute"), {"EnableDnsSupport": True}, "T") == {
         "EnableDnsSupport": {"Value": True}
     }
-    assert conform(shape("s3", "PutBucketPolicy"), {"Policy": {"Version": "1"}}, "T") == {"Policy": '{"Version": "1"}'}
+    assert conform_to_shape(shape("s3", "PutBucketPolicy"), {"Policy": {"Version": "1"}}, "T") == {
+        "Policy": '{"Version": "1"}'
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,4 +48,4 @@ def test_names_scalars_tags_and_documents_are_converted() -> None:
 )
 def test_unsupported_values_are_refused_by_name(values: dict[str, object], complaint: str) -> None:
     with pytest.raises(UnknownPropertyError, match=complaint):
-        conform(shape("cloudwatch", "PutMetricAlarm"), values, "T")
+        conform_to_shape(shape("cloudwatch", "PutMetricAlarm"), values, "T")

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from tests.sandbox.aws.samples import ARM_IMAGE, ZONE, att, ref, resource, vpc
 from tests.sandbox.aws.samples.parts import POLICY
 from tests.sandbox.aws.stacks import Deployed
-from voice_ops.aws.deletion import DeletionError, delete_stacks, deletion_order
+from voice_ops.aws.deletion import DeletionError, delete_stacks, sort_stacks_for_deletion
 from voice_sandbox.aws.process import LocalAws
 
 PARAMETER = resource("SSM::Parameter", Type="String", Value="one")
@@ -426,7 +426,7 @@ def test_exports_can_be_imported_and_cannot_be_removed_while_in_use(stack: Deplo
 def test_importers_are_deleted_first_and_a_refusal_is_reported(
     stack: Deployed, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_ops.aws.deletion.POLL_S", 0.05)
+    monkeypatch.setattr("voice_ops.aws.deletion.POLL_INTERVAL_S", 0.05)
     reader, told = Deployed(aws, "a-reader"), list[str]()
     stack.create({"P": PARAMETER}, Outputs={"Value": {"Value": "x", "Export": {"Name": "of-order"}}})
     reader.create({"P": resource("SSM::Parameter", Type="String", Value={"Fn::ImportValue": "of-order"})})
@@ -434,7 +434,7 @@ def test_importers_are_deleted_first_and_a_refusal_is_reported(
     live = {each.name: client.get_template(StackName=each.name)["TemplateBody"] for each in (stack, reader)}
     with pytest.raises(DeletionError, match=f"{stack.name} was not deleted: Export of-order .* in use by a-reader"):
         delete_stacks(client, [stack.name], told.append)
-    order = deletion_order([stack.name, reader.name], live)
+    order = sort_stacks_for_deletion([stack.name, reader.name], live)
     assert order == (reader.name, stack.name)
     delete_stacks(client, order, told.append)
     assert told == [f"delete {name}" for name in (stack.name, reader.name, stack.name)]

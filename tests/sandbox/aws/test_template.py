@@ -9,9 +9,9 @@ import pytest
 from voice_sandbox.aws.cloudformation.functions import Evaluator
 from voice_sandbox.aws.cloudformation.template import (
     TemplateError,
-    dependencies,
-    dependency_order,
+    find_dependencies,
     parse_template,
+    sort_by_dependency,
     validate_template,
 )
 
@@ -21,10 +21,10 @@ def evaluate(node: object, **template: dict[str, Any]) -> object:
     evaluator = Evaluator(
         template=template,
         parameters={"Size": "3", "Zones": ["a", "b"], "AWS::Region": "us-east-1"},
-        resource=ids.__getitem__,
-        attribute=lambda name, attribute: f"{name}/{attribute}",
+        resolve_resource=ids.__getitem__,
+        resolve_attribute=lambda name, attribute: f"{name}/{attribute}",
         import_value=lambda name: f"import of {name}",
-        zones=lambda region: [f"{region}a", f"{region}b"],
+        list_zones=lambda region: [f"{region}a", f"{region}b"],
     )
     return evaluator.evaluate(node)
 
@@ -101,7 +101,7 @@ def test_resources_are_ordered_after_their_dependencies() -> None:
         "Other": {"Type": "T", "DependsOn": "Last", "Properties": {}},
         "Last": {"Type": "T", "Properties": {"Zone": {"Ref": "AWS::Region"}}},
     }
-    assert dependency_order(dependencies(resources)) == ["Last", "Other", "Alarm"]
+    assert sort_by_dependency(find_dependencies(resources)) == ["Last", "Other", "Alarm"]
 
 
 def test_circular_dependencies_are_reported() -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources
-from voice_sandbox.azure.run import Run, run
+from voice_sandbox.azure.run import Run, run_project
 
 PROJECTS = Path(__file__).parent / "projects"
 CLUSTER = PROJECTS / "cluster"
@@ -18,14 +18,14 @@ POLICY = PROJECTS / "policy"
 @cache
 def sample(mode: Mode, vm_size: str = "Standard_NC96ads_A100_v4") -> Run:
     """Run the sample cluster."""
-    return run(Project.load(CLUSTER, "dev", {"vm-size": vm_size}), mode)
+    return run_project(Project.load(CLUSTER, "dev", {"vm-size": vm_size}), mode)
 
 
 @cache
 def workloads(mode: Mode) -> Graph:
     """Run the sample workloads on the created sample cluster."""
     existing = PreexistingResources().with_stack("local/sample-cluster/dev", sample(Mode.UP).graph)
-    return run(Project.load(WORKLOADS, "dev"), mode, existing).graph
+    return run_project(Project.load(WORKLOADS, "dev"), mode, existing).graph
 
 
 def write(folder: Path, text: str) -> Project:

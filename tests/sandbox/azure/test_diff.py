@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.azure.programs import CLUSTER, sample, workloads
-from voice_sandbox.azure.cli_json import preview_json
-from voice_sandbox.azure.diff import Kind, Step, compare, count_by_operation
+from voice_sandbox.azure.cli_json import build_preview_json
+from voice_sandbox.azure.diff import ChangeKind, Step, count_by_operation, diff_graphs
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode
-from voice_sandbox.azure.state import load_graph, save_graph, state_file
+from voice_sandbox.azure.state import get_state_file, load_graph, save_graph
 from voice_sandbox.azure.values import Secret
 from voice_sandbox.changes import Op
 
 
 def change_inputs(graph: Graph, name: str, kind: str, **inputs: object) -> Graph:
-    found = graph.resource_named(name, kind)
+    found = graph.get_resource(name, kind)
     changed = replace(found, inputs={**found.inputs, **inputs})
     return replace(graph, resources=tuple(changed if r.urn == found.urn else r for r in graph.resources))
 
@@ -33,13 +33,13 @@ def initial_graph() -> Graph:
 
 
 def test_the_first_preview_creates_everything_and_the_second_nothing(initial_graph: Graph, tmp_path: Path) -> None:
-    file = state_file(tmp_path, "dev", "sample-cluster")
+    file = get_state_file(tmp_path, "dev", "sample-cluster")
     assert load_graph(file) is None
-    assert count_by_operation(compare(load_graph(file), initial_graph)) == {"create": len(initial_graph)}
+    assert count_by_operation(diff_graphs(load_graph(file), initial_graph)) == {"create": len(initial_graph)}
     save_graph(file, initial_graph)
     kept = load_graph(file)
     assert kept
-    assert count_by_operation(compare(kept, initial_graph)) == {"same": len(initial_graph)}
+    assert count_by_operation(diff_graphs(kept, initial_graph)) == {"same": len(initial_graph)}
     assert file == tmp_path / ".voice/azure/dev/sample-cluster.json"
 
 
@@ -64,16 +64,16 @@ def test_a_changed_secret_is_detected_but_not_shown(tmp_path: Path) -> None:
     graph = workloads(Mode.PREVIEW)
     save_graph(tmp_path / "x.json", graph)
     after = change_inputs(graph, "token", "core/v1:Secret", stringData=Secret({"token": "hunter3"}))
-    [step] = [step for step in compare(load_graph(tmp_path / "x.json"), after) if step.op is not Op.SAME]
+    [step] = [step for step in diff_graphs(load_graph(tmp_path / "x.json"), after) if step.op is not Op.SAME]
     assert (step.op, [change.path for change in step.changes]) == (Op.UPDATE, ["stringData"])
     assert "hunter" not in repr(step.changes)
 
 
 def test_another_vm_size_replaces_the_pool_and_nothing_else(initial_graph: Graph) -> None:
-    steps = compare(initial_graph, sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4").graph)
+    steps = diff_graphs(initial_graph, sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4").graph)
     assert count_by_operation(steps) == {"same": len(initial_graph) - 1, "replace": 1}
     [change] = next(step for step in steps if step.op is Op.REPLACE).changes
-    assert (change.path, change.kind, change.replaces) == ("vmSize", Kind.UPDATE, True)
+    assert (change.path, change.kind, change.requires_replacement) == ("vmSize", ChangeKind.UPDATE, True)
     assert (change.old, change.new) == ("Standard_NC96ads_A100_v4", "Standard_NC48ads_A100_v4")
 
 
@@ -81,14 +81,14 @@ def test_another_count_or_taint_updates_the_pool(initial_graph: Graph) -> None:
     after = change_inputs(
         initial_graph, "gpu", "containerservice:AgentPool", count=5, nodeTaints=["sku=gpu:NoSchedule", "a=b:NoExecute"]
     )
-    steps = compare(initial_graph, after)
+    steps = diff_graphs(initial_graph, after)
     assert count_by_operation(steps)["update"] == 1
     step = next(step for step in steps if step.op is Op.UPDATE)
-    assert [(c.path, c.kind) for c in step.changes] == [("count", Kind.UPDATE), ("nodeTaints[1]", Kind.ADD)]
+    assert [(c.path, c.kind) for c in step.changes] == [("count", ChangeKind.UPDATE), ("nodeTaints[1]", ChangeKind.ADD)]
 
 
 def test_a_moved_cluster_includes_its_pools(initial_graph: Graph) -> None:
-    steps = compare(
+    steps = diff_graphs(
         initial_graph, change_inputs(initial_graph, "aks", "containerservice:ManagedCluster", location="northeurope")
     )
     replaced = {step.resource.name: step.replace_reason for step in steps if step.op is Op.REPLACE}
@@ -101,11 +101,11 @@ def test_a_moved_cluster_includes_its_pools(initial_graph: Graph) -> None:
 
 def test_resource_options_are_respected(initial_graph: Graph) -> None:
     after = change_inputs(initial_graph, "aks", "containerservice:ManagedCluster", tags={}, kubernetesVersion="1.34")
-    cluster = after.resource_named("aks")
+    cluster = after.get_resource("aks")
 
     def op(**options: tuple[str, ...]) -> Op:
         chosen = tuple(replace(r, **options) if r is cluster else r for r in after.resources)  # type: ignore[arg-type]
-        return step_for(compare(initial_graph, replace(after, resources=chosen)), cluster.urn).op
+        return step_for(diff_graphs(initial_graph, replace(after, resources=chosen)), cluster.urn).op
 
     assert op() is Op.UPDATE
     assert op(ignore_changes=("tags", "kubernetesVersion")) is Op.SAME
@@ -116,23 +116,23 @@ def test_removed_resources_are_deleted_last_with_dependents_first(initial_graph:
     after = replace(
         initial_graph, resources=tuple(r for r in initial_graph.resources if r.name not in {"aks", "gpu", "reader"})
     )
-    steps = compare(initial_graph, after)
+    steps = diff_graphs(initial_graph, after)
     gone = [step.resource.label for step in steps if step.op is Op.DELETE]
     assert gone.index('containerservice:AgentPool "gpu"') < gone.index('containerservice:ManagedCluster "aks"')
     assert [step.op for step in steps[-len(gone) :]] == [Op.DELETE] * 4
 
 
 def test_an_alias_does_not_create_a_resource(initial_graph: Graph) -> None:
-    cluster = initial_graph.resource_named("aks")
+    cluster = initial_graph.get_resource("aks")
     renamed = replace(cluster, urn=f"{cluster.urn}-renamed", name="aks-renamed", aliases=(cluster.urn,))
     after = replace(initial_graph, resources=tuple(renamed if r is cluster else r for r in initial_graph.resources))
-    assert step_for(compare(initial_graph, after), renamed.urn).op is Op.SAME
+    assert step_for(diff_graphs(initial_graph, after), renamed.urn).op is Op.SAME
 
 
 def test_json_has_the_format_of_the_pulumi_cli() -> None:
     project = Project.load(CLUSTER, "dev")
     old, new = sample(Mode.PREVIEW), sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4")
-    document = json.loads(json.dumps(preview_json(project, new, compare(old.graph, new.graph))))
+    document = json.loads(json.dumps(build_preview_json(project, new, diff_graphs(old.graph, new.graph))))
     assert document["config"] == {
         "sample-cluster:location": "westeurope",
         "sample-cluster:nodes": "2",

@@ -8,9 +8,9 @@ import pytest
 from tests.sandbox.azure.programs import sample, workloads, write
 from voice_sandbox.azure.errors import OrderError
 from voice_sandbox.azure.graph import Graph, Resource, make_urn
-from voice_sandbox.azure.order import check_creation, implied_needs, plan_teardown
+from voice_sandbox.azure.order import find_implied_dependencies, plan_teardown, validate_creation_order
 from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
-from voice_sandbox.azure.run import run
+from voice_sandbox.azure.run import run_project
 
 STACK = Resource(make_urn("s", "p", None, "pulumi:pulumi:Stack", "p-s"), "pulumi:pulumi:Stack", "p-s", custom=False)
 GROUP_TYPE = "azure-native:resources:ResourceGroup"
@@ -68,24 +68,24 @@ MISSING_DEPENDENCIES = {
 def test_a_missing_dependency_is_detected_during_up(case: str, tmp_path: Path) -> None:
     program, expected = MISSING_DEPENDENCIES[case]
     project = write(tmp_path, program)
-    run(project, Mode.PREVIEW)
+    run_project(project, Mode.PREVIEW)
     with pytest.raises(OrderError, match=expected):
-        run(project, Mode.UP)
+        run_project(project, Mode.UP)
 
 
 def test_dependencies_are_inferred_from_input_values() -> None:
     graph = sample(Mode.UP).graph
-    found = {(graph[need.resource].name, graph[need.dependency].name) for need in implied_needs(graph)}
+    found = {(graph[need.resource].name, graph[need.dependency].name) for need in find_implied_dependencies(graph)}
     assert {("aks", "identity"), ("aks", "group"), ("gpu", "aks"), ("reader", "aks"), ("reader", "identity")} <= found
-    check_creation(graph)
+    validate_creation_order(graph)
 
 
 def test_names_with_a_common_prefix_are_distinguished() -> None:
     graph = sample(Mode.UP).graph
-    cluster = graph.resource_named("aks")
+    cluster = graph.get_resource("aks")
     twin = replace(cluster, urn=f"{cluster.urn}-2", name="aks-2", id=f"{cluster.id}-2")
     both = Graph("p", "s", (*graph.resources, twin))
-    assert all(need.dependency != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)
+    assert all(need.dependency != cluster.urn for need in find_implied_dependencies(both) if need.resource == twin.urn)
 
 
 def test_teardown_deletes_both_stacks_in_reverse_order() -> None:

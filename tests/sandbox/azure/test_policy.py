@@ -13,15 +13,15 @@ from voice_sandbox.azure.recorder import Mode
 
 
 def change_pool(graph: Graph, **options: object) -> Graph:
-    pool = graph.resource_named("gpu", "containerservice:AgentPool")
+    pool = graph.get_resource("gpu", "containerservice:AgentPool")
     return replace(graph, resources=tuple(replace(r, **options) if r is pool else r for r in graph.resources))  # type: ignore[arg-type]
 
 
 def test_each_resource_is_checked_before_the_stack() -> None:
     graph = sample(Mode.PREVIEW).graph
-    pool = graph.resource_named("gpu", "containerservice:AgentPool")
+    pool = graph.get_resource("gpu", "containerservice:AgentPool")
     with PolicyPack(POLICY) as pack:
-        assert pack.policy_names() == ["small-pools", "tagged", "pool-in-cluster"]
+        assert pack.list_policy_names() == ["small-pools", "tagged", "pool-in-cluster"]
         [advice] = pack.check(graph)
         assert (advice.policy, advice.mandatory, advice.resource) == (
             "tagged",
@@ -49,7 +49,7 @@ def test_a_pack_that_does_not_start_reports_the_reason(tmp_path: Path) -> None:
     (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
     (tmp_path / "__main__.py").write_text("raise ValueError('no catalogue')\n")
     with PolicyPack(tmp_path) as pack, pytest.raises(PolicyPackError, match=r"(?s)did not start.*"):
-        pack.policy_names()
+        pack.list_policy_names()
 
 
 def test_an_exception_in_a_policy_is_reported(tmp_path: Path) -> None:

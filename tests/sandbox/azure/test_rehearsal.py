@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample
 from voice_blueprint import load
 from voice_ops.cli import app
-from voice_ops.findings import refuse_outages
-from voice_ops.plan.release import Comparison
+from voice_ops.findings import exit_on_outages
+from voice_ops.plan.release import ReleaseComparison
 from voice_ops.preview import command as preview
 from voice_ops.preview import tree as azure_view
 from voice_ops.progress import Progress
 from voice_ops.sandbox import azure as azure_sandbox
 from voice_sandbox.azure import state
-from voice_sandbox.azure.diff import compare
+from voice_sandbox.azure.diff import diff_graphs
 from voice_sandbox.azure.errors import PolicyPackError
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.azure.recorder import Mode
@@ -39,7 +39,7 @@ def make_rehearsal(**config: str) -> Rehearsal:
 @pytest.fixture(scope="module")
 def rehearsal_result() -> tuple[list[CreatedProject], list[PolicyViolation]]:
     with make_rehearsal() as rehearsal:
-        return rehearsal.run(), rehearsal.violations()
+        return rehearsal.run(), rehearsal.find_violations()
 
 
 def test_a_rehearsal_reports_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_the_resource_tree_shows_parents_and_dependencies() -> None:
     graph = sample(Mode.PREVIEW).graph
     console = Console(width=160, no_color=True)
     with console.capture() as capture:
-        console.print(azure_view.resource_tree(graph, compare(None, graph), dependencies=True))
+        console.print(azure_view.create_resource_tree(graph, diff_graphs(None, graph), dependencies=True))
     lines = capture.get().splitlines()
     component = next(index for index, line in enumerate(lines) if "Pool gpu" in line)
     assert lines[component + 1].strip("│└─ ") == "+ containerservice:AgentPool gpu"
@@ -103,7 +103,7 @@ def test_a_replacement_is_refused_unless_it_is_reported(
 ) -> None:
     deployment, (done, _) = load(DEPLOYMENT), rehearsal_result
     graph = done[0].preview.graph
-    kept = state.state_file(tmp_path, deployment.name, done[0].project.name)
+    kept = state.get_state_file(tmp_path, deployment.name, done[0].project.name)
     smaller = tuple(
         replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
         for r in graph.resources
@@ -184,27 +184,27 @@ def test_a_plan_shows_refusals_of_the_preview(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deployment, (done, _) = load(CELLS), rehearsal_result
-    monkeypatch.setattr("voice_ops.preview.changes.rehearse", lambda _: rehearsal_result)
+    monkeypatch.setattr("voice_ops.preview.changes.rehearse_deployment", lambda _: rehearsal_result)
     with pytest.raises(typer.Exit):
-        Comparison.from_record(deployment, tmp_path, [])  # the folder contains no record
+        ReleaseComparison.from_record(deployment, tmp_path, [])  # the folder contains no record
     for each in done:
-        state.save_graph(state.state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
-    assert Comparison.from_record(deployment, tmp_path, []).outages == []
+        state.save_graph(state.get_state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
+    assert ReleaseComparison.from_record(deployment, tmp_path, []).outages == []
     graph = done[0].preview.graph
     smaller = tuple(
         replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
         for r in graph.resources
     )
     state.save_graph(
-        state.state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=smaller)
+        state.get_state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=smaller)
     )
-    found = Comparison.from_record(deployment, tmp_path, [])
+    found = ReleaseComparison.from_record(deployment, tmp_path, [])
     assert [(each.name, each.changes) for each in found.outages] == [("gpu", ("vmSize",))]
     assert "1 to replace" in found.summary
     with pytest.raises(typer.Exit) as caught:
-        refuse_outages(found.outages)
+        exit_on_outages(found.outages)
     assert caught.value.exit_code == 2
-    assert Comparison.from_record(deployment, tmp_path, ["gpu"]).outages == []
+    assert ReleaseComparison.from_record(deployment, tmp_path, ["gpu"]).outages == []
 
 
 @pytest.mark.nightly
@@ -241,7 +241,7 @@ def test_help_shows_an_example_and_the_exit_codes() -> None:
 def test_a_refused_preview_exits_with_2_and_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with make_rehearsal(nodes="9") as rehearsal:
         done = rehearsal.run()
-        violations = rehearsal.violations()
+        violations = rehearsal.find_violations()
     with pytest.raises(typer.Exit) as caught:
         preview.print_preview(load(DEPLOYMENT), done, violations, tmp_path, as_json=False, dependencies=False)
     assert caught.value.exit_code == 2

@@ -12,10 +12,10 @@ import pytest
 from tests.isolation import unshare
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, workloads, write
 from voice_sandbox.azure.errors import OrderError, ProgramError, ProjectError, ResourceError
-from voice_sandbox.azure.graph import short_type
+from voice_sandbox.azure.graph import shorten_type
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources
-from voice_sandbox.azure.run import TIMEOUT_S, run, run_modes
+from voice_sandbox.azure.run import RUN_TIMEOUT_S, run_modes, run_project
 from voice_sandbox.azure.values import UNKNOWN, Secret, contains_secret
 
 ROOT = Path(__file__).parents[3]
@@ -27,27 +27,27 @@ EACH_MODE = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.va
 @EACH_MODE
 def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode: Mode) -> None:
     graph = sample(mode).graph
-    assert short_type(graph.resources[0].type) == "Stack"
-    assert graph.counts() == {
+    assert shorten_type(graph.resources[0].type) == "Stack"
+    assert graph.count_by_type() == {
         "resources:ResourceGroup": 1,
         "managedidentity:UserAssignedIdentity": 1,
         "containerservice:ManagedCluster": 1,
         "containerservice:AgentPool": 1,
         "authorization:RoleAssignment": 1,
     }
-    pool, cluster = graph.resource_named("gpu", "containerservice:AgentPool"), graph.resource_named("aks")
-    component = graph.resource_named("gpu", "sample:cluster:Pool")
+    pool, cluster = graph.get_resource("gpu", "containerservice:AgentPool"), graph.get_resource("aks")
+    component = graph.get_resource("gpu", "sample:cluster:Pool")
     assert (pool.parent, component.custom) == (component.urn, False)
-    assert graph.children(component.urn) == [pool]
+    assert graph.list_children(component.urn) == [pool]
     assert pool.urn.endswith("::sample:cluster:Pool$azure-native:containerservice:AgentPool::gpu")
     assert pool.property_dependencies["resourceName"] == (cluster.urn,)
     assert pool.delete_before_replace is True
     assert pool.inputs["kubeletConfig"]["topologyManagerPolicy"] == "best-effort"
-    assert graph.resource_named("identity").urn in graph.all_dependencies(pool.urn)
+    assert graph.get_resource("identity").urn in graph.find_all_dependencies(pool.urn)
 
 
 def test_a_resource_has_aliases_for_other_api_versions() -> None:
-    cluster = sample(Mode.PREVIEW).graph.resource_named("aks")
+    cluster = sample(Mode.PREVIEW).graph.get_resource("aks")
     assert len(cluster.aliases) > 10
     assert all(alias.endswith("::aks") and "containerservice/v20" in alias for alias in cluster.aliases)
 
@@ -57,15 +57,15 @@ def test_a_failed_run_ends_the_parallel_one(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ProgramError, match="ZeroDivisionError"):
         run_modes(project, (Mode.UP, Mode.PREVIEW))
-    assert time.monotonic() - start < TIMEOUT_S / 2
+    assert time.monotonic() - start < RUN_TIMEOUT_S / 2
 
 
 def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
     graph = sample(Mode.PREVIEW).graph
     cluster, identity, reader = (
-        graph.resource_named("aks"),
-        graph.resource_named("identity"),
-        graph.resource_named("reader"),
+        graph.get_resource("aks"),
+        graph.get_resource("identity"),
+        graph.get_resource("reader"),
     )
     assert cluster.id is None
     assert cluster.inputs["identity"]["userAssignedIdentities"] == [UNKNOWN]
@@ -78,11 +78,11 @@ def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
 def test_an_up_simulates_outputs_of_azure() -> None:
     graph = sample(Mode.UP).graph
     cluster, identity, reader = (
-        graph.resource_named("aks"),
-        graph.resource_named("identity"),
-        graph.resource_named("reader"),
+        graph.get_resource("aks"),
+        graph.get_resource("identity"),
+        graph.get_resource("reader"),
     )
-    group = graph.resource_named("group").id
+    group = graph.get_resource("group").id
     assert group
     assert cluster.id == f"{group}/providers/Microsoft.ContainerService/managedClusters/sample-aks"
     assert cluster.outputs["identity"]["userAssignedIdentities"][identity.id] == {
@@ -98,28 +98,28 @@ def test_an_up_simulates_outputs_of_azure() -> None:
 
 def test_secrets_remain_marked_as_secret() -> None:
     graph = sample(Mode.UP).graph
-    assert isinstance(graph.resource_named("aks").inputs["tags"]["token"], Secret)
-    assert contains_secret(graph.resource_named("aks").outputs["tags"])
+    assert isinstance(graph.get_resource("aks").inputs["tags"]["token"], Secret)
+    assert contains_secret(graph.get_resource("aks").outputs["tags"])
     kubeconfig = graph.outputs["kubeconfig"]
     assert isinstance(kubeconfig, Secret)
     assert "sample-d" in str(kubeconfig.value)
     assert "hunter2" not in repr(workloads(Mode.UP))
-    assert contains_secret(workloads(Mode.UP).resource_named("token").inputs["stringData"])
+    assert contains_secret(workloads(Mode.UP).get_resource("token").inputs["stringData"])
 
 
 def test_outputs_of_another_stack_are_passed() -> None:
     graph = workloads(Mode.UP)
     reference, provider = (
-        graph.resources_of_type("StackReference")[0],
-        graph.resources_of_type("pulumi:providers:kubernetes")[0],
+        graph.find_resources_of_type("StackReference")[0],
+        graph.find_resources_of_type("pulumi:providers:kubernetes")[0],
     )
     assert reference.external
     assert reference.outputs["secretOutputNames"] == ["kubeconfig"]
     assert provider.inputs["kubeconfig"] == sample(Mode.UP).graph.outputs["kubeconfig"]
     assert graph.outputs["issuer"] == sample(Mode.UP).graph.outputs["issuer"]
-    deployment = graph.resource_named("asr", "apps/v1:Deployment")
+    deployment = graph.get_resource("asr", "apps/v1:Deployment")
     assert (deployment.provider, deployment.id) == (provider.urn, "voice/asr")
-    assert graph.resource_named("asr", "keda.sh/v1alpha1:ScaledObject").inputs["spec"]["scaleTargetRef"] == {
+    assert graph.get_resource("asr", "keda.sh/v1alpha1:ScaledObject").inputs["spec"]["scaleTargetRef"] == {
         "name": "asr"
     }
     assert str(graph.outputs["address"]).startswith("198.51.100.")
@@ -127,15 +127,15 @@ def test_outputs_of_another_stack_are_passed() -> None:
 
 def test_a_reference_to_a_nonexistent_stack_is_reported() -> None:
     with pytest.raises(ResourceError, match="there is no stack local/sample-cluster/dev; stacks with outputs: none"):
-        run(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, PreexistingResources())
+        run_project(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, PreexistingResources())
 
 
 @EACH_MODE
 def test_two_runs_give_the_same_graph(mode: Mode) -> None:
-    again = run(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph
+    again = run_project(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph
     before = sample(mode).graph
     # Independent resources are registered in any order.
-    assert (again.by_urn, again.outputs) == (before.by_urn, before.outputs)
+    assert (again.resources_by_urn, again.outputs) == (before.resources_by_urn, before.outputs)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_two_runs_give_the_same_graph(mode: Mode) -> None:
 )
 def test_a_failing_program_is_reported_once(program: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=f"(?s)^written: .*{expected}") as caught:
-        run(write(tmp_path, program), Mode.PREVIEW)
+        run_project(write(tmp_path, program), Mode.PREVIEW)
     assert "site-packages" not in str(caught.value)
     assert "voice_sandbox/azure" not in str(caught.value)
 
@@ -161,7 +161,7 @@ def test_a_failing_program_is_reported_once(program: str, expected: str, tmp_pat
 def test_a_program_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ProgramError, match=r"did not end within 2 s, after [01] resources; it was stopped"):
-        run(write(tmp_path, "import time; time.sleep(600)"), Mode.PREVIEW, timeout_s=2)
+        run_project(write(tmp_path, "import time; time.sleep(600)"), Mode.PREVIEW, timeout_s=2)
     assert time.monotonic() - start < PATIENCE_S
 
 
@@ -203,19 +203,19 @@ REFUSED_PROGRAMS = {
 def test_refusals_match_the_provider(case: str, tmp_path: Path) -> None:
     program, expected = REFUSED_PROGRAMS[case]
     with pytest.raises(ResourceError, match=expected):
-        run(write(tmp_path, program), Mode.PREVIEW)
+        run_project(write(tmp_path, program), Mode.PREVIEW)
 
 
 def test_a_cloud_name_cannot_be_used_twice(tmp_path: Path) -> None:
     program = GROUP + "resources.ResourceGroup('h', resource_group_name='RG', location='eastus')"
     with pytest.raises(ResourceError, match=r'ResourceGroup "h": resources:ResourceGroup "g" already has this name'):
-        run(write(tmp_path, program), Mode.UP)
+        run_project(write(tmp_path, program), Mode.UP)
 
 
 def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> None:
     program = "containerservice.list_managed_cluster_user_credentials(resource_group_name='rg', resource_name='aks')"
     with pytest.raises(OrderError, match=r'needs containerservice:ManagedCluster "aks", which does not exist yet'):
-        run(write(tmp_path, program), Mode.UP)
+        run_project(write(tmp_path, program), Mode.UP)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from voice_sandbox.hosts.acceleration import EMULATION, KVM, accelerator
+from voice_sandbox.hosts.acceleration import EMULATION, KVM, detect_accelerator
 
 BOOT_OUTPUT = "echo 'Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)'"
 QEMUS = {
@@ -22,4 +22,4 @@ def test_kvm_must_boot_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     qemu.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     within_s = 1 if "sleep" in script else 30
-    assert accelerator(tmp_path / "vmlinuz", within_s) == expected
+    assert detect_accelerator(tmp_path / "vmlinuz", within_s) == expected

@@ -79,7 +79,7 @@ def healthy_addresses(balancer: Balancer) -> set[str]:
 def receiver(machines: dict[str, Machine], balancer: Balancer) -> str:
     """Return the machine that received a packet."""
     (found,) = [
-        address for address in machines if (target := balancer.find_target(address)) and target.forwarded_packets
+        address for address in machines if (target := balancer.find_target(address)) and target.forwarded_packet_count
     ]
     return found
 
@@ -90,7 +90,7 @@ def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: Balan
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     target = balancer.find_target(ONE)
     assert target is not None
-    assert target.consecutive_results >= RULES.healthy_threshold
+    assert target.consecutive_result_count >= RULES.healthy_threshold
 
 
 def test_packets_of_a_flow_keep_their_source_and_host(
@@ -100,7 +100,10 @@ def test_packets_of_a_flow_keep_their_source_and_host(
     for number in range(20):
         caller.send(b"frame %d" % number)
     wait_until(
-        lambda: sum(target.forwarded_packets for address in machines if (target := balancer.find_target(address))) == 20
+        lambda: (
+            sum(target.forwarded_packet_count for address in machines if (target := balancer.find_target(address)))
+            == 20
+        )
     )
     audio = machines[receiver(machines, balancer)].audio
     assert [audio.recvfrom(2000) for _ in range(20)] == [(b"frame %d" % n, caller.getsockname()) for n in range(20)]
@@ -117,8 +120,8 @@ def test_a_new_source_port_keeps_the_host_of_a_sticky_group(
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
             caller.sendto(b"frame", (PUBLIC, RULES.port))
     targets = [target for address in machines if (target := balancer.find_target(address))]
-    wait_until(lambda: sum(target.forwarded_packets for target in targets) == 32)
-    assert sum(target.forwarded_packets > 0 for target in targets) == hosts
+    wait_until(lambda: sum(target.forwarded_packet_count for target in targets) == 32)
+    assert sum(target.forwarded_packet_count > 0 for target in targets) == hosts
 
 
 def test_a_flow_moves_when_its_host_becomes_unhealthy(
@@ -127,7 +130,7 @@ def test_a_flow_moves_when_its_host_becomes_unhealthy(
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     caller.send(b"before")
     wait_until(
-        lambda: any(target.forwarded_packets for address in machines if (target := balancer.find_target(address)))
+        lambda: any(target.forwarded_packet_count for address in machines if (target := balancer.find_target(address)))
     )
     first = receiver(machines, balancer)
     machines[first].health.close()

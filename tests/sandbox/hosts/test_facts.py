@@ -8,7 +8,7 @@ import pytest
 
 import voice_blueprint
 from voice_sandbox.hosts.cloud import Host
-from voice_sandbox.hosts.facts import vad_claims
+from voice_sandbox.hosts.facts import verify_vad_host
 
 DEPLOYMENT = voice_blueprint.load(Path(__file__).parents[3] / "tests/deployments/hosts.yaml")
 COMMAND_OUTPUT = {
@@ -45,7 +45,7 @@ def host(answers: dict[str, str]) -> Host:
 
 
 def test_a_serving_host_satisfies_all_checks() -> None:
-    claims = list(vad_claims(DEPLOYMENT, host(COMMAND_OUTPUT)))
+    claims = list(verify_vad_host(DEPLOYMENT, host(COMMAND_OUTPUT)))
     assert len(claims) == 14
     assert [claim.text for claim in claims if not claim.passed] == []
 
@@ -83,4 +83,4 @@ def test_a_failed_check_is_detected(question: str, right: str, wrong: str, text:
     (key,) = [beginning for beginning in COMMAND_OUTPUT if beginning.startswith(question)]
     assert right in COMMAND_OUTPUT[key]
     answers = {**COMMAND_OUTPUT, key: COMMAND_OUTPUT[key].replace(right, wrong)}
-    assert [claim.text for claim in vad_claims(DEPLOYMENT, host(answers)) if not claim.passed] == [text]
+    assert [claim.text for claim in verify_vad_host(DEPLOYMENT, host(answers)) if not claim.passed] == [text]

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from voice_sandbox.hosts import front
-from voice_sandbox.hosts.certificates import Authority
+from voice_sandbox.hosts.certificates import CertificateAuthority
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -39,11 +39,11 @@ def servers() -> Iterator[list[int]]:
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "authority")
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path / "authority")
 
 
-def ask(door: front.TlsServer, authority: Authority, name: str) -> str:
+def ask(door: front.TlsServer, authority: CertificateAuthority, name: str) -> str:
     context = ssl.create_default_context(cafile=str(authority.file))
     context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
     with (
@@ -57,7 +57,7 @@ def ask(door: front.TlsServer, authority: Authority, name: str) -> str:
     return answer.rpartition(b"\r\n\r\n")[2].decode()
 
 
-def test_a_name_resolves_to_its_server(servers: list[int], authority: Authority, tmp_path: Path) -> None:
+def test_a_name_resolves_to_its_server(servers: list[int], authority: CertificateAuthority, tmp_path: Path) -> None:
     aws, registry = servers
     door = front.TlsServer("127.0.0.1", authority, tmp_path, lambda name: registry if ".ecr." in name else aws, port=0)
     # A name with several labels, which no wildcard certificate covers.
@@ -69,14 +69,14 @@ def test_a_name_resolves_to_its_server(servers: list[int], authority: Authority,
     door.close()
 
 
-def test_another_authority_is_not_trusted(servers: list[int], authority: Authority, tmp_path: Path) -> None:
+def test_another_authority_is_not_trusted(servers: list[int], authority: CertificateAuthority, tmp_path: Path) -> None:
     door = front.TlsServer("127.0.0.1", authority, tmp_path, lambda _: servers[0], port=0)
     with pytest.raises(ssl.SSLCertVerificationError):
-        ask(door, Authority(tmp_path / "other"), "logs.us-east-1.amazonaws.com")
+        ask(door, CertificateAuthority(tmp_path / "other"), "logs.us-east-1.amazonaws.com")
     door.close()
 
 
-def test_an_authority_is_created_once(authority: Authority) -> None:
+def test_an_authority_is_created_once(authority: CertificateAuthority) -> None:
     before = authority.file.read_bytes()
-    assert Authority(authority.file.parent).file.read_bytes() == before
+    assert CertificateAuthority(authority.file.parent).file.read_bytes() == before
     assert (authority.file.parent / "authority.key").stat().st_mode & 0o077 == 0

@@ -21,14 +21,14 @@ from voice_ops.progress import Progress
 from voice_ops.sandbox.caller import PeerServices, transcribe_call
 from voice_ops.sandbox.hosts import LONG_CALL_REPEATS, host_environment
 from voice_sandbox.hosts.cloud import Cloud, Host
-from voice_sandbox.hosts.disk import HostsError
-from voice_sandbox.hosts.facts import vad_claims
-from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, Hardware, Line
+from voice_sandbox.hosts.disk import HostRehearsalError
+from voice_sandbox.hosts.facts import verify_vad_host
+from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, ConsoleLine, Hardware
 from voice_sandbox.hosts.rehearsal import (
     READY_TIMEOUT_S,
-    interrupt,
+    interrupt_host,
     is_xdp_detached,
-    reboot,
+    reboot_host,
     wait_for_scale_out,
     wait_until,
     wait_until_balanced,
@@ -129,7 +129,7 @@ class Fault:
 
 HARDWARE = {
     "too little memory": (Hardware(memory_mib=2400), "huge_pages: 1024 pages of 2 MiB are 2048 MiB"),
-    "too few queues": (Hardware(queues=2), "af_xdp: ens5 has 1 queues for XDP"),
+    "too few queues": (Hardware(queue_count=2), "af_xdp: ens5 has 1 queues for XDP"),
     "small frames": (Hardware(mtu=1500), "mtu: ens5 does not support an MTU of 3498"),
 }
 FAULTS = {
@@ -171,8 +171,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 def boot(cloud: Cloud, hardware: Hardware = DEFAULT_HARDWARE, group: str | None = None) -> Host:
     """Boot the host that a group waits for, by default the first of the VAD fleet's."""
-    group = group or names.vad_group_names(cloud.deployment)[0]
-    return cloud.boot(cloud.waiting_instance(group), group, hardware)
+    group = group or names.list_vad_group_names(cloud.deployment)[0]
+    return cloud.boot(cloud.find_or_launch_instance(group), group, hardware)
 
 
 def was_abandoned(cloud: Cloud, instance: str) -> bool:
@@ -185,7 +185,7 @@ def was_abandoned(cloud: Cloud, instance: str) -> bool:
 @pytest.mark.parametrize(("hardware", "reason"), HARDWARE.values(), ids=HARDWARE.keys())
 def test_a_host_reports_unexpected_hardware(cloud: Cloud, hardware: Hardware, reason: str) -> None:
     host = boot(cloud, hardware)
-    with pytest.raises(HostsError, match="was abandoned: ") as raised:
+    with pytest.raises(HostRehearsalError, match="was abandoned: ") as raised:
         wait_until_in_service(cloud, host)
     cloud.power_off(host)
     assert reason in str(raised.value)
@@ -193,10 +193,10 @@ def test_a_host_reports_unexpected_hardware(cloud: Cloud, hardware: Hardware, re
 
 
 def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: Cloud) -> None:
-    group = names.group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
-    host = boot(cloud, Hardware(disks=1), group)
+    group = names.build_group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
+    host = boot(cloud, Hardware(disk_count=1), group)
     host.machine.run(_AS_INSTANCE_STORE)
-    with pytest.raises(HostsError, match="gpu: nvidia-smi finds no usable GPU"):
+    with pytest.raises(HostRehearsalError, match="gpu: nvidia-smi finds no usable GPU"):
         wait_until_in_service(cloud, host)
     mounted = host.machine.run("findmnt --noheadings --output FSTYPE,SOURCE,LABEL /mnt/nvme").split()
     cloud.power_off(host)
@@ -208,7 +208,7 @@ def continue_machine(
     cloud: Cloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None
 ) -> None:
     """Continue a machine from a snapshot as a new instance, by default the newest of its group."""
-    cloud.reuse(host, snapshot, instance or cloud.waiting_instance(host.group))
+    cloud.reuse(host, snapshot, instance or cloud.find_or_launch_instance(host.group))
     host.machine.run(breaks)
     host.machine.run(_CONTINUE[snapshot])
 
@@ -218,7 +218,7 @@ class PreparedHost:
     """A machine with its snapshots, and its output until the last one."""
 
     host: Host
-    lines: list[Line]
+    lines: list[ConsoleLine]
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_a_host_that_cannot_boot_reports_the_reason(cloud: Cloud, prepared_host:
     with fault.plant(cloud, host):
         continue_machine(cloud, host, fault.snapshot, breaks=fault.breaks)
         with pytest.raises(
-            HostsError, match="was abandoned: " if fault.is_told else "could not tell its group: "
+            HostRehearsalError, match="was abandoned: " if fault.is_told else "could not tell its group: "
         ) as raised:
             wait_until_in_service(cloud, host)
     assert fault.reason in str(raised.value)
@@ -263,7 +263,7 @@ class InterruptedHost:
         is_detached: Whether the XDP program was detached afterwards.
     """
 
-    lines: list[Line]
+    lines: list[ConsoleLine]
     asked_for: str
     is_detached: bool
 
@@ -274,15 +274,15 @@ def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHo
     host = prepared_host.host
     continue_machine(cloud, host, SECRET_STEP)
     wait_until_in_service(cloud, host)
-    there = cloud.instance_states(host.group)
+    there = cloud.list_instance_states(host.group)
     with PeerServices(cloud, cloud.folder) as neighbours:
         gateway = neighbours.start()
         wait_until_balanced(cloud, host)
         asyncio.run(
             transcribe_call(gateway, during_stream=lambda: wait_for_scale_out(cloud, host), times=LONG_CALL_REPEATS)
         )
-    (asked_for,) = cloud.instance_states(host.group).keys() - there
-    interrupt(cloud, host)
+    (asked_for,) = cloud.list_instance_states(host.group).keys() - there
+    interrupt_host(cloud, host)
     return InterruptedHost(host.machine.lines, asked_for, is_xdp_detached(host))
 
 
@@ -297,8 +297,8 @@ def test_a_host_launched_by_an_alarm_serves_before_and_after_a_reboot(
     host = prepared_host.host
     continue_machine(cloud, host, SECRET_STEP, instance=interrupted_host.asked_for)
     wait_until_in_service(cloud, host)
-    assert cloud.instance_states(host.group)[interrupted_host.asked_for] == "InService"
-    served_s = host.machine.age_s
-    reboot(host)
-    assert [claim.text for claim in vad_claims(cloud.deployment, host) if not claim.passed] == []
+    assert cloud.list_instance_states(host.group)[interrupted_host.asked_for] == "InService"
+    served_s = host.machine.uptime_s
+    reboot_host(host)
+    assert [claim.text for claim in verify_vad_host(cloud.deployment, host) if not claim.passed] == []
     assert not host.machine.find_line("installing", since_s=served_s)

@@ -5,10 +5,10 @@ from http.client import HTTPConnection
 
 import pytest
 
-from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, Tree
+from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, MetadataTree
 
 TTL = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-TREE: Tree = {
+TREE: MetadataTree = {
     "instance-id": "i-1",
     "instance-type": "c8g.4xlarge",
     "local-ipv4": "127.0.0.1",
@@ -17,12 +17,12 @@ TREE: Tree = {
 
 
 @pytest.fixture
-def tree() -> Tree:
+def tree() -> MetadataTree:
     return dict(TREE)
 
 
 @pytest.fixture
-def service(tree: Tree) -> Iterator[MetadataService]:
+def service(tree: MetadataTree) -> Iterator[MetadataService]:
     service = MetadataService("127.0.0.1", 0)
     service.add_host("127.0.0.1", InstanceMetadata(b"#!/bin/bash\n\xff", 1, lambda: tree))
     yield service
@@ -61,7 +61,7 @@ def test_a_folder_lists_its_entries(service: MetadataService, slash: str) -> Non
     assert get_metadata(service, f"/latest/meta-data/placement{slash}") == (200, b"region\navailability-zone")
 
 
-def test_missing_items_are_not_found(service: MetadataService, tree: Tree) -> None:
+def test_missing_items_are_not_found(service: MetadataService, tree: MetadataTree) -> None:
     assert get_metadata(service, "/latest/meta-data/spot/instance-action")[0] == 404
     tree["spot"] = {"instance-action": "soon"}
     assert get_metadata(service, "/latest/meta-data/spot/instance-action") == (200, b"soon")

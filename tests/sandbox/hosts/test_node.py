@@ -16,14 +16,14 @@ import pytest
 from tests.nonempty import nonempty
 from tests.stacks.azure.test_workloads_topology_check import VALID_MATRIX
 from voice_blueprint import catalog
-from voice_blueprint.azure.topology import admit_pods, empty_node_resources
-from voice_blueprint.engines.cell import MIN_RESERVED_CPUS, cell_requests
-from voice_blueprint.engines.launch.placement import place_engine
-from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
+from voice_blueprint.azure.topology import admit_pods, list_empty_node_resources
+from voice_blueprint.engines.cell import MIN_RESERVED_CPUS, build_cell_requests
+from voice_blueprint.engines.launch.placement import create_engine_placement
+from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.file.model.azure import TopologyPolicy
-from voice_constructs.azure.kubernetes.pods import container_security_context, pod_security_context
+from voice_constructs.azure.kubernetes.pods import create_container_security_context, create_pod_security_context
 from voice_constructs.azure.kubernetes.topology_check import TopologyCheck
-from voice_sandbox.hosts.disk import HostsError, disk, run_command
+from voice_sandbox.hosts.disk import HostRehearsalError, prepare_disk, run_command
 from voice_sandbox.hosts.machine import Hardware, Machine
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
@@ -72,11 +72,11 @@ class Node:
         """Run a command in a container with a pod's permissions.
 
         Raises:
-            HostsError: The command fails.
+            HostRehearsalError: The command fails.
         """
         # In Pulumi's types each value may be missing or unknown.
-        pod: Any = pod_security_context()
-        container: Any = container_security_context()
+        pod: Any = create_pod_security_context()
+        container: Any = create_container_security_context()
         rights = f"--user={pod.run_as_user}:{pod.run_as_group} --read-only={container.read_only_root_filesystem}"
         for capability in container.capabilities.drop:
             rights += f" --cap-drop={capability}"
@@ -91,8 +91,10 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    hardware = Hardware(memory_mib=2048, numa=(CPUS,) * len(SIZE.numa_nodes))
-    machine = Machine("node", disk(), hardware, link=None, is_instance=False, folder=tmp_path_factory.mktemp("node"))
+    hardware = Hardware(memory_mib=2048, cpu_counts_by_node=(CPUS,) * len(SIZE.numa_nodes))
+    machine = Machine(
+        "node", prepare_disk(), hardware, link=None, is_instance=False, folder=tmp_path_factory.mktemp("node")
+    )
     yield Node(machine)
     machine.stop()
 
@@ -116,29 +118,34 @@ def test_a_pod_has_only_its_configured_capabilities(node: Node) -> None:
         "1",
         "2",
     )
-    assert status["Uid"] == str(pod_security_context().run_as_user)
-    with pytest.raises(HostsError, match="Read-only file system"):
+    assert status["Uid"] == str(create_pod_security_context().run_as_user)
+    with pytest.raises(HostRehearsalError, match="Read-only file system"):
         node.run("touch", "/file")
 
 
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_engines_bind_to_the_cpus_that_the_kubelet_pins(node: Node, policy: TopologyPolicy) -> None:
     answers = admit_pods(
-        SIZE, cell_requests(SIZE.gpu_count, CELL_CPUS), policy, empty_node_resources(SIZE, MIN_RESERVED_CPUS)
+        SIZE, build_cell_requests(SIZE.gpu_count, CELL_CPUS), policy, list_empty_node_resources(SIZE, MIN_RESERVED_CPUS)
     )
-    for answer, gpus in nonempty(zip(answers, cell_gpu_groups(SIZE), strict=False)):
+    for answer, gpus in nonempty(zip(answers, select_cell_gpu_groups(SIZE), strict=False)):
         pinned = cpu_list(answer.nodes)
         bound = node.run(
-            *place_engine(SIZE, gpus).command_prefix(), "cat", "/proc/self/status", options=f"--cpuset-cpus={pinned}"
+            *create_engine_placement(SIZE, gpus).build_command_prefix(),
+            "cat",
+            "/proc/self/status",
+            options=f"--cpuset-cpus={pinned}",
         )
         assert allowed_cpus(bound) == pinned
 
 
 def test_an_engine_with_a_conflicting_pinning_does_not_start(node: Node) -> None:
-    prefill, decode = cell_gpu_groups(SIZE)
+    prefill, decode = select_cell_gpu_groups(SIZE)
     elsewhere = cpu_list(frozenset(decode))
-    with pytest.raises(HostsError, match="sched_setaffinity"):
-        node.run(*place_engine(SIZE, prefill).command_prefix(), "true", options=f"--cpuset-cpus={elsewhere}")
+    with pytest.raises(HostRehearsalError, match="sched_setaffinity"):
+        node.run(
+            *create_engine_placement(SIZE, prefill).build_command_prefix(), "true", options=f"--cpuset-cpus={elsewhere}"
+        )
 
 
 def test_without_numactl_an_engine_uses_all_numa_nodes(node: Node) -> None:
@@ -146,14 +153,14 @@ def test_without_numactl_an_engine_uses_all_numa_nodes(node: Node) -> None:
 
 
 def test_a_pod_is_not_permitted_to_bind_memory(node: Node) -> None:
-    with pytest.raises(HostsError, match="set_mempolicy: Operation not permitted"):
+    with pytest.raises(HostRehearsalError, match="set_mempolicy: Operation not permitted"):
         node.run("numactl", "--membind=0", "--", "true")
 
 
 def test_the_startup_check_matches_the_numa_nodes_of_the_catalogue(node: Node) -> None:
     check = TopologyCheck(SIZE, SIZE.gpu_count)
-    ((program, text),) = check.files().items()
+    ((program, text),) = check.render_files().items()
     node.install("check.py", text.encode())
-    ((variable, expected),) = check.environment().items()
-    command = [word if word != program else f"{_TOOLS}/check.py" for word in check.command()]
+    ((variable, expected),) = check.build_environment().items()
+    command = [word if word != program else f"{_TOOLS}/check.py" for word in check.build_command()]
     node.run(*command, options=f"--env={variable}='{expected}'")

@@ -1,11 +1,11 @@
 """A host's timeline is parsed from the output of its boot script."""
 
-from voice_sandbox.hosts.machine import Line
+from voice_sandbox.hosts.machine import ConsoleLine
 from voice_sandbox.hosts.timeline import Phase, parse_phases
 
 
-def console(*printed_lines: tuple[float, str]) -> list[Line]:
-    return [Line(at_s, text) for at_s, text in printed_lines]
+def console(*printed_lines: tuple[float, str]) -> list[ConsoleLine]:
+    return [ConsoleLine(at_s, text) for at_s, text in printed_lines]
 
 
 def test_each_phase_ends_where_the_next_begins() -> None:

@@ -12,10 +12,10 @@ from tests.contract.sources import deployment
 from tests.nonempty import nonempty
 from tests.synthesized import ASR, HOSTS, Properties, Stack, Stacks, edited_sandbox, shipped, user_data
 from voice_blueprint.contract.metrics import START_PHASES_FILE
-from voice_blueprint.engines.launch.services import fleet_launch, preparation_launch
+from voice_blueprint.engines.launch.services import create_fleet_launcher, create_preparation_launcher
 from voice_blueprint.file.model.aws import Engine
 from voice_blueprint.file.model.serving import VllmOptions
-from voice_blueprint.hosts import artifacts_name
+from voice_blueprint.hosts import format_artifacts_name
 from voice_constructs.aws.vad import DATAPLANE_CAPABILITIES, VFIO_CAPABILITIES
 
 
@@ -277,9 +277,11 @@ def test_vllm_is_started_by_its_launcher_with_caches_on_nvme(tmp_path: Path) -> 
     asr = edited_sandbox(edits, tmp_path)["asr-p5"]
     (script,) = [user_data({"LaunchTemplateData": data}) for data in launch_data(asr)]
     (p5,) = [fleet for fleet in deployment("sandbox").aws.asr if fleet.name == "p5"]
-    launch = fleet_launch(p5.model_copy(update={"engine": Engine.VLLM, "vllm": VllmOptions.model_validate(options)}))
-    assert "\n".join(launch.command()) in script
-    assert all(f"{name}={value}" in script for name, value in launch.environment().items())
+    launch = create_fleet_launcher(
+        p5.model_copy(update={"engine": Engine.VLLM, "vllm": VllmOptions.model_validate(options)})
+    )
+    assert "\n".join(launch.build_command()) in script
+    assert all(f"{name}={value}" in script for name, value in launch.build_environment().items())
     assert "--volume=/mnt/nvme/asr-vllm:/var/cache/voice:rw" in script
     assert "STARTING=asr-vllm" in script
 
@@ -307,7 +309,7 @@ def test_telemetry_reads_the_sources_of_alarm_metrics(sandbox: Stacks) -> None:
 
 
 def test_a_job_uploads_artifacts_if_configured(sandbox: Stacks, tmp_path: Path) -> None:
-    name = artifacts_name(deployment("sandbox"), deployment("sandbox").aws.asr[0])
+    name = format_artifacts_name(deployment("sandbox"), deployment("sandbox").aws.asr[0])
     assert not launch_data(sandbox["asr"], of_job=True)
     (without,) = launch_data(sandbox["asr-inf2"])
     assert "HF_HUB_OFFLINE" not in user_data({"LaunchTemplateData": without})
@@ -333,7 +335,7 @@ def test_a_job_starts_vllm_once_to_write_its_artifacts(tmp_path: Path) -> None:
     (job,) = launch_data(stacks["asr"], of_job=True)
     script = user_data({"LaunchTemplateData": job})
     (command,) = re.findall(r"^COMMAND=\((.*?)\)\nENVIRONMENT=", script, re.MULTILINE | re.DOTALL)
-    assert shlex.split(command) == list(preparation_launch(fleet).command())
+    assert shlex.split(command) == list(create_preparation_launcher(fleet).build_command())
 
 
 def budgets(stack: Stack) -> tuple[int, int, set[int], int]:
@@ -358,12 +360,12 @@ def test_artifacts_differ_by_image_and_model() -> None:
     file = deployment("sandbox")
     fleet = file.aws.asr[0]
     others = [
-        artifacts_name(file, fleet.model_copy(update={"revision": "a" * 40})),
-        artifacts_name(file, fleet.model_copy(update={"model": "callers/whisper"})),
-        artifacts_name(file, fleet.model_copy(update={"instance_type": "inf2.24xlarge"})),
-        artifacts_name(file.model_copy(update={"images": {}}), fleet),
+        format_artifacts_name(file, fleet.model_copy(update={"revision": "a" * 40})),
+        format_artifacts_name(file, fleet.model_copy(update={"model": "callers/whisper"})),
+        format_artifacts_name(file, fleet.model_copy(update={"instance_type": "inf2.24xlarge"})),
+        format_artifacts_name(file.model_copy(update={"images": {}}), fleet),
     ]
-    assert len({artifacts_name(file, fleet), *others}) == 5
+    assert len({format_artifacts_name(file, fleet), *others}) == 5
 
 
 def test_the_warm_pool_contains_stopped_hosts(sandbox: Stacks) -> None:

@@ -11,7 +11,7 @@ import voice_userdata
 from tests.synthesized import Stack, Stacks, edited_sandbox, shipped
 from voice_blueprint.aws import machine_images
 from voice_constructs.aws import host_images
-from voice_sandbox.aws.adapters.schemas import create_only_paths
+from voice_sandbox.aws.adapters.schemas import list_create_only_paths
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ ALL_FLEETS = {"vad", "inf2", "trn1", "p5"}
 
 
 def test_a_new_base_image_gives_a_new_recipe(sandbox: Stacks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(machine_images.PUBLIC_PARAMETERS, "cpu", "/aws/service/another/image_id")
+    monkeypatch.setitem(machine_images.PUBLIC_IMAGE_PARAMETERS, "cpu", "/aws/service/another/image_id")
     assert renamed_fleets(sandbox, tmp_path, {}) == {"vad"}
 
 
@@ -100,9 +100,9 @@ def test_a_changed_check_gives_a_new_component(
     sandbox: Stacks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The document contains more than the script that bakes: the check, the phases and the reboot."""
-    render = voice_userdata.render_bake
+    render = voice_userdata.render_bake_script
     monkeypatch.setattr(
-        voice_userdata, "render_bake", lambda bake, step: render(bake, step) + ("\n:" if step == "check" else "")
+        voice_userdata, "render_bake_script", lambda bake, step: render(bake, step) + ("\n:" if step == "check" else "")
     )
     assert renamed_fleets(sandbox, tmp_path, {}) == ALL_FLEETS
 
@@ -110,7 +110,7 @@ def test_a_changed_check_gives_a_new_component(
 @pytest.mark.parametrize("kind", ["Component", "ImageRecipe"])
 def test_the_name_covers_every_property_whose_change_replaces(sandbox: Stacks, kind: str) -> None:
     """A property that is added later must be added to the fingerprint as well."""
-    fixed = {path[0] for path in create_only_paths(f"AWS::ImageBuilder::{kind}")}
+    fixed = {path[0] for path in list_create_only_paths(f"AWS::ImageBuilder::{kind}")}
     named = {"Component": {"Data", "Platform"}, "ImageRecipe": {"BlockDeviceMappings", "Components", "ParentImage"}}
     for properties in sandbox["host-images"].properties(f"ImageBuilder::{kind}"):
         assert fixed & properties.keys() == named[kind] | {"Name", "Version"}

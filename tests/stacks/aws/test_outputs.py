@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.synthesized import Stack, Stacks, edited_sandbox, shipped
-from voice_blueprint.aws.names import ELASTICACHE_ID_LENGTH
-from voice_blueprint.file.model.aws import STACKS
-from voice_sandbox.aws.adapters.schemas import schema
+from voice_blueprint.aws.names import MAX_ELASTICACHE_ID_LENGTH
+from voice_blueprint.file.model.aws import STACK_SUFFIXES
+from voice_sandbox.aws.adapters.schemas import load_resource_schema
 
 STACK_NAME_LENGTH = 128
 """https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cfn-console-create-stacks-stack-details.html"""
@@ -44,7 +44,7 @@ def test_without_a_domain_the_outputs_are_aws_names(edge_without_domain: Stack) 
 
 def test_a_fleet_named_like_a_stack_is_refused(sandbox: Stacks) -> None:
     tiers = {tier for tier in (*sandbox, *shipped("production-us-east-1")) if not tier.startswith("asr-")}
-    assert tiers == set(STACKS)
+    assert tiers == set(STACK_SUFFIXES)
 
 
 def test_only_iam_has_a_policy_for_callers(by_authorizer: dict[str, Stack]) -> None:
@@ -77,7 +77,7 @@ def test_the_longest_names_fit_every_service(tmp_path: Path) -> None:
         (resource["Type"], text)
         for stack in stacks.values()
         for resource in stack.template["Resources"].values()
-        for whole in [schema(resource["Type"])]
+        for whole in [load_resource_schema(resource["Type"])]
         for name, value in resource.get("Properties", {}).items()
         for text in invalid_texts(value, whole["properties"].get(name, {}), whole)
     ]
@@ -90,7 +90,7 @@ def test_the_longest_names_fit_every_service(tmp_path: Path) -> None:
         state.only("ElastiCache::ReplicationGroup")["ReplicationGroupId"],
     ]
     assert len(set(ids)) == len(ids)
-    assert max(map(len, ids)) <= ELASTICACHE_ID_LENGTH
+    assert max(map(len, ids)) <= MAX_ELASTICACHE_ID_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_the_longest_names_fit_every_service(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_that_is_too_long_is_detected(kind: str, name: str, value: object) -> None:
-    whole = schema(kind)
+    whole = load_resource_schema(kind)
     assert len(list(invalid_texts(value, whole["properties"][name], whole))) == 1

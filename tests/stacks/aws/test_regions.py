@@ -15,8 +15,8 @@ from tests.synthesized import ROOT, Stack, shipped, synthesize
 from voice_blueprint import checks
 from voice_blueprint.file.errors import DeploymentFileError
 from voice_blueprint.file.model.aws import OtherRegion
-from voice_ops.cost.estimate import Assumptions, charged_sections, price_section
-from voice_ops.cost.prices import price_book
+from voice_ops.cost.estimate import Assumptions, collect_charged_sections, price_section
+from voice_ops.cost.prices import load_price_book
 
 SMALL = (ROOT / "tests/deployments/small.yaml").read_text(encoding="utf-8")
 OREGON = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
@@ -145,11 +145,13 @@ def test_health_checks_have_a_price(tmp_path: Path) -> None:
     two = in_two_regions(tmp_path)
     found = [
         (use.item, use.amount.expected)
-        for section in charged_sections(two, Assumptions()) for each in section.charged_resources
+        for section in collect_charged_sections(two, Assumptions()) for each in section.charged_resources
         if each.kind == "AWS::Route53::HealthCheck" for use in each.uses
     ]  # fmt: skip
     assert found == [("health-check", 1), ("health-check-option", 2)] * 2
-    estimate, _ = (price_section(section, price_book(None)) for section in charged_sections(two, Assumptions()))
+    estimate, _ = (
+        price_section(section, load_price_book(None)) for section in collect_charged_sections(two, Assumptions())
+    )
     assert "AWS::Route53::HealthCheck" not in str(estimate.unpriced)
     assert "AWS::Route53::HealthCheck" in str(estimate.lines)
 
@@ -185,7 +187,7 @@ def test_a_regions_settings_override_the_first_ones(tmp_path: Path) -> None:
     }
     assert differs.keys() == OtherRegion.model_fields.keys()
     edits = {"aws.other_regions": [differs], "aws.state.restore_from": "of-here"}
-    first, there = load_text(edit_document(edits, SMALL), tmp_path).region_deployments()
+    first, there = load_text(edit_document(edits, SMALL), tmp_path).split_by_region()
     made = synthesize(there)
     assert made["network"].only("EC2::VPC")["CidrBlock"] == "10.77.0.0/16"
     store = made["state"].only("ElastiCache::ReplicationGroup")
@@ -197,7 +199,7 @@ def test_a_regions_settings_override_the_first_ones(tmp_path: Path) -> None:
     assert first.aws.state.restore_from == "of-here"
     with_firsts = load_text(
         edit_document({**TWO_REGIONS, "aws.state.restore_from": "of-here"}, SMALL), tmp_path
-    ).region_deployments()[1]
+    ).split_by_region()[1]
     assert with_firsts.aws.state.restore_from is None, "a snapshot is of its region"
 
 
@@ -225,9 +227,13 @@ def test_checks_examine_each_region_and_report_its_name(tmp_path: Path) -> None:
 
 
 def test_each_region_is_priced_with_its_share_of_the_calls(tmp_path: Path) -> None:
-    book = price_book(None)
-    east, west = (price_section(section, book) for section in charged_sections(in_two_regions(tmp_path), Assumptions()))
-    (alone,) = (price_section(section, book) for section in charged_sections(load_text(SMALL, tmp_path), Assumptions()))
+    book = load_price_book(None)
+    east, west = (
+        price_section(section, book) for section in collect_charged_sections(in_two_regions(tmp_path), Assumptions())
+    )
+    (alone,) = (
+        price_section(section, book) for section in collect_charged_sections(load_text(SMALL, tmp_path), Assumptions())
+    )
     assert (east.region, west.region) == ("us-east-1", "us-west-2")
     assert east.audio.hours
     assert alone.audio.hours

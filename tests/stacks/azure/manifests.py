@@ -120,7 +120,7 @@ def production(edits: Edits | None = None) -> str:
 
 
 def manifests(graph: Graph, *kinds: str) -> list[Manifest]:
-    found = [inputs(resource) for resource in graph.managed_resources() if resource.type.startswith("kubernetes:")]
+    found = [inputs(resource) for resource in graph.iter_managed_resources() if resource.type.startswith("kubernetes:")]
     return [each for each in found if not kinds or each["kind"] in kinds]
 
 

@@ -27,7 +27,7 @@ from voice_sandbox.azure.monitor import LogService, Monitor
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 from voice_sandbox.azure.sdk_calls import skip_provider_calls
-from voice_sandbox.azure.values import reveal
+from voice_sandbox.azure.values import reveal_secrets
 
 PROJECTS = Path(voice_stacks.__file__).parent / "azure"
 STACK = "test"
@@ -60,12 +60,12 @@ def edit_deployment(edits: Edits, base: str = "cells") -> str:
 
 def inputs(resource: Resource) -> dict[str, Any]:
     """Return a program's inputs with secrets in plain text."""
-    return dict(reveal(resource.inputs))
+    return dict(reveal_secrets(resource.inputs))
 
 
 def azure_resources(graph: Graph) -> Iterator[Resource]:
     """Yield the resources that Azure would create."""
-    return (resource for resource in graph.managed_resources() if resource.type.startswith("azure-native:"))
+    return (resource for resource in graph.iter_managed_resources() if resource.type.startswith("azure-native:"))
 
 
 class _Refusal:
@@ -128,4 +128,4 @@ def _run(project: Project, mode: Mode, existing: PreexistingResources) -> Graph:
             if recorder.failure:
                 raise recorder.failure from None
             raise
-    return recorder.graph()
+    return recorder.build_graph()

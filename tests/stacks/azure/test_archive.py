@@ -19,7 +19,7 @@ def cloud() -> Graph:
 
 
 def only_resource(graph: Graph, kind: str) -> Resource:
-    (found,) = (each for each in graph.managed_resources() if each.type.endswith(f":{kind}"))
+    (found,) = (each for each in graph.iter_managed_resources() if each.type.endswith(f":{kind}"))
     return found
 
 
@@ -34,7 +34,7 @@ def test_the_account_has_no_keys_and_is_reachable_inside_the_network(cloud: Grap
     assert 3 <= len(account["accountName"]) <= 24
     assert account["accountName"].isalnum()
     assert account["accountName"] == account["accountName"].lower()
-    endpoints = [inputs(each) for each in cloud.managed_resources() if each.type.endswith(":PrivateEndpoint")]
+    endpoints = [inputs(each) for each in cloud.iter_managed_resources() if each.type.endswith(":PrivateEndpoint")]
     groups = [link["groupIds"] for each in endpoints for link in each["privateLinkServiceConnections"]]
     assert ["blob"] in groups
 
@@ -50,7 +50,7 @@ def test_only_the_gateway_can_write_and_only_to_the_container(cloud: Graph) -> N
     container = str(only_resource(cloud, "BlobContainer").id)
     grants = [
         inputs(each)
-        for each in cloud.managed_resources()
+        for each in cloud.iter_managed_resources()
         if each.type.endswith(":RoleAssignment")
         and inputs(each)["roleDefinitionId"].endswith(Role.STORAGE_BLOB_DATA_CONTRIBUTOR)
     ]
@@ -75,7 +75,7 @@ def test_the_gateway_signs_in_as_itself_and_reaches_the_endpoint(cloud: Graph) -
 
 def test_without_an_archive_no_account_and_no_route_exist() -> None:
     graph = cluster(WITHOUT_ARCHIVE)
-    assert not [each for each in graph.managed_resources() if "storage:" in each.type]
+    assert not [each for each in graph.iter_managed_resources() if "storage:" in each.type]
     pods = workloads(WITHOUT_ARCHIVE)
     container = pod(pods, "gateway").container("gateway")
     told = {each["name"]: each.get("value") for each in container["env"]}

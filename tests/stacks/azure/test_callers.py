@@ -23,8 +23,13 @@ from voice_blueprint.azure.contract import (
     Component,
 )
 from voice_blueprint.azure.names import CALLER_ACCOUNTS
-from voice_blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
-from voice_blueprint.capacity.cpu_pods import SIDECAR_CPUS, SIDECAR_GIB, cpu_pods
+from voice_blueprint.azure.ranges import (
+    calculate_agent_address,
+    calculate_gateway_address,
+    calculate_infrastructure_ranges,
+    calculate_nodes_range,
+)
+from voice_blueprint.capacity.cpu_pods import SIDECAR_CPUS, SIDECAR_MEMORY_GIB, build_cpu_pods
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S, VALKEY_HOST, VALKEY_PASSWORD
 from voice_blueprint.contract.images import Image
@@ -34,7 +39,7 @@ from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, MAX
 from voice_blueprint.engines.launch.base import ANY_ADDRESS
 from voice_blueprint.environment import ENVIRONMENT
 from voice_blueprint.file.errors import DeploymentFileError
-from voice_blueprint.observability.azure.scaling import start_query
+from voice_blueprint.observability.azure.scaling import add_zero_default
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
 from voice_runtime.store import StoreSettings
@@ -66,7 +71,7 @@ def pods_graph() -> Graph:
 
 
 def _only_resource(graph: Graph, kind: str, name: str | None = None) -> Resource:
-    (found,) = (each for each in graph.resources_of_type(kind) if name in (None, each.name))
+    (found,) = (each for each in graph.find_resources_of_type(kind) if name in (None, each.name))
     return found
 
 
@@ -81,26 +86,26 @@ def _allowed_flows(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
 
 def test_the_cpu_pool_is_sized_for_the_requests_of_its_pods(pods_graph: Graph, tmp_path: Path) -> None:
     azure = load_text(FILE, tmp_path).azure
-    sized = cpu_pods(azure.callers, azure.agents)
+    sized = build_cpu_pods(azure.callers, azure.agents)
     assert sized.keys() == {tier.value for tier in TIERS}
     for name, each in sized.items():
         found = pod(pods_graph, name)
         cpus, memory_gib = float(found.requested("cpu")), float(found.requested("memory")) / GIB
         assert each.cpus - SIDECAR_CPUS < cpus <= each.cpus
-        assert each.memory_gib - SIDECAR_GIB < memory_gib <= each.memory_gib
+        assert each.memory_gib - SIDECAR_MEMORY_GIB < memory_gib <= each.memory_gib
 
 
 # --- The way in ------------------------------------------------------------------------------------------
 
 
 def test_security_groups_allow_exactly_the_flows_of_the_contract(cloud: Graph) -> None:
-    ranges, nodes = small_ranges(CIDR), nodes_range(CIDR)
+    ranges, nodes = calculate_infrastructure_ranges(CIDR), calculate_nodes_range(CIDR)
     rtp = str(_only_resource(cloud, "network:PublicIPAddress", "rtp").outputs["ipAddress"])
     ends = {
         (Component.INTERNET, Component.EDGE): ("edge", "Internet", ranges.edge),
         (Component.INTERNET, Component.VAD): ("nodes", "Internet", rtp),
-        (Component.EDGE, Component.GATEWAY): ("nodes", ranges.edge, f"{gateway_address(CIDR)}/32"),
-        (Component.EDGE, Component.AGENT): ("nodes", ranges.edge, f"{agent_address(CIDR)}/32"),
+        (Component.EDGE, Component.GATEWAY): ("nodes", ranges.edge, f"{calculate_gateway_address(CIDR)}/32"),
+        (Component.EDGE, Component.AGENT): ("nodes", ranges.edge, f"{calculate_agent_address(CIDR)}/32"),
     }
     wanted: dict[str, set[tuple[str, str, str, str]]] = {"edge": set(), "nodes": set()}
     for flow in CALLER_FLOWS + AGENT_FLOWS:
@@ -117,7 +122,10 @@ def test_security_groups_allow_exactly_the_flows_of_the_contract(cloud: Graph) -
 
 def test_the_edge_routes_each_name_to_its_port_of_gateway_and_agents(cloud: Graph, pods_graph: Graph) -> None:
     edge = inputs(_only_resource(cloud, "network:ApplicationGateway"))
-    assert edge["autoscaleConfiguration"]["maxCapacity"] < IPv4Network(small_ranges(CIDR).edge).num_addresses - 5
+    assert (
+        edge["autoscaleConfiguration"]["maxCapacity"]
+        < IPv4Network(calculate_infrastructure_ranges(CIDR).edge).num_addresses - 5
+    )
     services = {each["metadata"]["name"]: each for each in manifests(pods_graph, "Service")}
     for pool in edge["backendAddressPools"]:
         annotations = services[pool["name"]]["metadata"]["annotations"]
@@ -163,7 +171,9 @@ def test_references_between_edge_resources_exist(cloud: Graph) -> None:
 
 
 def test_the_edge_accepts_the_documented_maximum_file_size(cloud: Graph) -> None:
-    (firewall,) = (each for each in cloud.managed_resources() if each.type.endswith(":WebApplicationFirewallPolicy"))
+    (firewall,) = (
+        each for each in cloud.iter_managed_resources() if each.type.endswith(":WebApplicationFirewallPolicy")
+    )
     settings = inputs(firewall)["policySettings"]
     assert settings["fileUploadEnforcement"]
     assert MAX_FILE_BYTES <= settings["fileUploadLimitInMb"] * 10**6 <= MAX_FILE_BYTES * 1.1
@@ -378,7 +388,7 @@ def test_agents_scale_on_conversations_and_wait_for_their_end(pods_graph: Graph)
     told = _environment(each.container("agent"))
     (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == "agent")
     (trigger,) = (one["metadata"] for one in scaled["spec"]["triggers"])
-    assert trigger["query"] == start_query("sum(voice_agent_conversations)", "agent")
+    assert trigger["query"] == add_zero_default("sum(voice_agent_conversations)", "agent")
     assert float(trigger["threshold"]) == pytest.approx(int(told["VOICE_CONVERSATIONS"]) * TARGET_UTILIZATION)
     sleeps = each.container("agent")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert each.spec["terminationGracePeriodSeconds"] > sleeps + int(told["VOICE_DRAIN_TIMEOUT_S"])
@@ -402,7 +412,7 @@ def test_tiers_scale_first_by_their_admission_limit(
     first, *others = (one["metadata"] for one in scaled["spec"]["triggers"])
     told = int(_environment(pod(pods_graph, tier).container(tier))[admits])
     assert told > 0
-    assert first["query"] == start_query(query, tier)
+    assert first["query"] == add_zero_default(query, tier)
     assert float(first["threshold"]) == pytest.approx((share or told) * TARGET_UTILIZATION, abs=0.5)
     assert {one["ignoreNullValues"] for one in (first, *others)} == {"false"}, "a metric that ends is no idle pod"
     assert ["container_cpu_usage" in one["query"] for one in others] == ([] if tier == "vad" else [True])
@@ -423,7 +433,7 @@ def test_agents_metrics_are_not_public(pods_graph: Graph) -> None:
 def test_without_agents_no_route_to_them_exists() -> None:
     text = edit_deployment({"images": DIGESTS, "azure.agents": ABSENT}, "production-azure")
     for graph in (cluster(text), workloads(text)):
-        assert not [each for each in graph.managed_resources() if "agent" in each.name]
+        assert not [each for each in graph.iter_managed_resources() if "agent" in each.name]
     assert len(inputs(_only_resource(cluster(text), "network:ApplicationGateway"))["httpListeners"]) == 2
 
 

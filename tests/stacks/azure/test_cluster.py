@@ -9,9 +9,9 @@ from tests.blueprint.documents import DEPLOYMENTS, load_text
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.azure import Azure
-from voice_blueprint.observability.azure.alerts import DEPLOYMENT_GROUPS
+from voice_blueprint.observability.azure.alerts import DEPLOYMENT_RULE_GROUPS
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.values import Secret, reveal
+from voice_sandbox.azure.values import Secret, reveal_secrets
 
 PRODUCTION = edit_deployment({})
 PUBLIC = edit_deployment(
@@ -29,7 +29,7 @@ def graph() -> Graph:
 
 @pytest.fixture(scope="module")
 def aks(graph: Graph) -> dict[str, Any]:
-    return inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
+    return inputs(graph.get_resource("cluster", "containerservice:ManagedCluster"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
 def test_every_rule_group_belongs_to_a_service_or_has_a_reserved_name(graph: Graph, azure: Azure) -> None:
     groups = {each.name for each in azure_resources(graph) if each.type.endswith("PrometheusRuleGroup")}
     services = {f"rules-{service.name}" for service in azure.services}
-    assert groups - services <= {f"rules-{name}" for name in DEPLOYMENT_GROUPS}
+    assert groups - services <= {f"rules-{name}" for name in DEPLOYMENT_RULE_GROUPS}
 
 
 def test_users_can_only_sign_in_with_entra(aks: dict[str, Any], azure: Azure) -> None:
@@ -68,8 +68,8 @@ def test_a_private_api_server_has_no_public_name(aks: dict[str, Any]) -> None:
 
 def test_a_public_api_server_is_reachable_from_listed_ranges_and_its_nodes() -> None:
     graph = cluster(PUBLIC)
-    access = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"]
-    egress = reveal(graph.resource_named("egress", "network:PublicIPAddress").outputs["ipAddress"])
+    access = inputs(graph.get_resource("cluster", "containerservice:ManagedCluster"))["apiServerAccessProfile"]
+    egress = reveal_secrets(graph.get_resource("egress", "network:PublicIPAddress").outputs["ipAddress"])
     assert access["enablePrivateCluster"] is False
     assert access["authorizedIPRanges"] == ["203.0.113.0/24", f"{egress}/32"]
     assert access["disableRunCommand"] is True
@@ -109,7 +109,7 @@ def test_automatic_upgrades_only_run_in_the_maintenance_window(graph: Graph, aks
     assert aks["autoUpgradeProfile"] == {"upgradeChannel": "patch", "nodeOSUpgradeChannel": "NodeImage"}
     configurations = {
         inputs(r)["configName"]: inputs(r)["maintenanceWindow"]
-        for r in graph.resources_of_type("containerservice:MaintenanceConfiguration")
+        for r in graph.find_resources_of_type("containerservice:MaintenanceConfiguration")
     }
     assert set(configurations) == {"aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule"}
     for window in configurations.values():
@@ -126,19 +126,19 @@ def test_image_cleaner_has_the_interval_that_arm_requires(aks: dict[str, Any]) -
 
 def test_metrics_reach_the_workspace_that_is_queried(graph: Graph, aks: dict[str, Any]) -> None:
     assert aks["azureMonitorProfile"]["metrics"]["enabled"] is True
-    workspace = graph.resource_named("metrics", "monitor:AzureMonitorWorkspace")
-    rule = inputs(graph.resource_named("prometheus", "monitor:DataCollectionRule"))
+    workspace = graph.get_resource("metrics", "monitor:AzureMonitorWorkspace")
+    rule = inputs(graph.get_resource("prometheus", "monitor:DataCollectionRule"))
     assert [d["accountResourceId"] for d in rule["destinations"]["monitoringAccounts"]] == [workspace.id]
     assert rule["dataFlows"] == [{"streams": ["Microsoft-PrometheusMetrics"], "destinations": ["metrics"]}]
-    grafana = inputs(graph.resource_named("grafana", "dashboard:Grafana"))["properties"]
+    grafana = inputs(graph.get_resource("grafana", "dashboard:Grafana"))["properties"]
     linked = grafana["grafanaIntegrations"]["azureMonitorWorkspaceIntegrations"]
     assert [each["azureMonitorWorkspaceResourceId"] for each in linked] == [workspace.id]
 
 
 def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> None:
-    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
-    rules = {rule.id for rule in graph.resources_of_type("monitor:DataCollectionRule")}
-    associations = [inputs(r) for r in graph.resources_of_type("monitor:DataCollectionRuleAssociation")]
+    aks = graph.get_resource("cluster", "containerservice:ManagedCluster")
+    rules = {rule.id for rule in graph.find_resources_of_type("monitor:DataCollectionRule")}
+    associations = [inputs(r) for r in graph.find_resources_of_type("monitor:DataCollectionRuleAssociation")]
     assert {each["dataCollectionRuleId"] for each in associations} == rules
     assert {each["resourceUri"] for each in associations} == {aks.id}
     # The agent for container logs looks up its association by name.
@@ -146,18 +146,18 @@ def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> N
 
 
 def test_audit_logs_are_retained(graph: Graph) -> None:
-    logs = graph.resource_named("logs", "operationalinsights:Workspace")
-    settings = {inputs(r)["resourceUri"]: inputs(r) for r in graph.resources_of_type("monitor:DiagnosticSetting")}
+    logs = graph.get_resource("logs", "operationalinsights:Workspace")
+    settings = {inputs(r)["resourceUri"]: inputs(r) for r in graph.find_resources_of_type("monitor:DiagnosticSetting")}
     assert {setting["workspaceId"] for setting in settings.values()} == {logs.id}
-    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
+    aks = graph.get_resource("cluster", "containerservice:ManagedCluster")
     assert "kube-audit-admin" in {log["category"] for log in settings[str(aks.id)]["logs"]}
     for kind in ("containerregistry:Registry", "keyvault:Vault"):
-        (resource,) = graph.resources_of_type(kind)
+        (resource,) = graph.find_resources_of_type(kind)
         assert settings[str(resource.id)]["logs"] == [{"categoryGroup": "audit", "enabled": True}]
 
 
 def test_logs_have_the_configured_retention(graph: Graph, azure: Azure) -> None:
-    logs = inputs(graph.resource_named("logs", "operationalinsights:Workspace"))
+    logs = inputs(graph.get_resource("logs", "operationalinsights:Workspace"))
     assert logs["retentionInDays"] == azure.log_retention_days
     assert logs["features"]["disableLocalAuth"] is True
 
@@ -175,21 +175,21 @@ CALLER_OUTPUTS = {
 def test_a_file_with_callers_exports_their_addresses() -> None:
     outputs = cluster(edit_deployment({}, "production-azure")).outputs
     assert set(outputs) == {str(output) for output in ClusterOutput}
-    assert all(reveal(value) for value in outputs.values())
+    assert all(reveal_secrets(value) for value in outputs.values())
 
 
 def test_everything_is_exported_and_the_kubeconfig_is_secret(graph: Graph) -> None:
     assert set(graph.outputs) == {str(output) for output in ClusterOutput if output not in CALLER_OUTPUTS}
-    assert all(reveal(value) for value in graph.outputs.values())
+    assert all(reveal_secrets(value) for value in graph.outputs.values())
     kubeconfig = graph.outputs[ClusterOutput.KUBECONFIG]
     assert isinstance(kubeconfig, Secret)
-    assert yaml.safe_load(reveal(kubeconfig))["kind"] == "Config"
+    assert yaml.safe_load(reveal_secrets(kubeconfig))["kind"] == "Config"
 
 
 @pytest.mark.parametrize("file", ["production-azure", "cells", "both"])
 def test_shipped_files_define_a_valid_cluster(file: str) -> None:
     graph = cluster(edit_deployment({}, file))
-    pools = {inputs(r)["agentPoolName"] for r in graph.resources_of_type("containerservice:AgentPool")}
+    pools = {inputs(r)["agentPoolName"] for r in graph.find_resources_of_type("containerservice:AgentPool")}
     document = yaml.safe_load((DEPLOYMENTS / f"{file}.yaml").read_text(encoding="utf-8"))
     on_cpus = {"cpu"} if "cpu_pool" in document["azure"] else set()
     assert pools == on_cpus | {pool["name"] for pool in document["azure"]["pools"]}

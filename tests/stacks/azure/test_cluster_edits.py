@@ -10,13 +10,13 @@ from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS, manifests, pod, workloads
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
 from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID
-from voice_sandbox.azure.diff import compare
-from voice_sandbox.azure.graph import Graph, Resource, short_type
+from voice_sandbox.azure.diff import diff_graphs
+from voice_sandbox.azure.graph import Graph, Resource, shorten_type
 from voice_sandbox.azure.refusals import find_rejections
-from voice_sandbox.azure.replacements import AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS, immutable_inputs
-from voice_sandbox.azure.schema import args_shape, resource_shape
+from voice_sandbox.azure.replacements import AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS, list_immutable_inputs
+from voice_sandbox.azure.schema import load_args_shape, load_resource_shape
 from voice_sandbox.changes import Op
-from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, outages
+from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, find_outages
 
 Changes = set[str]
 AKS = "containerservice:ManagedCluster cluster"
@@ -141,13 +141,13 @@ CALLER_EDITS = {
 @pytest.mark.parametrize("case", DISRUPTIVE_EDITS)
 def test_replacing_a_serving_or_stateful_resource_is_an_outage(case: str, file: str) -> None:
     edits, expected = DISRUPTIVE_EDITS[case]
-    steps = compare(cluster(edit_deployment({}, file)), cluster(edit_deployment(edits, file)))
-    found = outages(steps)
+    steps = diff_graphs(cluster(edit_deployment({}, file)), cluster(edit_deployment(edits, file)))
+    found = find_outages(steps)
     if file == "production-azure":
         expected = expected | CALLER_EDITS.get(case, set())
     assert {(each.name, change) for each in found for change in each.changes} == expected
-    assert all(re.search(r"minutes|hour|permanently|until", each.text()) for each in found)
-    assert outages(steps, [name for name, _ in expected]) == []
+    assert all(re.search(r"minutes|hour|permanently|until", each.format_summary()) for each in found)
+    assert find_outages(steps, [name for name, _ in expected]) == []
 
 
 def test_a_pool_is_resized_by_adding_a_second_pool() -> None:
@@ -176,7 +176,7 @@ def test_callers_are_served_by_both_pools_during_a_resize() -> None:
         command = found.container("engine")["command"]
         served[name] = command[command.index("--served-model-name") + 1]
     assert len(set(served.values())) == 1
-    assert [each.name for each in outages(compare(both, new))] == ["voxtral"]
+    assert [each.name for each in find_outages(diff_graphs(both, new))] == ["voxtral"]
 
 
 GROUP_A, GROUP_B = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000"
@@ -221,8 +221,8 @@ def test_a_role_assignment_that_remains_is_neither_replaced_nor_created_again(ca
     """Azure refuses a second assignment of a role while the first one exists."""
     before, after, expected = GRANT_EDITS[case]
     old, new = (cluster(edit_deployment(edits)) for edits in (before, after))
-    steps = compare(old, new)
-    changed = {step.op for step in steps if short_type(step.resource.type) == GRANT} - {Op.SAME}
+    steps = diff_graphs(old, new)
+    changed = {step.op for step in steps if shorten_type(step.resource.type) == GRANT} - {Op.SAME}
     assert changed == expected
     assert [each.message for each in find_rejections([new], steps) if each.refusal == "granted-twice"] == []
 
@@ -231,14 +231,16 @@ def test_role_assignments_of_the_previous_release_keep_their_state() -> None:
     """Their names contained the position of the group or the name of the first pool."""
     text = edit_deployment({"azure.admin_groups": [GROUP_A, GROUP_B], **SHARED_RESERVATION})
     new = cluster(text)
-    renamed = [each for each in new.resources_of_type(GRANT) if any(former_name(each, urn) for urn in each.aliases)]
+    renamed = [
+        each for each in new.find_resources_of_type(GRANT) if any(former_name(each, urn) for urn in each.aliases)
+    ]
     assert len(renamed) == 2 * 8 + 1
     names = {former_name(each, urn) for each in renamed for urn in each.aliases} - {""}
     assert {"admins-0-administer-cluster", "admins-1-find-jump-host"} <= names
     assert "control-plane-uses-reservation-of-cells" in names
     first = {each.urn: next(urn for urn in each.aliases if former_name(each, urn)) for each in renamed}
     old = replace(new, resources=tuple(replace(each, urn=first.get(each.urn, each.urn)) for each in new.resources))
-    assert {step.op for step in compare(old, new)} == {Op.SAME}
+    assert {step.op for step in diff_graphs(old, new)} == {Op.SAME}
 
 
 def former_name(resource: Resource, alias: str) -> str:
@@ -248,19 +250,21 @@ def former_name(resource: Resource, alias: str) -> str:
 
 
 def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:
-    return {(step.op, step.resource.name) for step in compare(before, after) if step.op is not Op.SAME}
+    return {(step.op, step.resource.name) for step in diff_graphs(before, after) if step.op is not Op.SAME}
 
 
 def test_replacing_a_cluster_replaces_its_children() -> None:
-    (found,) = outages(compare(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["public"][0]))))
+    (found,) = find_outages(
+        diff_graphs(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["public"][0])))
+    )
     assert found.also_replaced >= 5 + 1  # its pools and monitoring resources
 
 
 def test_immutable_inputs_are_read_from_the_definitions() -> None:
-    aks = immutable_inputs("azure-native:containerservice:ManagedCluster")
+    aks = list_immutable_inputs("azure-native:containerservice:ManagedCluster")
     assert {"dnsPrefix", "fqdnSubdomain", "networkProfile.outboundType"} <= set(aks)
-    assert "location" in immutable_inputs("azure-native:containerregistry:Registry")
-    assert "hostGroupID" in immutable_inputs("azure-native:containerservice:AgentPool")
+    assert "location" in list_immutable_inputs("azure-native:containerregistry:Registry")
+    assert "hostGroupID" in list_immutable_inputs("azure-native:containerservice:AgentPool")
     assert "kubernetesVersion" not in aks
 
 
@@ -269,21 +273,23 @@ def test_additions_to_definitions_are_inputs_with_a_source(kind: str) -> None:
     token = f"{package(kind)}:{kind}"
     for path, source in nonempty({**AZURE_IMMUTABLE_INPUTS, **KUBERNETES_IMMUTABLE_INPUTS}[kind].items()):
         assert source.startswith("https://"), path
-        assert path not in immutable_inputs(token)  # otherwise the row can be removed
-        shape = resource_shape(token)
+        assert path not in list_immutable_inputs(token)  # otherwise the row can be removed
+        shape = load_resource_shape(token)
         for name in path.split("."):
             assert shape
             assert name in shape.inputs, path
-            shape = args_shape(shape.module, shape.inputs[name].args or "")
+            shape = load_args_shape(shape.module, shape.inputs[name].args or "")
 
 
 def test_types_that_cause_outages_exist() -> None:
-    assert all(resource_shape(f"{package(kind)}:{kind}") for kind in OUTAGES_BY_TYPE)
+    assert all(load_resource_shape(f"{package(kind)}:{kind}") for kind in OUTAGES_BY_TYPE)
 
 
 @pytest.mark.parametrize("file", ["cells", "production-azure"])
 def test_outages_are_reported_for_all_protected_types(file: str) -> None:
-    protected = {short_type(each.type) for each in azure_resources(cluster(edit_deployment({}, file))) if each.protect}
+    protected = {
+        shorten_type(each.type) for each in azure_resources(cluster(edit_deployment({}, file))) if each.protect
+    }
     assert len(protected) > 8
     assert protected <= OUTAGES_BY_TYPE.keys()
 

@@ -39,7 +39,7 @@ def _azure(file: str, folders: pytest.TempPathFactory) -> Azure:
 
 
 def _pools(graph: Graph) -> dict[str, dict[str, Any]]:
-    return {inputs(r)["agentPoolName"]: inputs(r) for r in graph.resources_of_type("containerservice:AgentPool")}
+    return {inputs(r)["agentPoolName"]: inputs(r) for r in graph.find_resources_of_type("containerservice:AgentPool")}
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -60,9 +60,9 @@ def test_pools_match_the_file(file: str, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_pools_are_separate_from_the_cluster_resource(graph: Graph) -> None:
-    aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
+    aks = inputs(graph.get_resource("cluster", "containerservice:ManagedCluster"))
     assert [pool["name"] for pool in aks["agentPoolProfiles"]] == ["system"]
-    for pool in graph.resources_of_type("containerservice:AgentPool"):
+    for pool in graph.find_resources_of_type("containerservice:AgentPool"):
         assert inputs(pool)["mode"] == "User"
         # The autoscaler determines the number of nodes.
         assert "count" in pool.ignore_changes
@@ -143,7 +143,7 @@ def test_the_system_pool_waits_for_the_router() -> None:
     """The router drains for as long as the slowest service, and runs on the system pool."""
     for drain_s, minutes in ((600, 30), (3600, 62)):
         graph = cluster(edit_deployment({"azure.services.0.drain_timeout_s": drain_s}))
-        aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
+        aks = inputs(graph.get_resource("cluster", "containerservice:ManagedCluster"))
         (system,) = aks["agentPoolProfiles"]
         assert system["upgradeSettings"]["drainTimeoutInMinutes"] == minutes
 
@@ -181,8 +181,10 @@ def test_reserved_pools_use_their_reservation_group_after_the_role_assignment() 
     pools = _pools(graph)
     assert {name for name, pool in pools.items() if "capacityReservationGroupID" in pool} == {"a100"}
     assert pools["a100"]["capacityReservationGroupID"] == GROUP_ID
-    (grant,) = [r for r in graph.resources_of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID]
-    assert grant.urn in graph.resource_named("a100", "containerservice:AgentPool").dependencies
+    (grant,) = [
+        r for r in graph.find_resources_of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID
+    ]
+    assert grant.urn in graph.get_resource("a100", "containerservice:AgentPool").dependencies
 
 
 def test_two_pools_of_one_reservation_share_a_role_assignment() -> None:
@@ -191,7 +193,7 @@ def test_two_pools_of_one_reservation_share_a_role_assignment() -> None:
             {"azure.pools.0.purchase": RESERVATION_PURCHASE, "azure.pools.3.purchase": RESERVATION_PURCHASE}
         )
     )
-    grants = [r for r in graph.resources_of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID]
+    grants = [r for r in graph.find_resources_of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID]
     assert len(grants) == 1
     for pool in ("cells", "a100"):
-        assert grants[0].urn in graph.resource_named(pool, "containerservice:AgentPool").dependencies
+        assert grants[0].urn in graph.get_resource(pool, "containerservice:AgentPool").dependencies

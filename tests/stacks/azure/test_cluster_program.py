@@ -76,14 +76,16 @@ def longest(tmp_path: Path) -> Deployment:
 
 def test_names_of_the_longest_deployment_are_valid_in_azure(longest: Deployment) -> None:
     subscription = "00000000-0000-4000-8000-5ab5c0000001"
-    assert re.fullmatch(r"[a-zA-Z0-9]{5,50}", azure_names.registry_name(longest, subscription))
-    assert re.fullmatch(r"[a-zA-Z](?!.*--)[a-zA-Z0-9-]{1,22}[a-zA-Z0-9]", azure_names.vault_name(longest, subscription))
-    assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9-]{0,21}[a-zA-Z0-9]", azure_names.grafana_name(longest, subscription))
-    assert len(azure_names.node_resource_group_name(longest)) <= 80
+    assert re.fullmatch(r"[a-zA-Z0-9]{5,50}", azure_names.build_registry_name(longest, subscription))
+    assert re.fullmatch(
+        r"[a-zA-Z](?!.*--)[a-zA-Z0-9-]{1,22}[a-zA-Z0-9]", azure_names.build_vault_name(longest, subscription)
+    )
+    assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9-]{0,21}[a-zA-Z0-9]", azure_names.build_grafana_name(longest, subscription))
+    assert len(azure_names.build_node_resource_group_name(longest)) <= 80
 
 
 def test_names_differ_between_subscriptions(longest: Deployment) -> None:
-    for name in (azure_names.registry_name, azure_names.vault_name, azure_names.grafana_name):
+    for name in (azure_names.build_registry_name, azure_names.build_vault_name, azure_names.build_grafana_name):
         assert name(longest, "one") != name(longest, "another")
 
 
@@ -96,5 +98,5 @@ def test_no_name_exceeds_the_azure_limit(longest: Deployment) -> None:
         "operationalinsights:Workspace": ("workspaceName", 63),
     }
     for kind, (field, limit) in nonempty(limits.items()):
-        for resource in graph.resources_of_type(kind):
+        for resource in graph.find_resources_of_type(kind):
             assert len(inputs(resource)[field]) <= limit

@@ -8,7 +8,7 @@ from tests.nonempty import nonempty
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from voice_blueprint.azure.names import Role
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.values import reveal
+from voice_sandbox.azure.values import reveal_secrets
 
 ADMINS = ["00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-0000000000a2"]
 GROUP_ID = (
@@ -45,17 +45,17 @@ USER_ROLES: set[tuple[Role, str]] = {
 
 def _identities(graph: Graph) -> dict[str, Resource]:
     return {
-        str(reveal(r.outputs["principalId"])): r
-        for r in graph.resources_of_type("managedidentity:UserAssignedIdentity")
+        str(reveal_secrets(r.outputs["principalId"])): r
+        for r in graph.find_resources_of_type("managedidentity:UserAssignedIdentity")
     }
 
 
 def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
     """Return identity name or group id, role, and scope."""
     identities = _identities(graph)
-    things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.managed_resources()}
+    things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.iter_managed_resources()}
     found = []
-    for resource in graph.resources_of_type("authorization:RoleAssignment"):
+    for resource in graph.find_resources_of_type("authorization:RoleAssignment"):
         asked = inputs(resource)
         who = identities[asked["principalId"]].name if asked["principalId"] in identities else asked["principalId"]
         role = Role(asked["roleDefinitionId"].rpartition("/")[2])
@@ -80,14 +80,14 @@ def test_without_a_reservation_no_role_refers_to_one() -> None:
 
 
 def test_every_identity_has_a_role_and_a_user(graph: Graph) -> None:
-    aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
-    grafana = inputs(graph.resource_named("grafana", "dashboard:Grafana"))
+    aks = inputs(graph.get_resource("cluster", "containerservice:ManagedCluster"))
+    grafana = inputs(graph.get_resource("grafana", "dashboard:Grafana"))
     trusted = {
-        inputs(r)["resourceName"] for r in graph.resources_of_type("managedidentity:FederatedIdentityCredential")
+        inputs(r)["resourceName"] for r in graph.find_resources_of_type("managedidentity:FederatedIdentityCredential")
     }
     for principal, identity in nonempty(_identities(graph).items()):
         assert any(
-            inputs(r)["principalId"] == principal for r in graph.resources_of_type("authorization:RoleAssignment")
+            inputs(r)["principalId"] == principal for r in graph.find_resources_of_type("authorization:RoleAssignment")
         )
         used = {
             *aks["identity"]["userAssignedIdentities"],
@@ -98,25 +98,27 @@ def test_every_identity_has_a_role_and_a_user(graph: Graph) -> None:
 
 
 def test_nodes_can_only_pull_images(graph: Graph) -> None:
-    aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
+    aks = inputs(graph.get_resource("cluster", "containerservice:ManagedCluster"))
     kubelet = aks["identityProfile"]["kubeletidentity"]
     assert _identities(graph)[kubelet["objectId"]].id == kubelet["resourceId"]
-    (pull,) = [r for r in graph.resources_of_type("authorization:RoleAssignment") if Role.ACR_PULL in str(inputs(r))]
-    (registry,) = graph.resources_of_type("containerregistry:Registry")
+    (pull,) = [
+        r for r in graph.find_resources_of_type("authorization:RoleAssignment") if Role.ACR_PULL in str(inputs(r))
+    ]
+    (registry,) = graph.find_resources_of_type("containerregistry:Registry")
     assert (inputs(pull)["principalId"], inputs(pull)["scope"]) == (kubelet["objectId"], registry.id)
 
 
 def test_principal_types_are_set(graph: Graph) -> None:
     # Azure refuses a principal that it has not replicated yet, unless its type is given.
-    for resource in nonempty(graph.resources_of_type("authorization:RoleAssignment")):
+    for resource in nonempty(graph.find_resources_of_type("authorization:RoleAssignment")):
         kind = "Group" if inputs(resource)["principalId"] in ADMINS else "ServicePrincipal"
         assert inputs(resource)["principalType"] == kind
 
 
 def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
-    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
-    issuer = reveal(aks.outputs["oidcIssuerProfile"])["issuerURL"]
-    credentials = [inputs(r) for r in graph.resources_of_type("managedidentity:FederatedIdentityCredential")]
+    aks = graph.get_resource("cluster", "containerservice:ManagedCluster")
+    issuer = reveal_secrets(aks.outputs["oidcIssuerProfile"])["issuerURL"]
+    credentials = [inputs(r) for r in graph.find_resources_of_type("managedidentity:FederatedIdentityCredential")]
     assert {each["subject"] for each in credentials} == {
         "system:serviceaccount:kube-system:keda-operator",
         "system:serviceaccount:voice:model-fetch",
@@ -127,7 +129,7 @@ def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
 
 
 def test_the_cluster_depends_on_the_roles_of_its_identities(graph: Graph) -> None:
-    aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
-    before = graph.all_dependencies(aks.urn)
+    aks = graph.get_resource("cluster", "containerservice:ManagedCluster")
+    before = graph.find_all_dependencies(aks.urn)
     for name in ("control-plane-uses-subnet", "control-plane-assigns-kubelet", "kubelet-pulls-images"):
-        assert graph.resource_named(name).urn in before
+        assert graph.get_resource(name).urn in before

@@ -11,9 +11,9 @@ from tests.blueprint.documents import DEPLOYMENTS
 from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
-from voice_sandbox.azure.definitions import problems
-from voice_sandbox.azure.graph import Graph, short_type
-from voice_sandbox.azure.schema import DEFINITIONS_FILE, api_version, definitions
+from voice_sandbox.azure.definitions import find_definition_problems
+from voice_sandbox.azure.graph import Graph, shorten_type
+from voice_sandbox.azure.schema import DEFINITIONS_FILE, find_api_version, load_definitions
 
 FILES = {
     "production": edit_deployment({"images": DIGESTS}, "production-azure"),
@@ -26,14 +26,14 @@ FILES = {
 @pytest.mark.parametrize("file", FILES)
 def test_inputs_match_the_azure_definitions(file: str) -> None:
     for resource in nonempty(azure_resources(cluster(FILES[file]))):
-        assert problems(short_type(resource.type), inputs(resource)) == [], resource.name
+        assert find_definition_problems(shorten_type(resource.type), inputs(resource)) == [], resource.name
 
 
 def test_the_table_has_every_deployed_type_in_the_api_version_of_the_sdk() -> None:
-    deployed = {short_type(each.type) for file in FILES for each in azure_resources(cluster(FILES[file]))}
-    assert deployed == definitions().keys()
-    for kind, known in definitions().items():
-        assert known["type"].endswith(f"@{api_version(f'azure-native:{kind}')}"), (
+    deployed = {shorten_type(each.type) for file in FILES for each in azure_resources(cluster(FILES[file]))}
+    assert deployed == load_definitions().keys()
+    for kind, known in load_definitions().items():
+        assert known["type"].endswith(f"@{find_api_version(f'azure-native:{kind}')}"), (
             f"{kind}: run `make refresh-azure-types`"
         )
 
@@ -116,9 +116,9 @@ MISTAKES = [
 )
 def test_a_mistake_is_detected(graph: Graph, kind: str, path: str, value: object, message: str) -> None:
     given = next(
-        inputs(each) for each in graph.resources_of_type(kind) if "/" not in path and _reaches(inputs(each), path)
+        inputs(each) for each in graph.find_resources_of_type(kind) if "/" not in path and _reaches(inputs(each), path)
     )
-    found = problems(kind, change_at_path(given, path, value))
+    found = find_definition_problems(kind, change_at_path(given, path, value))
     assert any(message in problem for problem in found), found
 
 

@@ -20,8 +20,8 @@ from voice_blueprint import catalog
 from voice_blueprint.azure.contract import ENGINE_HTTP
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.catalog.inference import Task
-from voice_constructs.azure.kubernetes.engine_check import ENGINE_COUNTERS, SOURCE, engine_liveness_probe
-from voice_constructs.azure.kubernetes.files.check_engine import Check, read_counters
+from voice_constructs.azure.kubernetes.engine_check import ENGINE_COUNTERS, SOURCE_FILE, create_engine_liveness_probe
+from voice_constructs.azure.kubernetes.files.check_engine import CheckConfig, read_counters
 
 MAX_S = 30
 """Timeout of a probe on a busy machine, far above its own timeout."""
@@ -120,7 +120,7 @@ class Prober:
         }
 
     def run(self) -> tuple[bool, str]:
-        command = [sys.executable, "-I", "-S", str(SOURCE), json.dumps(self.check)]
+        command = [sys.executable, "-I", "-S", str(SOURCE_FILE), json.dumps(self.check)]
         done = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, timeout=MAX_S, check=False
         )
@@ -282,10 +282,10 @@ def test_counters_are_summed_over_their_labels() -> None:
 
 @pytest.mark.parametrize("model", catalog.models().values(), ids=lambda model: model.name)
 def test_each_kind_of_model_gets_a_suitable_request(model: ModelCard) -> None:
-    action = engine_liveness_probe("engine", ENGINE_HTTP, model).exec_
+    action = create_engine_liveness_probe("engine", ENGINE_HTTP, model).exec_
     assert isinstance(action, k8s.core.v1.ExecActionArgs)
     assert isinstance(action.command, list)
-    check = Check.from_json(str(action.command[-1]))
+    check = CheckConfig.from_json(str(action.command[-1]))
     path = {
         Task.CHAT: "/v1/completions",
         Task.AUDIO_CHAT: "/v1/completions",

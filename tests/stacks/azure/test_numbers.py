@@ -11,7 +11,7 @@ import pytest
 from tests.stacks.aws.test_numbers import numbers, values_at
 from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
-from voice_sandbox.azure.graph import Graph, short_type
+from voice_sandbox.azure.graph import Graph, shorten_type
 
 CLUSTER, POOL, POD = "containerservice:ManagedCluster", "containerservice:AgentPool", "spec.template.spec"
 DEPLOYMENT, DAEMON, JOB, SCALED = (
@@ -195,10 +195,10 @@ def graphs() -> tuple[Graph, Graph]:
 def test_every_number_of_the_programs_is_listed() -> None:
     found: dict[tuple[str, str], set[object]] = {}
     for graph in graphs():
-        for resource in graph.managed_resources():
+        for resource in graph.iter_managed_resources():
             for place, value in numbers(inputs(resource)):
                 if not TESTED_ELSEWHERE.search(place):
-                    found.setdefault((short_type(resource.type), place), set()).add(value)
+                    found.setdefault((shorten_type(resource.type), place), set()).add(value)
     stated: dict[tuple[str, str], set[object]] = {key: values for key, (values, _) in NUMBERS.items()}
     for keys, values in ((ENABLED_SETTINGS, {True}), (DISABLED_SETTINGS, {False})):
         stated |= {key: set[object](values) for key in keys}
@@ -207,5 +207,5 @@ def test_every_number_of_the_programs_is_listed() -> None:
 
 @pytest.mark.parametrize(("kind", "name", "path", "values", "reason"), TEXTS, ids=lambda part: str(part)[:40])
 def test_a_quantity_in_text_is_parsed(kind: str, name: str, path: str, values: set[str], reason: str) -> None:
-    (resource,) = (each for graph in graphs() for each in graph.resources_of_type(kind) if each.name == name)
+    (resource,) = (each for graph in graphs() for each in graph.find_resources_of_type(kind) if each.name == name)
     assert set(values_at(inputs(resource), path)) == values, reason

@@ -16,10 +16,10 @@ from tests.stacks.azure.manifests import DIGESTS, engine_pods, workloads
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint.azure.contract import ENGINE_HTTP
 from voice_blueprint.azure.metrics import SpeechMetric
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.engines.published.release import load_published_table
 from voice_constructs.azure.kubernetes.files.drain_speech import Drain, read_gauge
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
-from voice_constructs.azure.kubernetes.speech_drain import PROGRAM, SOURCE, drain_hook
+from voice_constructs.azure.kubernetes.speech_drain import PROGRAM_PATH, SOURCE_FILE, build_drain_hook_command
 from voice_sandbox.azure.graph import Graph
 
 MAX_S = 60
@@ -77,7 +77,7 @@ def hook(engine: Engine, **changes: object) -> subprocess.Popen[str]:
     """Start the program like the kubelet, with short times."""
     drain = {"metrics": engine.address, "gauges": GAUGES, "settle_s": 0, "limit_s": MAX_S, "period_s": 0.05, **changes}
     return subprocess.Popen(  # noqa: S603  a program of this project
-        [sys.executable, "-I", "-S", str(SOURCE), json.dumps(drain)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-S", str(SOURCE_FILE), json.dumps(drain)], stderr=subprocess.PIPE, text=True
     )
 
 
@@ -184,7 +184,7 @@ def graph() -> Graph:
 
 
 def test_the_release_publishes_the_metrics_of_the_hook() -> None:
-    kinds = {metric.name: metric.kind for metric in published_table("vllm-omni").metrics}
+    kinds = {metric.name: metric.kind for metric in load_published_table("vllm-omni").metrics}
     assert [kinds[name] for name in GAUGES] == ["gauge", "gauge"]
 
 
@@ -196,8 +196,8 @@ def test_only_speech_engines_wait_before_sigterm(graph: Graph) -> None:
     (speech,) = (each for each in engine_pods(graph) if each.name == "speech")
     (engine,) = speech.main
     command = hooks["speech"]["exec"]["command"]
-    assert command == list(drain_hook(ENGINE_HTTP, settle_s=ENGINE_PRE_STOP_S, drain_s=585))
+    assert command == list(build_drain_hook_command(ENGINE_HTTP, settle_s=ENGINE_PRE_STOP_S, drain_s=585))
     drain = Drain.from_json(command[-1])
     assert drain.limit_s + 60 <= speech.spec["terminationGracePeriodSeconds"]
-    assert PROGRAM in [mount["mountPath"] for mount in engine["volumeMounts"]]
+    assert PROGRAM_PATH in [mount["mountPath"] for mount in engine["volumeMounts"]]
     assert "--shutdown-timeout" not in engine["command"]

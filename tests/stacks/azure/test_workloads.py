@@ -24,10 +24,10 @@ from voice_blueprint.azure.names import (
     POOL_LABEL,
     SYSTEM_TAINT,
     Taint,
-    nvme_pools,
-    pool_taints,
-    pools_for,
-    replicas_name,
+    build_engine_workload_name,
+    list_nvme_pools,
+    list_pool_taints,
+    list_service_pool_names,
 )
 from voice_blueprint.checks.azure.pools import WORKLOAD_NAMES
 from voice_blueprint.file.model.azure import SYSTEM_POOL, Azure, ChatService
@@ -93,7 +93,11 @@ def test_pod_monitors_have_the_required_fields(graph: Graph) -> None:
 
 
 def test_every_workload_that_is_no_engine_has_a_reserved_name(graph: Graph, azure: Azure) -> None:
-    engines = {replicas_name(service, pool) for service in azure.services for pool in pools_for(service)}
+    engines = {
+        build_engine_workload_name(service, pool)
+        for service in azure.services
+        for pool in list_service_pool_names(service)
+    }
     for kind in ("Deployment", "ServiceAccount", "PodDisruptionBudget", "ScaledObject"):
         names = {
             each["metadata"]["name"] for each in manifests(graph, kind) if each["metadata"]["namespace"] == NAMESPACE
@@ -135,7 +139,7 @@ def test_the_autoscaler_knows_the_nvme_of_nodes_that_do_not_exist_yet(graph: Gra
     """The scheduler, which the autoscaler simulates, accepts a node if an object of its labels has enough capacity."""
     stated = {each["nodeTopology"]["matchLabels"][POOL_LABEL]: each for each in manifests(graph, "CSIStorageCapacity")}
     sizes = {pool.name: catalog.vm_sizes()[pool.vm_size] for pool in azure.pools}
-    wanted = set(nvme_pools(azure))
+    wanted = set(list_nvme_pools(azure))
     assert set(stated) == wanted != set()
     for name, each in stated.items():
         assert each["storageClassName"] == "local-nvme"
@@ -152,9 +156,9 @@ def test_mounted_files_are_in_their_config_map(graph: Graph) -> None:
 
 
 def test_nothing_is_created_before_its_dependencies(graph: Graph) -> None:
-    made = {resource.urn: resource for resource in graph.managed_resources()}
+    made = {resource.urn: resource for resource in graph.iter_managed_resources()}
     for resource in nonempty(made.values()):
-        needed = {graph[urn].type for urn in graph.all_dependencies(resource.urn)}
+        needed = {graph[urn].type for urn in graph.find_all_dependencies(resource.urn)}
         namespaced = dict(resource.inputs).get("metadata", {}).get("namespace", "kube-system") != "kube-system"
         assert not namespaced or "kubernetes:core/v1:Namespace" in needed
         if resource.type.endswith("Deployment") and resource.name != "router":
@@ -174,7 +178,7 @@ def test_a_preview_declares_what_an_up_creates() -> None:
 
 def test_another_address_of_the_cluster_replaces_no_object(graph: Graph) -> None:
     """Without an identifier, Pulumi replaces the provider and all its objects if the kubeconfig's server changes."""
-    provider = inputs(graph.resource_named("cluster", "pulumi:providers:kubernetes"))
+    provider = inputs(graph.get_resource("cluster", "pulumi:providers:kubernetes"))
     assert provider["clusterIdentifier"].startswith("https://")
 
 
@@ -194,11 +198,11 @@ def test_every_pool_has_a_workload_and_every_workload_a_pool(graph: Graph, azure
 
 
 def test_pods_tolerate_exactly_the_taints_of_their_nodes(graph: Graph, azure: Azure) -> None:
-    taints = {pool.name: set(pool_taints(azure, pool)) for pool in azure.pools} | {SYSTEM_POOL: {SYSTEM_TAINT}}
+    taints = {pool.name: set(list_pool_taints(azure, pool)) for pool in azure.pools} | {SYSTEM_POOL: {SYSTEM_TAINT}}
     for each in nonempty(pods(graph)):
         tolerated = {Taint(one["key"], one["value"], one["effect"]) for one in each.spec["tolerations"]}
         pool = each.spec.get("nodeSelector", {}).get(POOL_LABEL)
-        gpu_taints = {taint for pool in azure.pools for taint in pool_taints(azure, pool)}
+        gpu_taints = {taint for pool in azure.pools for taint in list_pool_taints(azure, pool)}
         assert tolerated == (taints[pool] if pool else gpu_taints)
 
 

@@ -9,9 +9,9 @@ from tests.blueprint.engines.rules import check_endpoint, check_metric
 from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import Manifest, engine_pods, production, workloads
 from voice_blueprint.azure.contract import ENGINE_HTTP
-from voice_blueprint.engines.published.release import published_table
-from voice_constructs.azure.kubernetes.engine_check import PROGRAM
-from voice_constructs.azure.kubernetes.files.check_engine import Check
+from voice_blueprint.engines.published.release import load_published_table
+from voice_constructs.azure.kubernetes.engine_check import PROGRAM_PATH
+from voice_constructs.azure.kubernetes.files.check_engine import CheckConfig
 from voice_sandbox.azure.graph import Graph
 
 PRODUCTION = production()
@@ -32,7 +32,7 @@ def test_readiness_and_liveness_require_an_engine_response(graph: Graph) -> None
         assert readiness.metrics == [f"http://127.0.0.1:{port}/metrics" for port in ports]
         states = [readiness.state]
         for one in engines:
-            table = published_table("vllm-omni" if "--omni" in one["command"] else "vllm")
+            table = load_published_table("vllm-omni" if "--omni" in one["command"] else "vllm")
             alive = checks(one["livenessProbe"])
             states.append(alive.state)
             for check in (readiness, alive):
@@ -59,11 +59,11 @@ def test_a_hanging_engine_is_unready_after_20_s_and_restarted_after_150_s(graph:
 
 
 def is_check(probe: Manifest | None) -> TypeGuard[Manifest]:
-    return PROGRAM in ((probe or {}).get("exec") or {}).get("command", ())
+    return PROGRAM_PATH in ((probe or {}).get("exec") or {}).get("command", ())
 
 
-def checks(probe: Manifest) -> Check:
-    return Check.from_json(probe["exec"]["command"][-1])
+def checks(probe: Manifest) -> CheckConfig:
+    return CheckConfig.from_json(probe["exec"]["command"][-1])
 
 
 def option(container: Manifest, flag: str) -> str:

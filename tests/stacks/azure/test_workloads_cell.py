@@ -19,9 +19,9 @@ from tests.stacks.azure.manifests import (
 )
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
-from voice_blueprint.azure.topology import Request, admit_pods, empty_node_resources
-from voice_blueprint.engines.cell import check_cell_cpus
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.azure.topology import Request, admit_pods, list_empty_node_resources
+from voice_blueprint.engines.cell import validate_cell_cpus
+from voice_blueprint.engines.published.release import load_published_table
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
 
@@ -54,7 +54,9 @@ def test_the_kubelet_pins_each_engine_to_cpus_near_its_gpus(
     answers = dict(
         zip(
             (one["name"] for one in containers),
-            admit_pods(size, [request(one) for one in containers], policy, empty_node_resources(size, reserved_cpus)),
+            admit_pods(
+                size, [request(one) for one in containers], policy, list_empty_node_resources(size, reserved_cpus)
+            ),
             strict=True,
         )
     )
@@ -119,22 +121,22 @@ def test_an_nvme_volume_is_large_enough_for_both_servers(cell: Pod, azure: Azure
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_cpus_distant_from_the_gpus_of_an_engine_are_refused(cpus: int, policy: TopologyPolicy) -> None:
     with pytest.raises(DoesNotFitError) as refused:
-        check_cell_cpus(NC96, cpus, policy)
+        validate_cell_cpus(NC96, cpus, policy)
     assert refused.value.remedy == "79 to 95 cpus"
     for enough in (79, 95):
-        check_cell_cpus(NC96, enough, policy)
+        validate_cell_cpus(NC96, enough, policy)
 
 
 def test_no_cell_fits_one_numa_node() -> None:
     with pytest.raises(DoesNotFitError, match="best-effort"):
-        check_cell_cpus(NC96, 80, TopologyPolicy.SINGLE_NUMA_NODE)
+        validate_cell_cpus(NC96, 80, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
 def test_a_topology_policy_without_alignment_refuses_nothing() -> None:
-    check_cell_cpus(NC96, 20, TopologyPolicy.NONE)
+    validate_cell_cpus(NC96, 20, TopologyPolicy.NONE)
 
 
 def test_lmcache_answers_its_probes(cell: Pod) -> None:
     for name in ("lmcache", "lmcache-decode"):
         path = cell.container(name)["startupProbe"]["httpGet"]["path"]
-        assert not list(check_endpoint(published_table("lmcache"), "GET", path))
+        assert not list(check_endpoint(load_published_table("lmcache"), "GET", path))

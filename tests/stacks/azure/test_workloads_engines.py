@@ -26,14 +26,19 @@ from tests.stacks.azure.manifests import (
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
-from voice_blueprint.azure.metrics import EngineMetric, sum_query
+from voice_blueprint.azure.metrics import EngineMetric, build_sum_query
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_blueprint.azure.rollout import DRAIN_MARGIN_S
-from voice_blueprint.engines.launch.lmcache import PROGRAM
+from voice_blueprint.engines.launch.lmcache import LMCACHE_PROGRAM
 from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
-from voice_blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
-from voice_blueprint.engines.published.release import published_table
-from voice_blueprint.engines.sizing.host import allocatable_gib
+from voice_blueprint.engines.launch.services import (
+    create_aggregated_processes,
+    create_cell_processes,
+    create_chat_launcher,
+    create_tts_launcher,
+)
+from voice_blueprint.engines.published.release import load_published_table
+from voice_blueprint.engines.sizing.host import calculate_allocatable_gib
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
 from voice_constructs.azure.kubernetes.gpu_nodes import WAITING_LABEL
@@ -68,7 +73,7 @@ def test_the_gpus_of_a_node_limit_its_pods(graph: Graph, azure: Azure) -> None:
             per_node * each.requested("cpu") <= size.vcpus - 2
         )  # reserved for the kubelet and the daemons of the node
         memory_gib = per_node * float(each.requested("memory")) / GIB
-        assert memory_gib <= allocatable_gib(size)
+        assert memory_gib <= calculate_allocatable_gib(size)
 
 
 def test_requests_of_pods_fit_the_node(graph: Graph) -> None:
@@ -91,7 +96,7 @@ def test_shared_memory_matches_sizing_and_is_within_the_memory_limit(graph: Grap
 
 
 def test_lmcache_servers_have_the_memory_of_their_pools(graph: Graph) -> None:
-    servers = [one for each in engine_pods(graph) for one in each.containers if PROGRAM in one["command"]]
+    servers = [one for each in engine_pods(graph) for one in each.containers if LMCACHE_PROGRAM in one["command"]]
     assert servers
     for server in servers:
         pool_gib = float(server["command"][server["command"].index("--l1-size-gb") + 1])
@@ -125,7 +130,7 @@ def test_engines_have_every_probe_and_their_release_answers_it(graph: Graph) -> 
         for one in each.main:
             if one["name"] == "gpus":
                 continue
-            table = published_table("vllm-omni" if "--omni" in one["command"] else "vllm")
+            table = load_published_table("vllm-omni" if "--omni" in one["command"] else "vllm")
             port = one["ports"][0]["containerPort"]
             start = one["startupProbe"]
             assert start["httpGet"]["port"] == port == int(one["command"][one["command"].index("--port") + 1])
@@ -178,19 +183,19 @@ def test_selectors_do_not_overlap(graph: Graph) -> None:
 def launched_environments(each: Pod, azure: Azure) -> dict[str, Callable[[], dict[str, str]]]:
     match service_for(each, azure):
         case PrefillDecodeCell() as service:
-            cell = cell_launch(azure, service)
+            cell = create_cell_processes(azure, service)
             return {
-                "prefill": cell.prefill.environment,
-                "decode": cell.decode.environment,
-                "lmcache": cell.lmcache_prefill.environment,
-                "lmcache-decode": cell.lmcache_decode.environment,
+                "prefill": cell.prefill.build_environment,
+                "decode": cell.decode.build_environment,
+                "lmcache": cell.lmcache_prefill.build_environment,
+                "lmcache-decode": cell.lmcache_decode.build_environment,
             }
         case AggregatedService() as service:
-            return {"engine": aggregated_launch(azure, service).engine.environment}
+            return {"engine": create_aggregated_processes(azure, service).engine.build_environment}
         case ChatService() as service:
-            return {"engine": chat_launch(azure, service, each.labels[POOL_LABEL]).environment}
+            return {"engine": create_chat_launcher(azure, service, each.labels[POOL_LABEL]).build_environment}
         case TtsService() as service:
-            return {"engine": tts_launch(azure, service).environment}
+            return {"engine": create_tts_launcher(azure, service).build_environment}
 
 
 def test_every_variable_is_set_by_a_launcher(azure: Azure) -> None:
@@ -229,11 +234,11 @@ def test_a_pinned_model_is_downloaded_at_its_commit() -> None:
 
 def test_engines_wait_for_every_revision_of_a_model() -> None:
     graph = workloads(production({"azure.services.1.revision": "0123456789abcdef0123456789abcdef01234567"}))
-    jobs = {each.urn for each in graph.resources_of_type("batch/v1:Job")}
-    engines = [each for each in graph.resources_of_type("apps/v1:Deployment") if each.name != "router"]
+    jobs = {each.urn for each in graph.find_resources_of_type("batch/v1:Job")}
+    engines = [each for each in graph.find_resources_of_type("apps/v1:Deployment") if each.name != "router"]
     assert len(jobs) == 4
     for engine in nonempty(engines):
-        assert jobs <= set(graph.all_dependencies(engine.urn)), engine.name
+        assert jobs <= set(graph.find_all_dependencies(engine.urn)), engine.name
 
 
 # --- Scaling ---------------------------------------------------------------------------------------------
@@ -242,18 +247,21 @@ def test_engines_wait_for_every_revision_of_a_model() -> None:
 @pytest.mark.parametrize("engine", ["vllm", "vllm-omni"])
 @pytest.mark.parametrize("metric", [EngineMetric.RUNNING, EngineMetric.WAITING, EngineMetric.KV_USAGE])
 def test_engines_publish_the_scaling_metrics(engine: str, metric: EngineMetric) -> None:
-    assert not list(check_metric(published_table(engine), metric))
+    assert not list(check_metric(load_published_table(engine), metric))
 
 
 def test_a_sum_of_metrics_is_valid_promql() -> None:
-    assert sum_query(EngineMetric.RUNNING, voice_role="decode") == 'sum(vllm:num_requests_running{voice_role="decode"})'
+    assert (
+        build_sum_query(EngineMetric.RUNNING, voice_role="decode")
+        == 'sum(vllm:num_requests_running{voice_role="decode"})'
+    )
 
 
 def test_every_deployment_of_engines_is_scaled_within_the_files_bounds(graph: Graph, azure: Azure) -> None:
     scaled = {each["spec"]["scaleTargetRef"]["name"]: each for each in manifests(graph, "ScaledObject")}
     assert scaled.keys() == {each.name for each in engine_pods(graph)}
     for each in engine_pods(graph):
-        spec, bounds = scaled[each.name]["spec"], service_for(each, azure).replicas_on(each.labels[POOL_LABEL])
+        spec, bounds = scaled[each.name]["spec"], service_for(each, azure).get_replica_bounds(each.labels[POOL_LABEL])
         assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (bounds.min, bounds.max)
         # https://keda.sh/docs/2.17/reference/scaledobject-spec/#fallback: an outage of Prometheus adds no GPU.
         assert spec["fallback"] == {"failureThreshold": 4, "behavior": "currentReplicas", "replicas": bounds.max}
@@ -274,7 +282,7 @@ def test_a_later_pool_scales_on_the_load_beyond_earlier_pools(graph: Graph, azur
     assert (spot["minReplicaCount"], spot["maxReplicaCount"]) == (0, 4)
     requests = spot["triggers"][0]["metadata"]
     running, waiting = (
-        sum_query(metric, voice_service="qwen") for metric in (EngineMetric.RUNNING, EngineMetric.WAITING)
+        build_sum_query(metric, voice_service="qwen") for metric in (EngineMetric.RUNNING, EngineMetric.WAITING)
     )
     whole = f"{running} + {waiting}"
     assert requests["query"] == f"clamp_min({whole} - {earlier.sessions * 0.8:g}, 0)"
@@ -331,7 +339,9 @@ def test_workloads_without_an_image_have_no_replicas() -> None:
 
 def test_workloads_with_a_digest_are_deployed(graph: Graph, azure: Azure) -> None:
     for each in engine_pods(graph):
-        assert each.owner["spec"]["replicas"] == service_for(each, azure).replicas_on(each.labels[POOL_LABEL]).min
+        assert (
+            each.owner["spec"]["replicas"] == service_for(each, azure).get_replica_bounds(each.labels[POOL_LABEL]).min
+        )
     assert not any(each["metadata"].get("annotations") for each in manifests(graph, "ScaledObject"))
     assert not any(job["spec"]["suspend"] for job in manifests(graph, "Job"))
     assert not any(each["spec"]["template"]["spec"].get("nodeSelector") for each in manifests(graph, "DaemonSet"))

@@ -18,7 +18,7 @@ from voice_blueprint.azure.contract import WEIGHTS_DIR
 from voice_blueprint.azure.names import ClusterOutput
 from voice_constructs.azure.kubernetes.model_fetch import HUB_DIR
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.values import reveal
+from voice_sandbox.azure.values import reveal_secrets
 
 TOKEN = "hf_of_this_test"
 GATED = production({"azure.hub_token_secret": "hub-token"})
@@ -40,9 +40,9 @@ def test_the_driver_reads_the_secret_as_the_permitted_identity(graph: Graph) -> 
     (made,) = manifests(graph, "SecretProviderClass")
     outputs = cluster(GATED).outputs
     parameters = made["spec"]["parameters"]
-    assert parameters["clientID"] == reveal(outputs[ClusterOutput.MODEL_FETCH_CLIENT_ID])
-    assert parameters["keyvaultName"] == reveal(outputs[ClusterOutput.VAULT_NAME])
-    assert parameters["tenantID"] == reveal(outputs[ClusterOutput.TENANT_ID])
+    assert parameters["clientID"] == reveal_secrets(outputs[ClusterOutput.MODEL_FETCH_CLIENT_ID])
+    assert parameters["keyvaultName"] == reveal_secrets(outputs[ClusterOutput.VAULT_NAME])
+    assert parameters["tenantID"] == reveal_secrets(outputs[ClusterOutput.TENANT_ID])
     assert "objectName: hub-token\n" in parameters["objects"]
 
 

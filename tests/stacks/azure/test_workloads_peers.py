@@ -5,7 +5,7 @@ import pytest
 from tests.stacks.azure.manifests import DIGESTS, Pod, pod, production, workloads
 from voice_blueprint.azure.contract import LMCACHE_COORDINATOR
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.services import POD_ADDRESS, coordinator_launch
+from voice_blueprint.engines.launch.services import POD_ADDRESS_VARIABLE, create_coordinator_launcher
 from voice_sandbox.azure.graph import Graph
 
 SERVICE = "voxtral"
@@ -25,8 +25,8 @@ def engine(graph: Graph) -> Pod:
 
 def test_a_server_advertises_its_own_address(engine: Pod) -> None:
     (server,) = engine.sidecars
-    assert f"$({POD_ADDRESS})" in " ".join(server["command"])
-    assert {"name": POD_ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}} in server["env"]
+    assert f"$({POD_ADDRESS_VARIABLE})" in " ".join(server["command"])
+    assert {"name": POD_ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}} in server["env"]
 
 
 def test_the_lmcache_image_contains_nixl(engine: Pod) -> None:
@@ -41,7 +41,7 @@ def test_one_coordinator_lists_the_peers(graph: Graph) -> None:
     assert coordinator.owner["spec"]["replicas"] == 1
     assert coordinator.owner["spec"]["strategy"] == {"type": "Recreate"}
     (container,) = coordinator.containers
-    assert tuple(container["command"]) == coordinator_launch().command()
+    assert tuple(container["command"]) == create_coordinator_launcher().build_command()
     (port,) = container["ports"]
     assert port["containerPort"] == LMCACHE_COORDINATOR.number
 

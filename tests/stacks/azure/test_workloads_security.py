@@ -19,14 +19,14 @@ from voice_blueprint.azure.contract import (
     NAMESPACE,
     ClusterFlow,
     Component,
-    cluster_flows,
+    build_cluster_flows,
 )
-from voice_blueprint.azure.ranges import small_ranges
+from voice_blueprint.azure.ranges import calculate_infrastructure_ranges
 from voice_blueprint.contract import network as cloud_contract
 from voice_blueprint.contract.network import Port
 from voice_blueprint.file.model.azure import Azure
-from voice_blueprint.signing import digest_manifest
-from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
+from voice_blueprint.signing import format_digest_manifest
+from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY_LEVELS
 from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_BY_COMPONENT
 from voice_sandbox.azure.graph import Graph
 
@@ -55,7 +55,7 @@ def azure(file: str, tmp_path_factory: pytest.TempPathFactory) -> Azure:
 
 @pytest.fixture
 def flows(azure: Azure) -> tuple[ClusterFlow, ...]:
-    return cluster_flows(
+    return build_cluster_flows(
         callers=azure.callers is not None,
         agents=azure.agents is not None,
         archive=azure.archive is not None,
@@ -71,7 +71,7 @@ HTTPS = 443
 
 def component_for(peer: Manifest, azure: Azure) -> Component:
     if "ipBlock" in peer:
-        ranges = small_ranges(azure.network.cidr)
+        ranges = calculate_infrastructure_ranges(azure.network.cidr)
         known = {
             ranges.edge: Component.EDGE,
             ranges.endpoints: Component.STATE,
@@ -208,7 +208,7 @@ def test_namespaces_have_the_strictest_pod_security_of_their_pods(graph: Graph, 
         assert inside
         level = labels["pod-security.kubernetes.io/enforce"]
         assert level == max((required_pod_security(each) for each in inside), key=order.index)
-        assert level == POD_SECURITY[name][0]
+        assert level == POD_SECURITY_LEVELS[name][0]
         assert labels["pod-security.kubernetes.io/enforce-version"] == f"v{azure.kubernetes_version}"
 
 
@@ -252,7 +252,7 @@ def is_admitted(graph: Graph, spec: Manifest) -> bool:
 
 def test_only_signed_images_are_admitted(tmp_path: Path) -> None:
     key = SigningKey(tmp_path, "pipeline")
-    signing = {"public_key": key.public, "signature": key.sign(digest_manifest(DIGESTS).encode())}
+    signing = {"public_key": key.public, "signature": key.sign(format_digest_manifest(DIGESTS).encode())}
     graph = workloads(production({"image_signing": signing}))
     (policy,) = manifests(graph, "ValidatingAdmissionPolicy")
     assert policy["spec"]["failurePolicy"] == "Fail"

@@ -14,16 +14,16 @@ from voice_constructs.azure.kubernetes.files import check_topology
 from voice_constructs.azure.kubernetes.files.check_topology import (
     Expectation,
     UnusableNodeError,
-    check,
     check_peer_access,
     parse_peer_access,
     parse_topology,
+    validate_topology,
 )
-from voice_constructs.azure.kubernetes.topology_check import SOURCE, CacheTransfer, expected_topology
+from voice_constructs.azure.kubernetes.topology_check import SOURCE_FILE, CacheTransfer, render_expected_topology
 
 NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
-EXPECTATION = Expectation.from_json(expected_topology(NC96, 4))
+EXPECTATION = Expectation.from_json(render_expected_topology(NC96, 4))
 
 LEGEND = """
 Legend:
@@ -57,11 +57,13 @@ VALID_MATRIX = matrix({(0, 1): "NV12", (2, 3): "NV12"})
 
 
 def test_a_valid_node_is_accepted() -> None:
-    check(EXPECTATION, parse_topology(VALID_MATRIX), listing())
+    validate_topology(EXPECTATION, parse_topology(VALID_MATRIX), listing())
 
 
 def test_unknown_numa_nodes_are_accepted() -> None:
-    check(EXPECTATION, parse_topology(matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["N/A"] * 4)), listing())
+    validate_topology(
+        EXPECTATION, parse_topology(matrix({(0, 1): "NV12", (2, 3): "NV12"}, numa=["N/A"] * 4)), listing()
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,16 +90,16 @@ def test_unknown_numa_nodes_are_accepted() -> None:
 )
 def test_a_broken_node_is_refused_with_its_reason(topology: str, gpu_list: str, reasons: tuple[str, ...]) -> None:
     with pytest.raises(UnusableNodeError) as refused:
-        check(EXPECTATION, parse_topology(topology), gpu_list)
+        validate_topology(EXPECTATION, parse_topology(topology), gpu_list)
     assert all(reason in str(refused.value) for reason in reasons)
     assert "\n" not in str(refused.value)
 
 
 def test_a_pod_with_some_gpus_requires_nvlink_between_them() -> None:
-    some = Expectation.from_json(expected_topology(NC96, 2))
-    assert list(some.linked_pairs()) == [(0, 1)]
+    some = Expectation.from_json(render_expected_topology(NC96, 2))
+    assert list(some.iter_linked_pairs()) == [(0, 1)]
     assert some.numa_nodes == ()
-    assert Expectation.from_json(expected_topology(NC80, 2)).numa_nodes == (0, 1)
+    assert Expectation.from_json(render_expected_topology(NC80, 2)).numa_nodes == (0, 1)
 
 
 # The driver's output for NC96ads: https://github.com/NVIDIA/cuQuantum/issues/191, driver 570.
@@ -114,12 +116,12 @@ CROSS_PAIR_TRANSFER = CacheTransfer(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", r
 
 
 def test_gpus_that_transfer_kv_cache_need_peer_access() -> None:
-    expected = Expectation.from_json(expected_topology(NC96, 4, CROSS_PAIR_TRANSFER))
+    expected = Expectation.from_json(render_expected_topology(NC96, 4, CROSS_PAIR_TRANSFER))
     assert set(expected.peers) == {(0, 2), (0, 3), (1, 2), (1, 3)}
     assert check_peer_access(expected, parse_peer_access(WITH_PEER_ACCESS)) == ""
     with pytest.raises(UnusableNodeError, match=r"GPU 0 to GPU 2 is NS.*Of cuda_ipc,cuda_copy,sm UCX can only"):
         check_peer_access(expected, parse_peer_access(NO_PEER_ACCESS))
-    lenient = Expectation.from_json(expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=False)))
+    lenient = Expectation.from_json(render_expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=False)))
     assert "GPU 1 to GPU 3 is NS" in check_peer_access(lenient, parse_peer_access(NO_PEER_ACCESS))
     with pytest.raises(UnusableNodeError, match="GPU 0 to GPU 2 is absent"):
         check_peer_access(expected, parse_peer_access("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"))
@@ -144,9 +146,9 @@ def test_the_reaction_to_missing_peer_access_is_configurable(
     cases = "".join(f"  '{flags}') cat <<'END'\n{text}\nEND\n  ;;\n" for flags, text in shown.items())
     fake.write_text(f'#!/bin/sh\ncase "$2 $3" in\n{cases}esac\n', encoding="utf-8")
     fake.chmod(0o755)
-    expected = expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=refuse))
+    expected = render_expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=refuse))
     done = subprocess.run(  # noqa: S603  the program under test
-        [sys.executable, str(SOURCE)],
+        [sys.executable, str(SOURCE_FILE)],
         env={"PATH": f"{tmp_path}:/bin:/usr/bin", check_topology.EXPECTED_VARIABLE: expected},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
@@ -161,9 +163,12 @@ def run(folder: Path, **outputs: str) -> subprocess.CompletedProcess[str]:
         cases = "".join(f"  {flag}) cat <<'END'\n{text}\nEND\n  ;;\n" for flag, text in outputs.items())
         fake.write_text(f'#!/bin/sh\ncase "$1" in\n{cases}esac\n', encoding="utf-8")
         fake.chmod(0o755)
-    environment = {"PATH": f"{folder}:/bin:/usr/bin", check_topology.EXPECTED_VARIABLE: expected_topology(NC96, 4)}
+    environment = {
+        "PATH": f"{folder}:/bin:/usr/bin",
+        check_topology.EXPECTED_VARIABLE: render_expected_topology(NC96, 4),
+    }
     return subprocess.run(  # noqa: S603  the program under test
-        [sys.executable, str(SOURCE)], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(SOURCE_FILE)], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
 
 
@@ -188,6 +193,6 @@ def test_the_program_reports_an_unexpected_runtime(tmp_path: Path) -> None:
 
 
 def test_the_expected_topology_matches_the_catalogue() -> None:
-    said = json.loads(expected_topology(NC96, 4))
+    said = json.loads(render_expected_topology(NC96, 4))
     assert said["nvlink_groups"] == [list(domain) for domain in NC96.nvlink_domains]
     assert said["numa_nodes"] == [0, 1, 2, 3]

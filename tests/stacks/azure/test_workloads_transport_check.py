@@ -117,7 +117,7 @@ sys.exit(3)
 PROGRAM = """
 import sys
 from voice_constructs.azure.kubernetes.files import check_transport
-check_transport.POLL_S, check_transport.GRACE_S = 0.05, 0.5
+check_transport.POLL_INTERVAL_S, check_transport.GRACE_S = 0.05, 0.5
 sys.exit(check_transport.main())
 """
 

@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.aws.fleets import Fleet, fleets
-from voice_blueprint.capacity.bounds import asr_host_bounds, limiting_bound
-from voice_blueprint.capacity.load import units_by_fleet
+from voice_blueprint.aws.fleets import Fleet, iter_fleets
+from voice_blueprint.capacity.bounds import calculate_asr_host_bounds, find_limiting_bound
+from voice_blueprint.capacity.load import calculate_units_by_fleet
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, Engine, OnDemand, Spot
 from voice_blueprint.file.model.deployment import Deployment, Environment
-from voice_blueprint.hosts import asr_images
-from voice_blueprint.images import specs
+from voice_blueprint.hosts import list_asr_images
+from voice_blueprint.images import load_image_specs
 
 
 @check(
@@ -38,7 +38,7 @@ def check_artifacts_used(deployment: Deployment) -> Iterator[Violation]:
 )
 def check_instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
     region = deployment.aws.region
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         row = fleet.instance_type
         if region not in row.regions:
             yield Violation(
@@ -79,7 +79,7 @@ def check_zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
 )
 def check_capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if not isinstance(fleet.purchase, CapacityBlock):
             continue
         if not fleet.instance_type.capacity_blocks:
@@ -140,10 +140,10 @@ def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterato
         yield Violation(
             ("aws", "asr", index, "engine"), f"vLLM is not supported on the CPUs of {row.name}", "set engine: whisper"
         )
-    elif limiting_bound(asr_host_bounds(fleet)).calls == 0:
+    elif find_limiting_bound(calculate_asr_host_bounds(fleet)).calls == 0:
         yield Violation(
             ("aws", "asr", index, "instance_type"),
-            f"{row.name} cannot serve a call: {limiting_bound(asr_host_bounds(fleet)).source}",
+            f"{row.name} cannot serve a call: {find_limiting_bound(calculate_asr_host_bounds(fleet)).source}",
             "use a larger instance type or a smaller `model`, or set `measured` to a measurement",
         )
 
@@ -155,7 +155,7 @@ def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterato
     level=Level.WARNING,
 )
 def check_neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if fleet.instance_type.name.startswith(("inf2.", "trn1.", "trn1n.")):
             yield Violation(
                 (*fleet.location, "instance_type"),
@@ -173,10 +173,10 @@ def check_neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
 )
 def check_quota_need(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[Fleet]] = defaultdict(list)
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if not isinstance(fleet.purchase, Spot | CapacityBlock):
             counted[fleet.instance_type.quota_code].append(fleet)
-    units = units_by_fleet(deployment.aws, deployment.load) if deployment.load else {}
+    units = calculate_units_by_fleet(deployment.aws, deployment.load) if deployment.load else {}
     for code, quota_fleets in counted.items():
         low, high = (sum(counts) for counts in zip(*(fleet.vcpu_range for fleet in quota_fleets), strict=True))
         fleet_units = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in quota_fleets if fleet.name in units]
@@ -214,11 +214,11 @@ def check_vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
     source="platforms of images/*/image.yaml",
 )
 def check_images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
-    image_specs = specs()
+    image_specs = load_image_specs()
     for index, fleet in enumerate(deployment.aws.asr):
         row = catalog.instance_types()[fleet.instance_type]
         platform = "linux/arm64" if row.architecture == "arm64" else "linux/amd64"
-        for image in asr_images(fleet):
+        for image in list_asr_images(fleet):
             if platform not in image_specs[image].platforms:
                 yield Violation(
                     ("aws", "asr", index, "instance_type"),

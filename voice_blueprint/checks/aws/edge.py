@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from voice_blueprint.aws import edge
-from voice_blueprint.capacity.bounds import gateway_task_bounds, limiting_bound
-from voice_blueprint.capacity.load import REQUESTS_PER_SESSION, peak_requests_per_s
-from voice_blueprint.capacity.tiers import calls_by_tier, capacities
+from voice_blueprint.capacity.bounds import calculate_gateway_task_bounds, find_limiting_bound
+from voice_blueprint.capacity.load import REQUESTS_PER_SESSION, calculate_peak_requests_per_s
+from voice_blueprint.capacity.tiers import build_aws_tier_capacities, sum_calls_by_tier
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
@@ -19,7 +19,7 @@ PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "
 AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
 """Volume of a caller's L16 audio at 16 kHz, mono, without headers."""
 
-MAX_CERTIFICATE_NAME = 64
+MAX_CERTIFICATE_NAME_LENGTH = 64
 
 WAF_WINDOW_S = 300
 
@@ -62,23 +62,23 @@ def check_edge_authorizer_in_production(deployment: Deployment) -> Iterator[Viol
     "certificate-names-fit",
     "ACM issues a certificate for every host name of the domain.",
     source="https://docs.aws.amazon.com/acm/latest/APIReference/API_RequestCertificate.html (the first name of a "
-    f"certificate has at most {MAX_CERTIFICATE_NAME} characters)",
-    acceptable=False,
+    f"certificate has at most {MAX_CERTIFICATE_NAME_LENGTH} characters)",
+    is_acceptable=False,
 )
 def check_certificate_names_fit(deployment: Deployment) -> Iterator[Violation]:
     domain = deployment.aws.edge.domain
     if domain is None:
         return
-    hosts = [edge.api_host(domain), *([edge.agent_host(domain)] if deployment.aws.agents else [])]
+    hosts = [edge.build_api_hostname(domain), *([edge.build_agent_hostname(domain)] if deployment.aws.agents else [])]
     if deployment.shared_domain:
-        hosts.append(edge.api_host(deployment.shared_domain))
+        hosts.append(edge.build_api_hostname(deployment.shared_domain))
     longest = max(hosts, key=len)
-    excess = len(longest) - MAX_CERTIFICATE_NAME
+    excess = len(longest) - MAX_CERTIFICATE_NAME_LENGTH
     if excess > 0:
         yield Violation(
             ("aws", "edge", "domain", "name"),
-            f"{longest} has {len(longest)} characters, but ACM accepts {MAX_CERTIFICATE_NAME} in a certificate's "
-            "first name",
+            f"{longest} has {len(longest)} characters, but ACM accepts {MAX_CERTIFICATE_NAME_LENGTH} in a "
+            "certificate's first name",
             f"use a name that is shorter by {excess}",
         )
 
@@ -91,13 +91,13 @@ def check_certificate_names_fit(deployment: Deployment) -> Iterator[Violation]:
 )
 def check_api_limits(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
-    longest_s = edge.STREAM_IDLE_S * HEARTBEATS_PER_IDLE_TIMEOUT
+    longest_s = edge.STREAM_IDLE_TIMEOUT_S * HEARTBEATS_PER_IDLE_TIMEOUT
     if settings.idle_timeout_s >= longest_s:
         yield Violation(
             ("aws", "edge", "idle_timeout_s"),
             f"idle_timeout_s {settings.idle_timeout_s} results in a heartbeat every "
             f"{settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT:g} s; API Gateway closes an event stream after "
-            f"{edge.STREAM_IDLE_S} s of silence",
+            f"{edge.STREAM_IDLE_TIMEOUT_S} s of silence",
             f"set idle_timeout_s to at most {longest_s - 1}",
         )
     if settings.token_ttl_s <= settings.idle_timeout_s:
@@ -107,17 +107,17 @@ def check_api_limits(deployment: Deployment) -> Iterator[Violation]:
             "expires before a broken connection is noticed, and the caller cannot resume",
             f"set token_ttl_s to at least {settings.idle_timeout_s + 1}",
         )
-    if settings.throttle.burst > edge.API_BURST:
+    if settings.throttle.burst > edge.API_BURST_LIMIT:
         yield Violation(
             ("aws", "edge", "throttle", "burst"),
-            f"burst {settings.throttle.burst} exceeds the {edge.API_BURST} that API Gateway accepts per account",
-            f"set burst to at most {edge.API_BURST}",
+            f"burst {settings.throttle.burst} exceeds the {edge.API_BURST_LIMIT} that API Gateway accepts per account",
+            f"set burst to at most {edge.API_BURST_LIMIT}",
         )
 
 
-def _max_sessions(deployment: Deployment) -> int:
+def _calculate_max_sessions(deployment: Deployment) -> int:
     """Return the maximum number of sessions, which the smaller of the VAD and ASR tiers limits."""
-    ranges = calls_by_tier(capacities(deployment.aws))
+    ranges = sum_calls_by_tier(build_aws_tier_capacities(deployment.aws))
     return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 
 
@@ -129,7 +129,7 @@ def _max_sessions(deployment: Deployment) -> int:
     level=Level.WARNING,
 )
 def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
-    settings, capacity = deployment.aws.edge, _max_sessions(deployment)
+    settings, capacity = deployment.aws.edge, _calculate_max_sessions(deployment)
     location: tuple[str, ...] = ("aws", "edge")
     creations_per_s = settings.caller_creations_per_s
     requests = creations_per_s * REQUESTS_PER_SESSION
@@ -161,7 +161,7 @@ def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation
             f"set requests_per_s to at least {requests}, or lower caller_creations_per_s",
         )
     load = deployment.load
-    peak_rate = peak_requests_per_s(load) if load else 0
+    peak_rate = calculate_peak_requests_per_s(load) if load else 0
     if settings.throttle.requests_per_s < peak_rate:
         yield Violation(
             (*location, "throttle", "requests_per_s"),
@@ -169,7 +169,10 @@ def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation
             "begin at the peak, so API Gateway refuses some",
             f"set requests_per_s to at least {peak_rate}",
         )
-    tasks, calls = settings.gateway.tasks.max, limiting_bound(gateway_task_bounds(settings.gateway)).calls
+    tasks, calls = (
+        settings.gateway.tasks.max,
+        find_limiting_bound(calculate_gateway_task_bounds(settings.gateway)).calls,
+    )
     if tasks * calls < capacity:
         yield Violation(
             (*location, "gateway", "tasks", "max"),

@@ -5,14 +5,19 @@ from itertools import groupby
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import (
-    MAX_STORE_FILL,
+    MAX_STORE_UTILIZATION,
     SOCKETS_PER_CALL,
-    gateway_task_bounds,
-    limiting_bound,
-    vad_host_bounds,
+    calculate_gateway_task_bounds,
+    calculate_vad_host_bounds,
+    find_limiting_bound,
 )
-from voice_blueprint.capacity.load import load_on_tier, peak_calls, recommended_sizes
-from voice_blueprint.capacity.tiers import Capacity, calls_by_tier, capacities, peak_calls_for
+from voice_blueprint.capacity.load import calculate_peak_calls, calculate_tier_load, recommend_sizes
+from voice_blueprint.capacity.tiers import (
+    Capacity,
+    build_aws_tier_capacities,
+    calculate_supported_peak_calls,
+    sum_calls_by_tier,
+)
 from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
@@ -31,12 +36,14 @@ def check_load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     if load is None or deployment.aws_section is None:
         return
-    ranges = calls_by_tier(capacities(deployment.aws))
-    for tier, group in groupby(recommended_sizes(deployment.aws, load), key=lambda pair: pair[0].tier):
-        tier_load = load_on_tier(tier, load, deployment.aws.agents)
-        if (max_calls := peak_calls_for(tier, ranges[tier][1])) < (peak := peak_calls(tier_load)):
+    ranges = sum_calls_by_tier(build_aws_tier_capacities(deployment.aws))
+    for tier, group in groupby(recommend_sizes(deployment.aws, load), key=lambda pair: pair[0].tier):
+        tier_load = calculate_tier_load(tier, load, deployment.aws.agents)
+        if (max_calls := calculate_supported_peak_calls(tier, ranges[tier][1])) < (
+            peak := calculate_peak_calls(tier_load)
+        ):
             members = list(group)
-            limit_note = f", {MAX_STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
+            limit_note = f", {MAX_STORE_UTILIZATION:.0%} of its memory" if tier is Tier.STATE else ""
             yield Violation(
                 members[0][0].location,
                 f"tier {tier} supports at most {max_calls:,} calls{limit_note}, but the load's peak is {peak:,} "
@@ -53,14 +60,14 @@ def check_load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def check_tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
-    results = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
-    ranges = calls_by_tier(results)
+    results = [each for each in build_aws_tier_capacities(deployment.aws) if each.tier is not Tier.STATE]
+    ranges = sum_calls_by_tier(results)
     smallest_tier, (_, max_calls) = min(ranges.items(), key=lambda item: item[1][1])
     load = deployment.load
-    required = max(max_calls, peak_calls(load)) if load else max_calls
+    required = max(max_calls, calculate_peak_calls(load)) if load else max_calls
     for each in results:
         # A second host in each zone is not excess capacity, since one may fail.
-        desired = max(each.units_for(required), 2 * each.parts) if each.calls else each.units.max
+        desired = max(each.calculate_required_units(required), 2 * each.parts) if each.calls else each.units.max
         if (
             each.tier is not smallest_tier
             and each.max_calls > MAX_CAPACITY_RATIO * required
@@ -74,7 +81,7 @@ def check_tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
             yield Violation(
                 each.location,
                 f"{each.name} supports {each.max_calls:,} calls, "
-                f"{comparison}{_savings_text(deployment, each, each.units.max - desired)}",
+                f"{comparison}{_describe_savings(deployment, each, each.units.max - desired)}",
                 f"set max to {desired // each.parts}, or raise the maximum of tier {smallest_tier}",
             )
     yield from _check_vad_host_size(deployment)
@@ -83,7 +90,10 @@ def check_tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
 def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
     """Yield a violation if a smaller instance type of the same family gives a VAD host the same capacity."""
     aws = deployment.aws
-    kind, calls = catalog.instance_types()[aws.vad.instance_type], limiting_bound(vad_host_bounds(aws.vad)).calls
+    kind, calls = (
+        catalog.instance_types()[aws.vad.instance_type],
+        find_limiting_bound(calculate_vad_host_bounds(aws.vad)).calls,
+    )
     price = kind.usd_per_hour.get(aws.region)
     family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
     pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
@@ -93,7 +103,8 @@ def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
         if row.name.partition(".")[0] == family
         and row.network_queues >= min(kind.network_queues, 2 * queues)
         and row.vcpus >= queues + 2
-        and limiting_bound(vad_host_bounds(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
+        and find_limiting_bound(calculate_vad_host_bounds(aws.vad.model_copy(update={"instance_type": row.name}))).calls
+        >= calls
     ]
     smallest = min(sufficient, key=lambda row: row.vcpus, default=kind)
     other = smallest.usd_per_hour.get(aws.region)
@@ -108,7 +119,7 @@ def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
     )
 
 
-def _savings_text(deployment: Deployment, tier_capacity: Capacity, hosts: int) -> str:
+def _describe_savings(deployment: Deployment, tier_capacity: Capacity, hosts: int) -> str:
     aws = deployment.aws
     names = {"vad": aws.vad.instance_type} | {fleet.name: fleet.instance_type for fleet in aws.asr}
     kind = catalog.instance_types().get(names.get(tier_capacity.name, ""))
@@ -123,7 +134,9 @@ def _savings_text(deployment: Deployment, tier_capacity: Capacity, hosts: int) -
 )
 def check_sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     gateway = deployment.aws.edge.gateway
-    bound = limiting_bound(tuple(each for each in gateway_task_bounds(gateway) if each.name != "sockets"))
+    bound = find_limiting_bound(
+        tuple(each for each in calculate_gateway_task_bounds(gateway) if each.name != "sockets")
+    )
     max_sockets = bound.calls * SOCKETS_PER_CALL
     if gateway.sockets_per_task is not None and gateway.sockets_per_task > max_sockets:
         yield Violation(
@@ -140,7 +153,9 @@ def check_sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
 def check_store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
-    ranges = {tier: max_calls for tier, (_, max_calls) in calls_by_tier(capacities(deployment.aws)).items()}
+    ranges = {
+        tier: max_calls for tier, (_, max_calls) in sum_calls_by_tier(build_aws_tier_capacities(deployment.aws)).items()
+    }
     state = ranges.pop(Tier.STATE)
     if deployment.load is None and state < min(ranges.values()):
         yield Violation(

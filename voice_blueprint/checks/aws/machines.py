@@ -4,18 +4,18 @@ import re
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.aws.fleets import Fleet, iter_fleets
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.sizing.memory import weights_gib
+from voice_blueprint.engines.sizing.memory import calculate_weights_gib
 from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, CapacityReservation, StateStore
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
-from voice_blueprint.hosts import VAD_IMAGES, asr_images
-from voice_blueprint.images import specs
+from voice_blueprint.hosts import VAD_IMAGES, list_asr_images
+from voice_blueprint.images import load_image_specs
 
-OS_GIB = 8.0
+OS_DISK_GIB = 8.0
 """Space on a root volume for the operating system and the accelerator's runtime, GiB. ASSUMED."""
 COMPILE_CACHES_GIB = 2.0
 """Space for an engine's compile caches, GiB. ASSUMED."""
@@ -23,9 +23,9 @@ WHISPER_WEIGHTS_GIB = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
 """Size of the weights that our engine downloads by default, GiB. On Neuron, compiled models are included. ASSUMED for
 other models."""
 
-_ECS_IMAGE_PARAMETER = re.compile(r"^/aws/service/ecs/optimized-ami/[^/]+/(?:(?P<variant>[^/]+)/)?recommended/")
-_ARCHITECTURES = {"arm64": "arm64", "aarch64": "arm64", "x86_64": "x86_64", "amd64": "x86_64"}
-_ACCELERATORS = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "gpu"}
+_ECS_IMAGE_PARAMETER_PATTERN = re.compile(r"^/aws/service/ecs/optimized-ami/[^/]+/(?:(?P<variant>[^/]+)/)?recommended/")
+_ARCHITECTURE_BY_KEYWORD = {"arm64": "arm64", "aarch64": "arm64", "x86_64": "x86_64", "amd64": "x86_64"}
+_ACCELERATOR_BY_KEYWORD = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "gpu"}
 
 
 @check(
@@ -37,11 +37,11 @@ _ACCELERATORS = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "g
     "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Image.html",
 )
 def check_machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
-    named = [fleet for fleet in fleets(deployment) if fleet.machine_image]
+    named = [fleet for fleet in iter_fleets(deployment) if fleet.machine_image]
     for fleet in named:
         row, image = fleet.instance_type, fleet.machine_image or ""
-        architecture, computes_on = _public_image_hardware(image)
-        for attribute, actual in ((architecture, row.architecture), (computes_on, row.computes_on)):
+        architecture, compute_kind = _infer_public_image_hardware(image)
+        for attribute, actual in ((architecture, row.architecture), (compute_kind, row.compute_kind)):
             if attribute and attribute != actual:
                 yield Violation(
                     (*fleet.location, "machine_image"),
@@ -66,7 +66,7 @@ def _check_shared_image(first: Fleet, other: Fleet) -> Iterator[Violation]:
         )
 
 
-def _public_image_hardware(image: str) -> tuple[str, str]:
+def _infer_public_image_hardware(image: str) -> tuple[str, str]:
     """Infer the architecture and the accelerator of a public image from the name of its parameter.
 
     Unknown values are empty.
@@ -74,9 +74,9 @@ def _public_image_hardware(image: str) -> tuple[str, str]:
     if not image.startswith("/aws/service/"):
         return "", ""
     words = set(re.split(r"[/:-]", image.replace("x86_64", "amd64")))
-    architecture = next((value for word, value in _ARCHITECTURES.items() if word in words), "")
-    accelerator = next((value for word, value in _ACCELERATORS.items() if word in words), "")
-    if match := _ECS_IMAGE_PARAMETER.match(image):
+    architecture = next((value for word, value in _ARCHITECTURE_BY_KEYWORD.items() if word in words), "")
+    accelerator = next((value for word, value in _ACCELERATOR_BY_KEYWORD.items() if word in words), "")
+    if match := _ECS_IMAGE_PARAMETER_PATTERN.match(image):
         # The name of Amazon ECS's x86 image without an accelerator has no variant.
         architecture = architecture or ("x86_64" if match["variant"] != "arm64" else "arm64")
         accelerator = accelerator or "cpu"
@@ -94,30 +94,30 @@ def check_images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
         ("vad", ("aws", "vad"), aws.vad.root_volume_gib, VAD_IMAGES, 0.0)
     ]
     hosts += [
-        (fleet.name, ("aws", "asr", index), fleet.root_volume_gib, asr_images(fleet),
-         _root_volume_weights_gib(fleet, types[fleet.instance_type]))
+        (fleet.name, ("aws", "asr", index), fleet.root_volume_gib, list_asr_images(fleet),
+         _calculate_root_volume_weights_gib(fleet, types[fleet.instance_type]))
         for index, fleet in enumerate(aws.asr)
     ]  # fmt: skip
-    image_specs = specs()
+    image_specs = load_image_specs()
     for name, at, volume_gib, images, weights in hosts:
         sizes = {str(image): image_specs[image].size.budget_gib for image in images}
-        required_gib = OS_GIB + sum(sizes.values()) + weights
+        required_gib = OS_DISK_GIB + sum(sizes.values()) + weights
         if required_gib > volume_gib:
             parts = [f"{image} {gib:g}" for image, gib in sizes.items()] + [f"weights {weights:g}"] * bool(weights)
             yield Violation(
                 (*at, "root_volume_gib"),
-                f"{name}: the root volume has {volume_gib} GiB, but the operating system {OS_GIB:g}, "
+                f"{name}: the root volume has {volume_gib} GiB, but the operating system {OS_DISK_GIB:g}, "
                 f"{', '.join(parts)} need {required_gib:.1f} GiB",
                 f"set root_volume_gib to {int(required_gib * 1.25) + 1} or more",
             )
 
 
-def _root_volume_weights_gib(fleet: AsrFleet, row: InstanceType) -> float:
+def _calculate_root_volume_weights_gib(fleet: AsrFleet, row: InstanceType) -> float:
     if row.instance_store_gb:
         return 0.0
     if fleet.vllm:
-        return weights_gib(catalog.models()[fleet.vllm.model], fleet.vllm.quantization) + COMPILE_CACHES_GIB
-    return WHISPER_WEIGHTS_GIB[row.computes_on]
+        return calculate_weights_gib(catalog.models()[fleet.vllm.model], fleet.vllm.quantization) + COMPILE_CACHES_GIB
+    return WHISPER_WEIGHTS_GIB[row.compute_kind]
 
 
 @check(
@@ -129,7 +129,7 @@ def _root_volume_weights_gib(fleet: AsrFleet, row: InstanceType) -> float:
 )
 def check_reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
     fleets_by_image: dict[str, Fleet] = {}
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if not isinstance(fleet.purchase, CapacityReservation | CapacityBlock):
             continue
         id_, at = fleet.purchase.reservation_id, (*fleet.location, "purchase")
@@ -157,7 +157,7 @@ def check_reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-NEWEST_STORE_VERSION = str(StateStore.model_fields["engine_version"].default)
+LATEST_STORE_VERSION = str(StateStore.model_fields["engine_version"].default)
 
 
 @check(
@@ -168,11 +168,11 @@ NEWEST_STORE_VERSION = str(StateStore.model_fields["engine_version"].default)
 )
 def check_store_version_is_newest(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.aws.state.engine_version
-    if version != NEWEST_STORE_VERSION:
+    if version != LATEST_STORE_VERSION:
         yield Violation(
             ("aws", "state", "engine_version"),
-            f"Valkey {version} is older than {NEWEST_STORE_VERSION}: ElastiCache rejects a downgrade, so the deploy "
+            f"Valkey {version} is older than {LATEST_STORE_VERSION}: ElastiCache rejects a downgrade, so the deploy "
             "fails if the store runs a newer version",
-            f"set engine_version to {NEWEST_STORE_VERSION}, or accept this check while the store runs {version} or "
+            f"set engine_version to {LATEST_STORE_VERSION}, or accept this check while the store runs {version} or "
             "older (`voice preflight` shows its version)",
         )

@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.aws.network import SUBNET_TIERS, available_addresses, required_addresses, subnet_prefix
+from voice_blueprint.aws.fleets import iter_fleets
+from voice_blueprint.aws.network import (
+    SUBNET_TIER_COUNT,
+    calculate_required_address_count,
+    calculate_subnet_prefix_length,
+    count_addresses_per_subnet,
+)
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment, Environment
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
 REQUIRED_ENDPOINTS = (
     "autoscaling",
@@ -34,10 +39,13 @@ REQUIRED_ENDPOINTS = (
 def check_subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     zones = len(aws.availability_zones)
-    prefix, available = subnet_prefix(aws.network.cidr, zones), available_addresses(aws.network.cidr, zones)
+    prefix, available = (
+        calculate_subnet_prefix_length(aws.network.cidr, zones),
+        count_addresses_per_subnet(aws.network.cidr, zones),
+    )
     services = [aws.edge.gateway.tasks, *([aws.agents.tasks] if aws.agents else [])]
-    required = len(aws.network.interface_endpoints) + required_addresses(
-        hosts=sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)),
+    required = len(aws.network.interface_endpoints) + calculate_required_address_count(
+        hosts=sum(fleet.max_hosts_per_zone for fleet in iter_fleets(deployment)),
         task_counts=[service.max for service in services],
         zones=zones,
     )
@@ -60,11 +68,11 @@ def check_subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
 def check_subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     zones = len(aws.availability_zones)
-    prefix = subnet_prefix(aws.network.cidr, zones)
+    prefix = calculate_subnet_prefix_length(aws.network.cidr, zones)
     if prefix > 28:  # noqa: PLR2004  the limit in `source`
         yield Violation(
             ("aws", "network", "cidr"),
-            f"{aws.network.cidr}, split into {zones} zones x {SUBNET_TIERS} subnets, results in /{prefix}",
+            f"{aws.network.cidr}, split into {zones} zones x {SUBNET_TIER_COUNT} subnets, results in /{prefix}",
             "use a larger range; a /16 is free of charge",
         )
 
@@ -87,7 +95,7 @@ def check_endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
         if name not in PRIVATELINK_SERVICES:
             yield Violation(
                 ("aws", "network", "interface_endpoints", index),
-                f"there is no interface endpoint `{name}`{suggestion(name, sorted(PRIVATELINK_SERVICES))}",
+                f"there is no interface endpoint `{name}`{format_suggestion(name, sorted(PRIVATELINK_SERVICES))}",
                 f"choose among {', '.join(sorted(PRIVATELINK_SERVICES))}",
             )
 

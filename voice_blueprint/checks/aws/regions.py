@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from voice_blueprint.aws.fleets import fleets
+from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.checks.base import Violation, check
 from voice_blueprint.file.model.aws import AsrFleet, VadFleet
 from voice_blueprint.file.model.deployment import Deployment, Environment
@@ -25,11 +25,11 @@ def check_regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
         shared_fleets: list[tuple[str, VadFleet | AsrFleet]] = [] if other.vad else [("vad", aws.vad)]
         shared_fleets += [] if other.asr else [("asr", fleet) for fleet in aws.asr]
         for part, fleet in shared_fleets:
-            for id_ in _regional_ids(fleet):
+            for id_ in _iter_regional_ids(fleet):
                 yield Violation(at, f"{id_} exists only in {aws.region}", f"set `{part}` for {other.region}")
 
 
-def _regional_ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
+def _iter_regional_ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
     if fleet.machine_image and fleet.machine_image.startswith("ami-"):
         yield fleet.machine_image
     reservation = getattr(getattr(fleet, "purchase", None), "reservation_id", None)
@@ -48,8 +48,8 @@ def check_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     budget = deployment.aws.observability.monthly_budget_usd
     usd = HOURS_PER_MONTH * sum(
         fleet.min_hosts * fleet.instance_type.usd_per_hour.get(region_deployment.aws.region, 0.0)
-        for region_deployment in deployment.region_deployments()
-        for fleet in fleets(region_deployment)
+        for region_deployment in deployment.split_by_region()
+        for fleet in iter_fleets(region_deployment)
     )
     if usd > budget:
         yield Violation(

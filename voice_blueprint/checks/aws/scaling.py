@@ -3,24 +3,24 @@
 import math
 from collections.abc import Iterator
 
-from voice_blueprint.aws.fleets import Fleet, fleets
+from voice_blueprint.aws.fleets import Fleet, iter_fleets
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
 from voice_blueprint.file.source import Location
-from voice_blueprint.file.suggestion import suggestion
+from voice_blueprint.file.suggestion import format_suggestion
 
-_PUT_METRIC_ALARM = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
+_PUT_METRIC_ALARM_DOCS = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
 _SUB_MINUTE_PERIODS_S = (10, 20, 30)
 MAX_ALARM_ACTIONS = 5
 """Maximum number of actions of an alarm for one state."""
-MAX_EVALUATION_S = 86_400
+MAX_EVALUATION_SPAN_S = 86_400
 
 
-def _scaling_rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Location]]:
-    for fleet in fleets(deployment):
+def _iter_scaling_rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Location]]:
+    for fleet in iter_fleets(deployment):
         for index, rule in enumerate(fleet.rules):
             yield fleet, rule, (*fleet.location, "scaling", index)
 
@@ -28,10 +28,10 @@ def _scaling_rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule,
 @check(
     "alarm-period",
     "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, and cover at most one day.",
-    source=_PUT_METRIC_ALARM,
+    source=_PUT_METRIC_ALARM_DOCS,
 )
 def check_alarm_period(deployment: Deployment) -> Iterator[Violation]:
-    for _, rule, location in _scaling_rules(deployment):
+    for _, rule, location in _iter_scaling_rules(deployment):
         if rule.period_s not in _SUB_MINUTE_PERIODS_S and rule.period_s % 60:
             yield Violation(
                 (*location, "period_s"),
@@ -39,7 +39,7 @@ def check_alarm_period(deployment: Deployment) -> Iterator[Violation]:
                 "use 10, 20, 30 or a multiple of 60",
             )
         span_s = rule.period_s * rule.evaluation_periods
-        if span_s > MAX_EVALUATION_S:
+        if span_s > MAX_EVALUATION_SPAN_S:
             yield Violation(
                 (*location, "evaluation_periods"),
                 f"{rule.evaluation_periods} periods of {rule.period_s} s cover {span_s} s, more than one day",
@@ -53,14 +53,15 @@ def check_alarm_period(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU",
 )
 def check_scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _scaling_rules(deployment):
+    for fleet, rule, location in _iter_scaling_rules(deployment):
         published_metrics = [
             metric.name for metric in METRICS.values() if fleet.tier in metric.tiers and metric.is_fleet_wide
         ]
         if rule.metric not in published_metrics:
             yield Violation(
                 (*location, "metric"),
-                f"hosts of fleet {fleet.name} do not publish {rule.metric}{suggestion(rule.metric, published_metrics)}",
+                f"hosts of fleet {fleet.name} do not publish "
+                f"{rule.metric}{format_suggestion(rule.metric, published_metrics)}",
                 f"choose among {', '.join(published_metrics)}",
             )
 
@@ -71,13 +72,13 @@ def check_scaling_metric_published(deployment: Deployment) -> Iterator[Violation
     source="neuron-monitor and DCGM only measure devices of their own vendor",
 )
 def check_scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _scaling_rules(deployment):
+    for fleet, rule, location in _iter_scaling_rules(deployment):
         kind = fleet.instance_type
         metric = METRICS.get(rule.metric)
-        required_tier = metric.measured_on if metric else None
-        if fleet.tier is Tier.ASR and required_tier and kind.computes_on != required_tier:
+        required_tier = metric.accelerator_kind if metric else None
+        if fleet.tier is Tier.ASR and required_tier and kind.compute_kind != required_tier:
             has = kind.accelerator.model if kind.accelerator else "no accelerator"
-            other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.computes_on]
+            other = {"cpu": "SlotsTaken", "gpu": "GpuBusy", "neuron": "NeuronHeadroom"}[kind.compute_kind]
             yield Violation(
                 (*location, "metric"), f"{rule.metric} is not available on {kind.name} ({has})", f"use {other}"
             )
@@ -89,7 +90,7 @@ def check_scaling_metric_measurable(deployment: Deployment) -> Iterator[Violatio
     source="Auto Scaling step policies: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
 def check_scaling_direction(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _scaling_rules(deployment):
+    for fleet, rule, location in _iter_scaling_rules(deployment):
         metric = METRICS.get(rule.metric)
         if metric is None or metric.load is None:
             continue
@@ -112,7 +113,7 @@ def check_scaling_direction(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def check_scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         directions = {rule.adds_hosts for rule in fleet.rules}
         if len(directions) == 1:
             direction, missing = ("out", "in") if True in directions else ("in", "out")
@@ -129,7 +130,7 @@ def check_scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violatio
     source="hosts admit sessions by slots: a full host refuses sessions even if its accelerator is idle",
 )
 def check_full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         # Values that every full host publishes.
         full = {"SlotsTaken": 100.0, "FreeSlots": 0.0}
         can_fire = any(
@@ -157,7 +158,7 @@ def check_full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
 def check_fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if fleet.max_hosts > fleet.min_hosts and not fleet.rules:
             yield Violation(
                 (*fleet.location, "scaling"),
@@ -173,7 +174,7 @@ def check_fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/contract/metrics.py (units)",
 )
 def check_threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
-    for _, rule, location in _scaling_rules(deployment):
+    for _, rule, location in _iter_scaling_rules(deployment):
         metric = METRICS.get(rule.metric)
         max_value = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
         # A rule above the highest or below the lowest value never fires; on the other side, it always fires.
@@ -194,7 +195,7 @@ def check_threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
 def check_scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, scale_out, location in _scaling_rules(deployment):
+    for fleet, scale_out, location in _iter_scaling_rules(deployment):
         for scale_in in fleet.rules:
             if not scale_out.adds_hosts or scale_in.adds_hosts or scale_in.metric != scale_out.metric:
                 continue
@@ -219,7 +220,7 @@ def check_scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
 )
 def check_scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if fleet.min_hosts == 0 and fleet.rules:
             yield Violation(
                 fleet.location,
@@ -235,7 +236,7 @@ def check_scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
 )
 def check_missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _scaling_rules(deployment):
+    for fleet, rule, location in _iter_scaling_rules(deployment):
         if rule.missing_data in {MissingData.BREACHING, MissingData.MISSING}:
             yield Violation(
                 (*location, "missing_data"),
@@ -252,7 +253,7 @@ def check_missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def check_silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _scaling_rules(deployment):
+    for fleet, rule, location in _iter_scaling_rules(deployment):
         if rule.missing_data is MissingData.IGNORE:
             yield Violation(
                 (*location, "missing_data"),
@@ -265,7 +266,7 @@ def check_silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
 @check(
     "alarm-actions-fit",
     f"The VAD fleet has at most {MAX_ALARM_ACTIONS} zones, the maximum number of actions of an alarm.",
-    source=_PUT_METRIC_ALARM,
+    source=_PUT_METRIC_ALARM_DOCS,
 )
 def check_alarm_actions_fit(deployment: Deployment) -> Iterator[Violation]:
     zones = len(deployment.aws.availability_zones)

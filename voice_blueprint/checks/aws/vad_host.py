@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 
 from voice_blueprint import catalog, huge_pages
-from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.capacity.bounds import limiting_bound, vad_host_bounds
+from voice_blueprint.aws.fleets import iter_fleets
+from voice_blueprint.capacity.bounds import calculate_vad_host_bounds, find_limiting_bound
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
@@ -13,44 +13,44 @@ from voice_blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment
 
-_EC2_ENA_EXPRESS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-express.html"
-_ENA_XDP = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (README, XDP)"
+_ENA_EXPRESS_DOCS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-express.html"
+_ENA_XDP_DOCS = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (README, XDP)"
 
-MAX_HUGE_PAGE_SHARE = 0.80
+MAX_HUGE_PAGE_FRACTION = 0.80
 """Maximum share of a host's memory for huge pages. The kernel, containers and packet buffers need the rest."""
 
 MAX_HUGE_PAGE_RATIO = 2
 """Ratio of reserved to used huge pages above which a warning is reported."""
 
-RX_RING_BOUNDS = (256, 16384)
+RX_RING_SIZE_LIMITS = (256, 16384)
 
 
-def _vad_instance_type(deployment: Deployment) -> InstanceType:
+def _get_vad_instance_type(deployment: Deployment) -> InstanceType:
     return catalog.instance_types()[deployment.aws.vad.instance_type]
 
 
 @check(
     "huge-pages-fit-memory",
-    f"Huge pages use at most {MAX_HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
+    f"Huge pages use at most {MAX_HUGE_PAGE_FRACTION:.0%} of the VAD host's memory.",
     source="https://www.kernel.org/doc/html/latest/admin-guide/mm/hugetlbpage.html; EC2 instance type memory",
 )
 def check_huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
     pages = deployment.aws.vad.huge_pages
-    host = _vad_instance_type(deployment)
+    host = _get_vad_instance_type(deployment)
     reserved_gib = pages.count * pages.size_mib / 1024
-    limit_gib = MAX_HUGE_PAGE_SHARE * host.memory_gib
+    limit_gib = MAX_HUGE_PAGE_FRACTION * host.memory_gib
     if reserved_gib > limit_gib:
         max_pages = int(limit_gib * 1024 // pages.size_mib)
         family = host.name.split(".")[0]
         larger_types = [
             row.name
             for row in sorted(catalog.instance_types().values(), key=lambda row: row.memory_gib)
-            if row.name.split(".")[0] == family and MAX_HUGE_PAGE_SHARE * row.memory_gib >= reserved_gib
+            if row.name.split(".")[0] == family and MAX_HUGE_PAGE_FRACTION * row.memory_gib >= reserved_gib
         ]
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
             f"{pages.count} huge pages x {pages.size_mib} MiB = {reserved_gib:g} GiB > "
-            f"{host.memory_gib:g} GiB of {host.name} x {MAX_HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
+            f"{host.memory_gib:g} GiB of {host.name} x {MAX_HUGE_PAGE_FRACTION:.0%} = {limit_gib:g} GiB",
             f"set count to at most {max_pages}" + (f", or use {larger_types[0]} or larger" if larger_types else ""),
         )
 
@@ -64,8 +64,12 @@ def check_huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
 )
 def check_huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
-    pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, limiting_bound(vad_host_bounds(vad)).calls
-    required_pages = huge_pages.required_pages(sessions, queues, pages.size_mib)
+    pages, queues, sessions = (
+        vad.huge_pages,
+        vad.data_path.rx_queues,
+        find_limiting_bound(calculate_vad_host_bounds(vad)).calls,
+    )
+    required_pages = huge_pages.calculate_huge_page_count(sessions, queues, pages.size_mib)
     usage_text = f"{required_pages} that {sessions:,} sessions on {queues} receive queues use"
     size = f"{pages.count} huge pages of {pages.size_mib} MiB"
     if pages.count < required_pages:
@@ -84,9 +88,11 @@ def check_huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check("ena-express-supported", "The VAD instance type supports ENA Express if it is enabled.", source=_EC2_ENA_EXPRESS)
+@check(
+    "ena-express-supported", "The VAD instance type supports ENA Express if it is enabled.", source=_ENA_EXPRESS_DOCS
+)
 def check_ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
-    host = _vad_instance_type(deployment)
+    host = _get_vad_instance_type(deployment)
     if deployment.aws.vad.ena_express.enabled and not host.ena_express:
         family = host.name.split(".")[0]
         capable_type = min(
@@ -105,11 +111,11 @@ def check_ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
 @check(
     "ena-express-disputed",
     "The pages of AWS agree that the VAD instance type supports ENA Express.",
-    source=_EC2_ENA_EXPRESS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
+    source=_ENA_EXPRESS_DOCS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
     level=Level.WARNING,
 )
 def check_ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
-    host = _vad_instance_type(deployment)
+    host = _get_vad_instance_type(deployment)
     if deployment.aws.vad.ena_express.enabled and host.ena_express and host.ena_express_note:
         yield Violation(
             ("aws", "vad", "ena_express"),
@@ -122,17 +128,17 @@ def check_ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
 @check(
     "ena-express-peers-supported",
     "Every ASR fleet that receives chunks supports ENA Express if the VAD fleet enables it.",
-    source=_EC2_ENA_EXPRESS,
+    source=_ENA_EXPRESS_DOCS,
 )
 def check_ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
     if not deployment.aws.vad.ena_express.enabled:
         return
-    for fleet in fleets(deployment):
+    for fleet in iter_fleets(deployment):
         if fleet.tier is Tier.ASR and not fleet.instance_type.ena_express:
             kind = fleet.instance_type.name
             yield Violation(
                 (*fleet.location, "instance_type"),
-                f"ENA Express is not supported on {kind}: traffic from {_vad_instance_type(deployment).name} "
+                f"ENA Express is not supported on {kind}: traffic from {_get_vad_instance_type(deployment).name} "
                 "silently falls back to ENA (both ends must support ENA Express)",
                 "set aws.vad.ena_express.enabled: false; p5 is the only ASR type that supports it",
             )
@@ -141,7 +147,7 @@ def check_ena_express_peers_supported(deployment: Deployment) -> Iterator[Violat
 @check(
     "ena-express-hops",
     "ENA Express is known to apply only between hosts, not to traffic from the load balancer.",
-    source=_EC2_ENA_EXPRESS,
+    source=_ENA_EXPRESS_DOCS,
     level=Level.INFO,
 )
 def check_ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
@@ -149,8 +155,8 @@ def check_ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
     if express.enabled:
         yield Violation(
             ("aws", "vad", "ena_express"),
-            f"ENA Express on {_vad_instance_type(deployment).name} only applies between hosts; packets from the load "
-            "balancer never use it, and it adds tens of microseconds of median latency to light traffic",
+            f"ENA Express on {_get_vad_instance_type(deployment).name} only applies between hosts; packets from the "
+            "load balancer never use it, and it adds tens of microseconds of median latency to light traffic",
             "measure with and without it: compare ena_srd_tx_pkts with ena_srd_eligible_tx_pkts in ethtool -S",
         )
 
@@ -173,7 +179,7 @@ def check_ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
 @check(
     "xdp-mtu",
     f"The MTU is at most {XDP_MTU} on the af_xdp data path.",
-    source=_ENA_XDP + "; https://github.com/amzn/amzn-drivers/issues/221",
+    source=_ENA_XDP_DOCS + "; https://github.com/amzn/amzn-drivers/issues/221",
 )
 def check_xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
     path = deployment.aws.vad.data_path
@@ -203,12 +209,12 @@ def check_chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "rx-ring-size",
-    f"The receive ring is a power of two from {RX_RING_BOUNDS[0]} to {RX_RING_BOUNDS[1]}.",
+    f"The receive ring is a power of two from {RX_RING_SIZE_LIMITS[0]} to {RX_RING_SIZE_LIMITS[1]}.",
     source="https://docs.kernel.org/networking/af_xdp.html; amzn-drivers ENA README (rings 256-16K)",
 )
 def check_rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
     size = deployment.aws.vad.data_path.rx_ring_size
-    low, high = RX_RING_BOUNDS
+    low, high = RX_RING_SIZE_LIMITS
     if size & (size - 1) or not low <= size <= high:
         nearest_size = min(max(1 << size.bit_length(), low), high)
         yield Violation(
@@ -221,10 +227,10 @@ def check_rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
 @check(
     "rx-queues-fit",
     "The polled receive queues fit the interface's queues, and leave two cores, or half of them, for other processes.",
-    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP,
+    source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP_DOCS,
 )
 def check_rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
-    host = _vad_instance_type(deployment)
+    host = _get_vad_instance_type(deployment)
     queues = deployment.aws.vad.data_path.rx_queues
     # The in-tree ENA driver reserves half of the queues for XDP transmission.
     usable_queues = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 
-from voice_blueprint.capacity.bounds import MAX_STORE_FILL
+from voice_blueprint.capacity.bounds import MAX_STORE_UTILIZATION
 from voice_blueprint.capacity.cpu_pods import (
     SIDECAR_CPUS,
-    SIDECAR_GIB,
-    cpu_pods,
-    node_cpus,
-    node_gib,
-    required_cpu_nodes,
+    SIDECAR_MEMORY_GIB,
+    build_cpu_pods,
+    calculate_allocatable_cpus,
+    calculate_allocatable_memory_gib,
+    calculate_required_cpu_nodes,
 )
-from voice_blueprint.capacity.load import load_on_tier, peak_calls, recommended_caller_sizes
-from voice_blueprint.capacity.tiers import agent_capacity, caller_capacities, peak_calls_for
+from voice_blueprint.capacity.load import calculate_peak_calls, calculate_tier_load, recommend_caller_sizes
+from voice_blueprint.capacity.tiers import (
+    build_agent_capacity,
+    build_azure_caller_capacities,
+    calculate_supported_peak_calls,
+)
 from voice_blueprint.checks.azure.sizing import RESERVATIONS_DOCS
 from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.contract.network import Tier
@@ -29,10 +33,12 @@ def check_load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
     load, callers, agents = deployment.load, deployment.azure.callers, deployment.azure.agents
     if load is None or callers is None or deployment.aws_section:
         return
-    for each, text in recommended_caller_sizes(callers, agents, load):
-        tier_load = load_on_tier(each.tier, load, agents)
-        if (max_calls := peak_calls_for(each.tier, each.max_calls)) < (peak := peak_calls(tier_load)):
-            suffix = f", {MAX_STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
+    for each, text in recommend_caller_sizes(callers, agents, load):
+        tier_load = calculate_tier_load(each.tier, load, agents)
+        if (max_calls := calculate_supported_peak_calls(each.tier, each.max_calls)) < (
+            peak := calculate_peak_calls(tier_load)
+        ):
+            suffix = f", {MAX_STORE_UTILIZATION:.0%} of its memory" if each.tier is Tier.STATE else ""
             yield Violation(
                 each.location,
                 f"tier {each.tier} supports at most {max_calls:,} calls{suffix}, but the load's peak is {peak:,} "
@@ -52,8 +58,8 @@ def check_cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
     if callers is None or pool is None:
         return
-    max_cpus, max_gib = node_cpus(pool.vm_size), node_gib(pool.vm_size)
-    pods = cpu_pods(callers, deployment.azure.agents)
+    max_cpus, max_gib = calculate_allocatable_cpus(pool.vm_size), calculate_allocatable_memory_gib(pool.vm_size)
+    pods = build_cpu_pods(callers, deployment.azure.agents)
     at = ("azure", "cpu_pool", "nodes")
     for name, pod in pods.items():
         if pod.cpus > max_cpus:
@@ -65,16 +71,16 @@ def check_cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
             )
             return
         if pod.memory_gib > max_gib:
-            max_pod_gib = max_gib - SIDECAR_GIB
+            max_pod_gib = max_gib - SIDECAR_MEMORY_GIB
             yield Violation(
                 at,
-                f"a pod of {name} requests {pod.memory_gib - SIDECAR_GIB:g} GiB of memory, but a node of "
+                f"a pod of {name} requests {pod.memory_gib - SIDECAR_MEMORY_GIB:g} GiB of memory, but a node of "
                 f"{pool.vm_size} has {max_pod_gib:.1f} GiB for a pod without its sidecars",
                 f"use a larger size, or at most {int(max_pod_gib)} GiB per pod",
             )
             return
     counts = {name: pod.replicas.max + 1 for name, pod in pods.items()}
-    nodes = required_cpu_nodes(pool.vm_size, pods, counts)
+    nodes = calculate_required_cpu_nodes(pool.vm_size, pods, counts)
     if nodes > pool.nodes.max:
         required_cpus, required_gib = (
             sum(pod.cpus * counts[name] for name, pod in pods.items()),
@@ -115,8 +121,8 @@ def check_caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
     if callers is None or deployment.environment is not Environment.PRODUCTION:
         return
     agents = deployment.azure.agents
-    tier_load = (agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
-    for each in (*caller_capacities(callers)[:3], *tier_load):
+    tier_load = (build_agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
+    for each in (*build_azure_caller_capacities(callers)[:3], *tier_load):
         if each.units.min < 2:  # noqa: PLR2004  the limit in the check's description
             yield Violation(
                 each.location,

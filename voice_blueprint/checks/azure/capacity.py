@@ -17,7 +17,7 @@ OLDEST_MINOR, NEWEST_MINOR = 35, 37
 """Supported Kubernetes minor versions in November 2026: support of 1.34 ended on 2026-10-27, and 1.37 is the newest."""
 MIN_SYSTEM_VCPUS = 4
 """Minimum vCPUs that AKS accepts for a system pool."""
-SPOT_QUOTA = "lowPriorityCores"
+SPOT_QUOTA_NAME = "lowPriorityCores"
 HOURS_PER_MONTH = 730
 
 
@@ -36,12 +36,14 @@ class QuotaUsage:
     max_vcpus: int
 
 
-def quota_usages(azure: Azure) -> Iterator[QuotaUsage]:
+def iter_quota_usages(azure: Azure) -> Iterator[QuotaUsage]:
     """Yield the vCPUs of every pool and of the jump host with their quotas."""
     for pool in read_cluster(azure).pools:
-        quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
+        quota = SPOT_QUOTA_NAME if pool.is_spot else pool.size.quota_family
         max_nodes = pool.max_nodes + pool.surge_nodes
-        yield QuotaUsage(quota, pool.location.child(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
+        yield QuotaUsage(
+            quota, pool.location.locate_setting(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus
+        )
     if isinstance(azure.access, JumpHost):
         size = catalog.vm_sizes()[azure.access.vm_size]
         yield QuotaUsage(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
@@ -59,7 +61,7 @@ def check_vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
         if location and location not in size.regions:
             common_regions = set.intersection(*(set(each.size.regions) for each in cluster.pools))
             yield Violation(
-                pool.location.child("vm_size"),
+                pool.location.locate_setting("vm_size"),
                 f"no source shows that {size.name} is offered in {location}",
                 "use a location that offers every size of the cluster "
                 f"({', '.join(sorted(common_regions)) or 'there is none'}), or accept this check once `az vm list-skus "
@@ -91,11 +93,11 @@ def check_azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violat
     "pools-have-their-gpus",
     "The VM size of every GPU pool has GPUs; those of the system pool and CPU pool have none.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
-        size, at = pool.size, pool.location.child("vm_size")
+        size, at = pool.size, pool.location.locate_setting("vm_size")
         if (pool.is_system or pool.is_cpu) and size.gpu_count:
             yield Violation(
                 at,
@@ -129,7 +131,7 @@ def check_pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
         for index, zone in enumerate(pool.zones):
             if zone not in known_zones:
                 yield Violation(
-                    finding_location.child("availability_zones", index),
+                    finding_location.locate_setting("availability_zones", index),
                     f'pool {pool.name} uses zone "{zone}", which '
                     f"{'Azure' if pool.is_system else 'the cluster'} does not have",
                     f"choose among {', '.join(known_zones)}",
@@ -145,7 +147,7 @@ def check_system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
         if pool.is_system and pool.min_nodes < 1:
             yield Violation(
-                pool.location.child("nodes"),
+                pool.location.locate_setting("nodes"),
                 f"system pool {pool.name} has a minimum of 0 nodes, but AKS requires at least one",
                 "set min to 1",
             )
@@ -170,7 +172,7 @@ def check_purchase_supported(cluster: Cluster) -> Iterator[Violation]:
         ):
             if is_requested and not is_supported:
                 yield Violation(
-                    pool.location.child("purchase"),
+                    pool.location.locate_setting("purchase"),
                     f"pool {pool.name}: {pool.size.name} does not support {feature}",
                     f"set option to on-demand, or use one of {', '.join(alternatives)}",
                 )
@@ -187,7 +189,7 @@ def check_size_available_in_region(deployment: Deployment) -> Iterator[Violation
     for pool in read_cluster(deployment.azure).pools:
         if location in pool.size.unpriced_regions:
             yield Violation(
-                pool.location.child("vm_size"),
+                pool.location.locate_setting("vm_size"),
                 f"no source shows that {pool.size.name} is sold in {location}",
                 f"check az vm list-skus --location {location} --size {pool.size.name}, or use a region of the price "
                 f"list: {', '.join(pool.size.usd_per_hour)}",
@@ -203,7 +205,7 @@ def check_api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     ranges = cluster.authorized_ranges
     if ranges is not None and (not ranges or admits_any_address(ranges)):
         yield Violation(
-            cluster.finding_location.child("access", "authorized_ranges"),
+            cluster.finding_location.locate_setting("access", "authorized_ranges"),
             f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
             "all addresses",
             "specify the address ranges of your administrators, or use another kind of access",
@@ -274,7 +276,7 @@ def check_kubernetes_version_supported(deployment: Deployment) -> Iterator[Viola
 )
 def check_family_quota_need(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[QuotaUsage]] = defaultdict(list)
-    for part in quota_usages(deployment.azure):
+    for part in iter_quota_usages(deployment.azure):
         counted[part.quota].append(part)
     for family, parts in counted.items():
         low, high = sum(part.min_vcpus for part in parts), sum(part.max_vcpus for part in parts)

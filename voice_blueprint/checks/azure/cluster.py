@@ -4,14 +4,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from voice_blueprint import catalog
-from voice_blueprint.azure.names import pool_taints
-from voice_blueprint.azure.rollout import surge_nodes, surge_pods
+from voice_blueprint.azure.names import list_pool_taints
+from voice_blueprint.azure.rollout import calculate_surge_node_count, calculate_surge_pod_count
 from voice_blueprint.azure.topology import Request
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
 from voice_blueprint.catalog.inference import Task
-from voice_blueprint.engines.cell import LMCACHE_CPUS, cell_cpus, cell_requests, cpus_without_lmcache, helper_memory_gib
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, pod_memory_by_purpose
-from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
+from voice_blueprint.engines.cell import (
+    LMCACHE_CPUS,
+    build_cell_requests,
+    calculate_helper_memory_gib,
+    calculate_single_engine_cpus,
+    calculate_total_cell_cpus,
+)
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, calculate_pod_memory_by_purpose
+from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import (
@@ -43,7 +49,7 @@ class FindingLocation:
     section: Location = ()
     urn: str = ""
 
-    def child(self, *keys: str | int) -> Location:
+    def locate_setting(self, *keys: str | int) -> Location:
         """Return the location of a setting. For a Pulumi resource, this is the URN of the resource."""
         return (self.urn,) if self.urn else (*self.section, *keys)
 
@@ -103,7 +109,7 @@ class Engine:
     quantization: Quantization = Quantization.NONE
     transfers_kv: bool = False
     gpus: tuple[int, ...] = ()
-    request: int = 0
+    request_index: int = 0
     utilization: float = GPU_MEMORY_UTILIZATION
 
 
@@ -117,7 +123,7 @@ class Pod:
         requests: Requests of each container, which the kubelet aligns.
         memory_gib: Memory limits of one pod, by purpose.
         nvme_gib: Volumes of one pod on the node's local disks.
-        surge: Number of pods that a rollout adds before it stops one.
+        surge_replicas: Number of pods that a rollout adds before it stops one.
         is_cell: Whether the pod is a complete prefill/decode cell.
     """
 
@@ -132,7 +138,7 @@ class Pod:
     nvme_gib: float
     min_replicas: int
     max_replicas: int
-    surge: int
+    surge_replicas: int
     engines: tuple[Engine, ...]
     is_cell: bool = False
 
@@ -145,7 +151,7 @@ class Pod:
         return f"{self.name} on pool {self.pool.name}"
 
     @property
-    def max_per_node(self) -> int:
+    def max_pods_per_node(self) -> int:
         """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs or too many."""
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
@@ -155,7 +161,7 @@ class Pod:
 
         The number is at least 1, even if the node has too few GPUs, so that other limits of the node can be checked.
         """
-        return max(1, self.max_per_node)
+        return max(1, self.max_pods_per_node)
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,7 @@ class ModelCache:
     """
 
     location: Location
-    gib: float
+    size_gib: float
     models: dict[str, ModelCard]
 
 
@@ -179,7 +185,7 @@ class Cluster:
 
     Attributes:
         location: Azure region; empty if unknown.
-        agreed_models: Models with a licence agreement.
+        licensed_models: Models with a licence agreement.
         authorized_ranges: Ranges that may reach the API server; ``None`` if the API server is private.
     """
 
@@ -187,12 +193,12 @@ class Cluster:
     location: str = ""
     pools: tuple[Pool, ...] = ()
     pods: tuple[Pod, ...] = ()
-    caches: tuple[ModelCache, ...] = ()
+    model_caches: tuple[ModelCache, ...] = ()
     commercial: bool = False
-    agreed_models: frozenset[str] = field(default_factory=frozenset)
+    licensed_models: frozenset[str] = field(default_factory=frozenset)
     authorized_ranges: tuple[str, ...] | None = None
 
-    def pods_by_pool(self) -> dict[str, list[Pod]]:
+    def group_pods_by_pool(self) -> dict[str, list[Pod]]:
         """Return the pods of each pool, except for pods that require more GPUs than a node has.
 
         Another check reports those pods.
@@ -200,7 +206,7 @@ class Cluster:
         return {
             pool.name: results
             for pool in self.pools
-            if (results := [pod for pod in self.pods if pod.pool.name == pool.name and pod.max_per_node])
+            if (results := [pod for pod in self.pods if pod.pool.name == pool.name and pod.max_pods_per_node])
         }
 
 
@@ -218,7 +224,7 @@ def read_cluster(azure: Azure) -> Cluster:
         azure.location,
         pools,
         pods,
-        (ModelCache(location.child("model_cache_gib"), azure.model_cache_gib, models),),
+        (ModelCache(location.locate_setting("model_cache_gib"), azure.model_cache_gib, models),),
         azure.commercial,
         frozenset(agreement.model for agreement in azure.model_agreements),
         azure.access.authorized_ranges if isinstance(azure.access, PublicApiServer) else None,
@@ -230,11 +236,11 @@ def _read_pools(azure: Azure) -> Iterator[Pool]:
     size = catalog.vm_sizes()[system.vm_size]
     nodes = system.nodes
     location = FindingLocation(("azure", "system_pool"))
-    surge, zones = surge_nodes(nodes.max), azure.availability_zones
+    surge, zones = calculate_surge_node_count(nodes.max), azure.availability_zones
     yield Pool(SYSTEM_POOL, location, size, nodes.min, nodes.max, zones=zones, is_system=True, surge_nodes=surge)
     if cpu := azure.cpu_pool:
         location, size = FindingLocation(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
-        surge = surge_nodes(cpu.nodes.max)
+        surge = calculate_surge_node_count(cpu.nodes.max)
         yield Pool(CPU_POOL, location, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
     for index, pool in enumerate(azure.pools):
         yield Pool(
@@ -244,7 +250,7 @@ def _read_pools(azure: Azure) -> Iterator[Pool]:
             pool.nodes.min,
             pool.nodes.max,
             pool.topology_policy,
-            tuple(map(str, pool_taints(azure, pool))),
+            tuple(map(str, list_pool_taints(azure, pool))),
             pool.availability_zones or (),
             is_spot=isinstance(pool.purchase, SpotNodes),
             is_reserved=isinstance(pool.purchase, ReservedNodes),
@@ -256,23 +262,25 @@ def _read_pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
     for index, service in enumerate(azure.services):
         location = FindingLocation(("azure", "services", index))
         if isinstance(service, ChatService):
-            pool_locations = [(name, location.child("pools", number)) for number, name in enumerate(service.pools)]
+            pool_locations = [
+                (name, location.locate_setting("pools", number)) for number, name in enumerate(service.pools)
+            ]
         else:
-            pool_locations = [(service.pool, location.child("pool"))]
+            pool_locations = [(service.pool, location.locate_setting("pool"))]
         for name, at in pool_locations:
             yield _read_pod(service, location, pools[name], at)
 
 
 def _read_pod(service: AzureService, finding_location: FindingLocation, pool: Pool, pool_location: Location) -> Pod:
-    size, lmcache = pool.size, _lmcache_pool(service)
-    gpus, cpus, replicas = 1, float(service.cpus), service.replicas_on(pool.name)
+    size, lmcache = pool.size, _get_lmcache_pool(service)
+    gpus, cpus, replicas = 1, float(service.cpus), service.get_replica_bounds(pool.name)
     requests: tuple[Request, ...]
     match service:
         case PrefillDecodeCell():
-            gpus, cpus = size.gpu_count, cell_cpus(service.cpus)
-            requests = cell_requests(gpus, service.cpus)
+            gpus, cpus = size.gpu_count, calculate_total_cell_cpus(service.cpus)
+            requests = build_cell_requests(gpus, service.cpus)
         case AggregatedService(lmcache=LmcachePool()):
-            gpus, engine_cpus = service.tensor_parallel, cpus_without_lmcache(service.cpus)
+            gpus, engine_cpus = service.tensor_parallel, calculate_single_engine_cpus(service.cpus)
             cpus = engine_cpus + LMCACHE_CPUS
             requests = (Request(gpus, engine_cpus),)
         case _:
@@ -286,11 +294,13 @@ def _read_pod(service: AzureService, finding_location: FindingLocation, pool: Po
         gpus=gpus,
         cpus=cpus,
         requests=requests,
-        memory_gib=pod_memory_by_purpose(gpus, lmcache.l1_gib if lmcache else 0, helper_memory_gib(service)),
+        memory_gib=calculate_pod_memory_by_purpose(
+            gpus, lmcache.l1_gib if lmcache else 0, calculate_helper_memory_gib(service)
+        ),
         nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_FACTOR if lmcache else 0,
         min_replicas=replicas.min,
         max_replicas=replicas.max,
-        surge=surge_pods(replicas),
+        surge_replicas=calculate_surge_pod_count(replicas),
         engines=tuple(_read_engines(service, size)),
         is_cell=isinstance(service, PrefillDecodeCell),
     )
@@ -300,10 +310,10 @@ def _read_engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
     model = catalog.models()[service.model]
     match service:
         case PrefillDecodeCell():
-            for request, group in enumerate(_cell_gpu_groups(size)):
+            for request, group in enumerate(_find_cell_gpu_groups(size)):
                 yield Engine(
                     model, "vllm", VLLM_TASKS, size.gpu_count // 2, service.load,
-                    transfers_kv=True, gpus=group, request=request,
+                    transfers_kv=True, gpus=group, request_index=request,
                 )  # fmt: skip
         case TtsService():
             yield Engine(model, "vllm-omni", OMNI_TASKS, 1, None)
@@ -317,16 +327,16 @@ def _read_engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
                 service.load,
                 service.kv_cache_type,
                 service.quantization,
-                transfers_kv=_lmcache_pool(service) is not None,
+                transfers_kv=_get_lmcache_pool(service) is not None,
             )
 
 
-def _cell_gpu_groups(size: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _find_cell_gpu_groups(size: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     try:
-        return cell_gpu_groups(size)
+        return select_cell_gpu_groups(size)
     except DoesNotFitError:
         return (), ()
 
 
-def _lmcache_pool(service: AzureService) -> LmcachePool | None:
+def _get_lmcache_pool(service: AzureService) -> LmcachePool | None:
     return service.lmcache if isinstance(service, PrefillDecodeCell | AggregatedService) else None

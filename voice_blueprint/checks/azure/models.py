@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.checks.azure.cluster import Cluster, Engine, Pod
-from voice_blueprint.checks.base import Violation, cluster_check, violation_if_unfit
-from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_kv_reuse
+from voice_blueprint.checks.base import Violation, cluster_check, find_sizing_violations
+from voice_blueprint.engines.sizing.fit import validate_cached_prompts, validate_kv_reuse
 
-OLDER_DRIVERS = {"A10": "GRID 570.211.01"}
+OLD_DRIVER_BY_GPU = {"A10": "GRID 570.211.01"}
 """Drivers of AKS node images that are older than the R580 branch required by CUDA 13, by GPU model; all others have
 580.159.04."""
 
@@ -18,11 +18,11 @@ OLDER_DRIVERS = {"A10": "GRID 570.211.01"}
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
 )
 def check_licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
-    for pod, engine in _engines_with_pods(cluster):
+    for pod, engine in _iter_engines_with_pods(cluster):
         card = engine.model
-        if cluster.commercial and not card.commercial_use and card.name not in cluster.agreed_models:
+        if cluster.commercial and not card.commercial_use and card.name not in cluster.licensed_models:
             yield Violation(
-                pod.location.child("model"),
+                pod.location.locate_setting("model"),
                 f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
                 "commercial",
                 "add the agreement with its owner to model_agreements, use another model, or set commercial: false "
@@ -34,14 +34,18 @@ def check_licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
     "kv-transfer-supported",
     "LMCache and prefill/decode cells serve decoder-only models, and sessions of at least one LMCache chunk.",
     source="https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
-    for pod, engine in _engines_with_pods(cluster):
+    for pod, engine in _iter_engines_with_pods(cluster):
         if engine.transfers_kv:
-            yield from violation_if_unfit(pod.location.child("model"), pod.title, check_kv_reuse, engine.model)
+            yield from find_sizing_violations(
+                pod.location.locate_setting("model"), pod.title, validate_kv_reuse, engine.model
+            )
             if engine.load:
-                yield from violation_if_unfit(pod.location.child("load"), pod.title, check_cached_prompts, engine.load)
+                yield from find_sizing_violations(
+                    pod.location.locate_setting("load"), pod.title, validate_cached_prompts, engine.load
+                )
 
 
 @cluster_check(
@@ -50,8 +54,8 @@ def check_kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
     source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
 )
 def check_driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
-    for pod, engine in _engines_with_pods(cluster):
-        driver = OLDER_DRIVERS.get(pod.size.gpu or "")
+    for pod, engine in _iter_engines_with_pods(cluster):
+        driver = OLD_DRIVER_BY_GPU.get(pod.size.gpu or "")
         release = catalog.engines()[engine.kind]
         if driver and release.min_driver and not _is_driver_compatible(driver, release.min_driver):
             yield Violation(
@@ -63,7 +67,7 @@ def check_driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-def _engines_with_pods(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
+def _iter_engines_with_pods(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
     return ((pod, engine) for pod in cluster.pods for engine in pod.engines)
 
 

@@ -6,17 +6,22 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from voice_blueprint.azure.contract import Component
-from voice_blueprint.azure.names import CALLER_ACCOUNTS, MODEL_FETCH_SERVICE_ACCOUNT, pools_for, replicas_name
+from voice_blueprint.azure.names import (
+    CALLER_ACCOUNTS,
+    MODEL_FETCH_SERVICE_ACCOUNT,
+    build_engine_workload_name,
+    list_service_pool_names,
+)
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.azure.alerts import DEPLOYMENT_GROUPS
+from voice_blueprint.observability.azure.alerts import DEPLOYMENT_RULE_GROUPS
 
 PLACEHOLDER_ID = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX_LENGTH = 24
 """Prefix length of the range of pod addresses that each node receives from the overlay network."""
-AZURE_RESERVED_ADDRESSES = 5
+AZURE_RESERVED_ADDRESS_COUNT = 5
 """Addresses that Azure reserves in every subnet."""
 
 WORKLOAD_NAMES = (
@@ -34,7 +39,7 @@ https://kubernetes.io/docs/concepts/security/service-accounts/#default-service-a
     "workload-names-are-unique",
     "No two workloads of the cluster have the same name, and no two groups of alert rules.",
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_workload_names_are_unique(deployment: Deployment) -> Iterator[Violation]:
     """Reject names of two objects of one kind in the namespace of all services.
@@ -46,20 +51,20 @@ def check_workload_names_are_unique(deployment: Deployment) -> Iterator[Violatio
     owners = dict.fromkeys(WORKLOAD_NAMES, "one of the deployment's own workloads or accounts")
     for index, service in enumerate(services):
         at = ("azure", "services", index)
-        if service.name in DEPLOYMENT_GROUPS:
+        if service.name in DEPLOYMENT_RULE_GROUPS:
             yield Violation(
                 (*at, "name"),
                 f"{service.name} is the name of a group of the deployment's own alert rules",
                 "use another name",
             )
-        for number, pool in enumerate(pools_for(service)):
-            name = replicas_name(service, pool)
+        for number, pool in enumerate(list_service_pool_names(service)):
+            name = build_engine_workload_name(service, pool)
             if name in owners:
                 yield Violation(
                     (*at, "pools", number) if isinstance(service, ChatService) else (*at, "name"),
                     f"the workload {name} of service {service.name} has the name of {owners[name]}",
                     "use another name for the service"
-                    + (", or list each pool once" if pool in pools_for(service)[:number] else ""),
+                    + (", or list each pool once" if pool in list_service_pool_names(service)[:number] else ""),
                 )
             owners[name] = f"a workload of service {service.name}"
 
@@ -87,17 +92,18 @@ def check_pool_has_service(deployment: Deployment) -> Iterator[Violation]:
     "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge",
 )
 def check_pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
-    for pods in cluster.pods_by_pool().values():
+    for pods in cluster.group_pods_by_pool().values():
         pool = pods[0].pool
-        required = sum(_required_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
+        required = sum(_calculate_required_nodes(pod, pod.max_replicas + pod.surge_replicas) for pod in pods)
         if required > pool.max_nodes:
             parts = ", ".join(
-                f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
-                f"at {pod.max_per_node} per node"
+                f"{pod.max_replicas} replicas of "
+                f"{pod.name}{f' and {pod.surge_replicas} of a rollout' if pod.surge_replicas else ''} "
+                f"at {pod.max_pods_per_node} per node"
                 for pod in pods
             )
             yield Violation(
-                pods[0].location.child("replicas"),
+                pods[0].location.locate_setting("replicas"),
                 f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {required}",
                 f"set nodes.max of the pool to {required}, or lower replicas.max",
             )
@@ -112,7 +118,7 @@ def check_pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
 def check_service_wakes(deployment: Deployment) -> Iterator[Violation]:
     for index, service in enumerate(deployment.azure.services):
         pool = service.pools[0] if isinstance(service, ChatService) else service.pool
-        if service.replicas_on(pool).min == 0:
+        if service.get_replica_bounds(pool).min == 0:
             yield Violation(
                 ("azure", "services", index),
                 f"{service.name} has a minimum of 0 replicas on pool {pool}: nothing would publish the metrics that "
@@ -132,16 +138,16 @@ def check_upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     services: dict[str, list[Pod]] = defaultdict(list)
     for pod in read_cluster(azure).pods:
-        if pod.max_per_node and pod.min_replicas:
+        if pod.max_pods_per_node and pod.min_replicas:
             services[pod.name].append(pod)
     for name, pods in services.items():
         pool = pods[0].pool
-        if sum(_required_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
+        if sum(_calculate_required_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
             window = azure.maintenance
             # AKS adds no nodes to a spot pool: https://github.com/hashicorp/terraform-provider-azurerm/issues/19355
             surge_remedy = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
             yield Violation(
-                pool.location.child("nodes"),
+                pool.location.locate_setting("nodes"),
                 f"{name} can run on a single node of pool {pool.name}, and an upgrade drains it before another one "
                 f"serves: with each node image, {name} is unavailable on {window.day} from {window.start} UTC until "
                 "a node has booted and its engine has loaded",
@@ -157,12 +163,12 @@ def check_upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def check_pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
-    for pods in read_cluster(deployment.azure).pods_by_pool().values():
+    for pods in read_cluster(deployment.azure).group_pods_by_pool().values():
         pool = pods[0].pool
-        required = sum(_required_nodes(pod, pod.min_replicas) for pod in pods)
+        required = sum(_calculate_required_nodes(pod, pod.min_replicas) for pod in pods)
         if pool.min_nodes > required:
             yield Violation(
-                pool.location.child("nodes"),
+                pool.location.locate_setting("nodes"),
                 f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {required} at their minimum "
                 "replicas",
                 f"set nodes.min to {required}, or raise replicas.min",
@@ -175,7 +181,7 @@ def check_pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
     source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193",
 )
 def check_cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
-    for pods in cluster.pods_by_pool().values():
+    for pods in cluster.group_pods_by_pool().values():
         cell = next((pod for pod in pods if pod.is_cell), None)
         for other in pods:
             if cell is None or other is cell:
@@ -197,7 +203,7 @@ def check_pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     prefix = IPv4Network(azure.network.pod_cidr).prefixlen
     max_nodes = 2 ** (POD_PREFIX_LENGTH - prefix) if prefix <= POD_PREFIX_LENGTH else 0
-    required = _max_nodes(azure)
+    required = _sum_max_nodes(azure)
     if required > max_nodes:
         yield Violation(
             ("azure", "network", "pod_cidr"),
@@ -216,8 +222,8 @@ def check_pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
 def check_virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     network = IPv4Network(azure.network.cidr)
-    available = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
-    required = _max_nodes(azure)
+    available = network.num_addresses // 2 - AZURE_RESERVED_ADDRESS_COUNT
+    required = _sum_max_nodes(azure)
     if required > available:
         yield Violation(
             ("azure", "network", "cidr"),
@@ -242,9 +248,9 @@ def check_admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _required_nodes(pod: Pod, replicas: int) -> int:
-    return math.ceil(replicas / pod.max_per_node)
+def _calculate_required_nodes(pod: Pod, replicas: int) -> int:
+    return math.ceil(replicas / pod.max_pods_per_node)
 
 
-def _max_nodes(azure: Azure) -> int:
+def _sum_max_nodes(azure: Azure) -> int:
     return sum(pool.max_nodes + pool.surge_nodes for pool in read_cluster(azure).pools)

@@ -7,29 +7,31 @@ import math
 from collections.abc import Iterator
 
 from voice_blueprint.azure.rollout import START_TIMEOUT_S
-from voice_blueprint.azure.topology import kube_reserved_cpus
-from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.azure.topology import calculate_kube_reserved_cpus
+from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, format_location, violation_if_unfit
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, find_sizing_violations, format_location
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
-from voice_blueprint.engines.launch.coldstart import BUDGETS
-from voice_blueprint.engines.sizing.fit import check_engine
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS
+from voice_blueprint.engines.sizing.fit import validate_engine_configuration
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, HostBudget
-from voice_blueprint.engines.sizing.memory import weights_gib
-from voice_blueprint.engines.sizing.service import size_service, transcription_capacity
-from voice_blueprint.file.model.azure import MAX_SHARE_GIB, Azure, ChatService
+from voice_blueprint.engines.sizing.memory import calculate_weights_gib
+from voice_blueprint.engines.sizing.service import iter_transcription_capacities, size_service
+from voice_blueprint.file.model.azure import MAX_FILE_SHARE_GIB, Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType
 
 RESERVATIONS_DOCS = "https://learn.microsoft.com/azure/aks/node-resource-reservations"
-DAEMON_CPUS = 1.0
+DAEMONSET_CPUS = 1.0
 """CPU requests of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
-START_WITHOUT_WEIGHTS_S = sum(
-    phase.seconds or 0 for phase in BUDGETS[Image.ASR_VLLM] if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
+START_DURATION_WITHOUT_WEIGHTS_S = sum(
+    phase.seconds or 0
+    for phase in PHASE_BUDGETS[Image.ASR_VLLM]
+    if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
 )
 """Duration of vLLM's first start, excluding the loading of weights: compilation, graph capture and warm-up."""
-CACHED_REVISIONS = 2
+CACHED_REVISION_COUNT = 2
 """Number of revisions of a model in the cache: the served one, and the one that a rollout downloads. The hub's cache
 does not delete revisions automatically."""
 COMPILE_CACHES_GIB = 2
@@ -40,17 +42,17 @@ COMPILE_CACHES_GIB = 2
     "engine-splits-model",
     "The number of attention heads of every model is divisible by the number of GPUs of its engine.",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
             gpu, tensor_parallel = pod.pool.gpu, engine.tensor_parallel
             if gpu and tensor_parallel and engine.kind == engine.model.served_by == "vllm":
-                yield from violation_if_unfit(
-                    pod.location.child("tensor_parallel"),
+                yield from find_sizing_violations(
+                    pod.location.locate_setting("tensor_parallel"),
                     pod.title,
-                    check_engine,
+                    validate_engine_configuration,
                     engine.model,
                     gpu,
                     KvCacheType.AUTO,
@@ -68,7 +70,7 @@ def check_load_fits_services(deployment: Deployment) -> Iterator[Violation]:
     if load is None or deployment.azure_section is None or deployment.aws_section:
         return
     try:
-        result, peak = list(transcription_capacity(deployment.azure)), peak_calls(load)
+        result, peak = list(iter_transcription_capacities(deployment.azure)), calculate_peak_calls(load)
     except LookupError:
         return  # another check reports a pool without GPUs
     max_sessions = sum(pool.max_replicas * pool.sessions for pool in result)
@@ -82,14 +84,14 @@ def check_load_fits_services(deployment: Deployment) -> Iterator[Violation]:
             ("load", "calls"),
             f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support "
             f"{max_sessions:,} ({named})",
-            f"{scale_out_remedy(deployment.azure, result[0].service, missing_replicas)}, or "
+            f"{build_scale_out_remedy(deployment.azure, result[0].service, missing_replicas)}, or "
             f"lower load.calls to {int(max_sessions / load.peak_factor)}"
             if result
             else "add a service whose model transcribes audio",
         )
 
 
-def scale_out_remedy(azure: Azure, name: str, replicas: int) -> str:
+def build_scale_out_remedy(azure: Azure, name: str, replicas: int) -> str:
     """Return the settings that add replicas to a service, and nodes to its first pool."""
     index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
     first = size_service(azure, service).pools[0]
@@ -107,25 +109,25 @@ def scale_out_remedy(azure: Azure, name: str, replicas: int) -> str:
     "A node has memory for as many pods as its GPUs allow: engines, shared memory and LMCache.",
     source=f"{RESERVATIONS_DOCS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node "
     "down)",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.gpus:
-            at = pod.location.child("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
-            yield from violation_if_unfit(
-                at, pod.title, HostBudget(pod.size, pod.pods_on_full_node, pod.memory_gib).check
+            at = pod.location.locate_setting("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
+            yield from find_sizing_violations(
+                at, pod.title, HostBudget(pod.size, pod.pods_on_full_node, pod.memory_gib).validate_memory
             )
 
 
 @cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as its GPUs allow.", source=RESERVATIONS_DOCS)
 def check_node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        available_cpus = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
+        available_cpus = int(pod.size.vcpus - calculate_kube_reserved_cpus(pod.size) - DAEMONSET_CPUS)
         required = pod.pods_on_full_node * pod.cpus
         if required > available_cpus:
             yield Violation(
-                pod.location.child("cpus"),
+                pod.location.locate_setting("cpus"),
                 f"{pod.pods_on_full_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the "
                 f"kubelet and DaemonSets leave {available_cpus} of {pod.size.vcpus}",
                 f"request at most {available_cpus // pod.pods_on_full_node}",
@@ -133,7 +135,7 @@ def check_node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
         min_cpus = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
         if min_cpus < 1:
             yield Violation(
-                pod.location.child("cpus"),
+                pod.location.locate_setting("cpus"),
                 f"the sidecars of {pod.name} leave {min_cpus} CPUs for an engine",
                 f"request at least {1 - min_cpus} more",
             )
@@ -149,10 +151,10 @@ def check_nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
         required = pod.nvme_gib * pod.pods_on_full_node
         if required > pod.size.nvme_gib:
             yield Violation(
-                pod.location.child("lmcache", "l2_nvme_gib"),
+                pod.location.locate_setting("lmcache", "l2_nvme_gib"),
                 f"{pod.pods_on_full_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
-                f"set l2_nvme_gib to at most {_max_l2_nvme_gib(pod)}, or 0",
+                f"set l2_nvme_gib to at most {_calculate_max_l2_nvme_gib(pod)}, or 0",
             )
 
 
@@ -170,15 +172,15 @@ def check_nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
     With a default, a change of the pool would also change the volume.
     """
     for pod in read_cluster(deployment.azure).pods:
-        if pod.memory_gib["LMCache"] and not pod.nvme_gib and _max_l2_nvme_gib(pod):
+        if pod.memory_gib["LMCache"] and not pod.nvme_gib and _calculate_max_l2_nvme_gib(pod):
             yield Violation(
-                pod.location.child("lmcache", "l2_nvme_gib"),
+                pod.location.locate_setting("lmcache", "l2_nvme_gib"),
                 f"l2_nvme_gib is 0 GiB, but {pod.size.name} has {pod.size.nvme_gib} GiB of local NVMe, which is unused",
-                f"set l2_nvme_gib to at most {_max_l2_nvme_gib(pod)}",
+                f"set l2_nvme_gib to at most {_calculate_max_l2_nvme_gib(pod)}",
             )
 
 
-def _max_l2_nvme_gib(pod: Pod) -> int:
+def _calculate_max_l2_nvme_gib(pod: Pod) -> int:
     """Return the maximum size of a pod's second LMCache level on a full node, GiB."""
     return int(pod.size.nvme_gib / pod.pods_on_full_node / FILE_SYSTEM_FACTOR)
 
@@ -189,15 +191,15 @@ def _max_l2_nvme_gib(pod: Pod) -> int:
     source="each model's weights_gib in the catalogue; voice_blueprint/engines/launch/download.py downloads one format",
 )
 def check_model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
-    for cache in cluster.caches:
+    for cache in cluster.model_caches:
         weights_gib = sum(model.weights_gib for model in cache.models.values())
-        required = weights_gib * CACHED_REVISIONS + COMPILE_CACHES_GIB * len(cache.models)
-        if required > cache.gib:
+        required = weights_gib * CACHED_REVISION_COUNT + COMPILE_CACHES_GIB * len(cache.models)
+        if required > cache.size_gib:
             weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
             yield Violation(
                 cache.location,
-                f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {required:.0f} GiB with their "
-                "compile caches",
+                f"the cache has {cache.size_gib:g} GiB, but {weights} in two revisions need {required:.0f} GiB with "
+                "their compile caches",
                 f"set model_cache_gib to {int(required) + 1} or more",
             )
 
@@ -214,28 +216,28 @@ def check_model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]
 
     After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches.
     """
-    concurrent_reads = list(_concurrent_reads(read_cluster(deployment.azure)))
+    concurrent_reads = list(_iter_concurrent_reads(read_cluster(deployment.azure)))
     bandwidth, gib, nodes = (
         deployment.azure.model_cache_gib,
         sum(n * each for n, each in concurrent_reads),
         sum(n for n, _ in concurrent_reads),
     )
-    limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
-    seconds = gib * 1024 / file_share_mib_per_s(bandwidth)
+    limit_s = START_TIMEOUT_S - START_DURATION_WITHOUT_WEIGHTS_S
+    seconds = gib * 1024 / calculate_file_share_mib_per_s(bandwidth)
     if seconds > limit_s:
-        sufficient = min_file_share_gib(gib, bandwidth)
+        sufficient = calculate_min_file_share_gib(gib, bandwidth)
         yield Violation(
             ("azure", "model_cache_gib"),
-            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {file_share_mib_per_s(bandwidth)} MiB/s, which needs "
-            f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
+            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {calculate_file_share_mib_per_s(bandwidth)} MiB/s, "
+            f"which needs {seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
             f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size"
             if sufficient
-            else f"use fewer nodes: the largest share, {MAX_SHARE_GIB} GiB, delivers "
-            f"{limit_s * file_share_mib_per_s(MAX_SHARE_GIB) / 1024:.0f} GiB in that time",
+            else f"use fewer nodes: the largest share, {MAX_FILE_SHARE_GIB} GiB, delivers "
+            f"{limit_s * calculate_file_share_mib_per_s(MAX_FILE_SHARE_GIB) / 1024:.0f} GiB in that time",
         )
 
 
-def file_share_mib_per_s(gib: float) -> int:
+def calculate_file_share_mib_per_s(gib: float) -> int:
     """Return the throughput of an SSD share of Azure Files, MiB/s.
 
     The throughput depends on the size of the share.
@@ -243,24 +245,26 @@ def file_share_mib_per_s(gib: float) -> int:
     return 100 + math.ceil(0.04 * gib) + math.ceil(0.06 * gib)
 
 
-def min_file_share_gib(read_gib: float, min_gib: int) -> int | None:
+def calculate_min_file_share_gib(read_gib: float, min_gib: int) -> int | None:
     """Return the minimum size of a share from which nodes load their weights within an engine's start timeout, GiB.
 
     The result is ``None`` if even the largest share is too slow.
     """
-    limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
-    sizes = range(min_gib, MAX_SHARE_GIB + 1)
-    return next((size for size in sizes if read_gib * 1024 / file_share_mib_per_s(size) <= limit_s), None)
+    limit_s = START_TIMEOUT_S - START_DURATION_WITHOUT_WEIGHTS_S
+    sizes = range(min_gib, MAX_FILE_SHARE_GIB + 1)
+    return next((size for size in sizes if read_gib * 1024 / calculate_file_share_mib_per_s(size) <= limit_s), None)
 
 
-def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
+def _iter_concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
     """Yield the number of nodes that may read concurrently, and the amount that each one reads, GiB, for each pool.
 
     Pods on the same node read the weights only once.
     """
-    for pods in cluster.pods_by_pool().values():
-        nodes = sum(math.ceil(pod.max_replicas / pod.max_per_node) for pod in pods)
+    for pods in cluster.group_pods_by_pool().values():
+        nodes = sum(math.ceil(pod.max_replicas / pod.max_pods_per_node) for pod in pods)
         weights = {
-            engine.model.name: weights_gib(engine.model, engine.quantization) for pod in pods for engine in pod.engines
+            engine.model.name: calculate_weights_gib(engine.model, engine.quantization)
+            for pod in pods
+            for engine in pod.engines
         }
         yield min(nodes, pods[0].pool.max_nodes), sum(weights.values())

@@ -7,14 +7,14 @@ from voice_blueprint.azure.topology import (
     Admission,
     Request,
     admit_pods,
-    admitted_cpus,
     are_nvlink_connected,
-    empty_node_resources,
+    find_admitted_cpus,
+    list_empty_node_resources,
 )
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, violation_if_unfit
-from voice_blueprint.engines.cell import can_pin_engines, cell_cpus_remedy
-from voice_blueprint.engines.sizing.layouts import cell_gpu_groups, engines_per_node, nvlink_groups
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, find_sizing_violations
+from voice_blueprint.engines.cell import build_cell_cpus_remedy, can_pin_engines
+from voice_blueprint.engines.sizing.layouts import count_engines_per_node, group_gpus_by_nvlink, select_cell_gpu_groups
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_blueprint.file.model.deployment import Deployment
 
@@ -32,13 +32,15 @@ REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE
 def check_numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         # The last rejection, which in a cell is the container with the GPUs, has the most useful reason.
-        rejection = next((answer for answer in reversed(list(_kubelet_decisions(pod))) if not answer.is_admitted), None)
+        rejection = next(
+            (answer for answer in reversed(list(_iter_kubelet_decisions(pod))) if not answer.is_admitted), None
+        )
         if rejection and pod.gpus:
             yield Violation(
-                pod.pool_location if pod.is_cell else pod.location.child("cpus"),
+                pod.pool_location if pod.is_cell else pod.location.locate_setting("cpus"),
                 f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) rejects a pod of {pod.name}: "
                 f"{rejection.reason}",
-                _admissible_cpus_remedy(pod),
+                _build_admissible_cpus_remedy(pod),
             )
 
 
@@ -46,25 +48,25 @@ def check_numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     "cell-engines-beside-their-gpus",
     "The kubelet pins a cell's engines to the NUMA nodes of their GPUs.",
     source=f"{TOPOLOGY_MANAGER_DOCS}; amounts: voice_blueprint/engines/cell.py",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        pinned = {engine.request: engine.gpus for engine in pod.engines if engine.gpus}
+        pinned = {engine.request_index: engine.gpus for engine in pod.engines if engine.gpus}
         # Another check reports sizes that do not fit a cell.
         if (
             not pod.is_cell
             or not pinned
-            or any(violation_if_unfit(pod.pool_location, pod.title, cell_gpu_groups, pod.size))
+            or any(find_sizing_violations(pod.pool_location, pod.title, select_cell_gpu_groups, pod.size))
         ):
             continue
         if not can_pin_engines(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
             cpu_text = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
-                pod.location.child("cpus"),
+                pod.location.locate_setting("cpus"),
                 f"engines of {pod.name} request {cpu_text} CPUs, but the kubelet of {pod.size.name} "
                 f"({pod.pool.policy}) does not pin them to the NUMA nodes of their GPUs",
-                cell_cpus_remedy(pod.size, pod.pool.policy),
+                build_cell_cpus_remedy(pod.size, pod.pool.policy),
             )
 
 
@@ -80,7 +82,7 @@ def check_numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
         has_pods = any(pod.pool is pool for pod in cluster.pods)
         if has_pods and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
             yield Violation(
-                pool.location.child("topology_policy"),
+                pool.location.locate_setting("topology_policy"),
                 f"the NUMA nodes of {pool.size.name} are not documented; whether {pool.policy} admits a pod is known "
                 "only on the node",
                 "set topology_policy: best-effort, which rejects no pod",
@@ -92,12 +94,16 @@ def check_numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
     "The GPUs of every engine are in one NVLink domain, and the engines of a node use all of its GPUs.",
     source="https://github.com/Azure/azurehpc-health-checks/tree/main/conf (NC96ads: 193 GB/s in a pair, 25 over "
     "four); https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
-            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.location.child("tensor_parallel")
+            groups, width, at = (
+                group_gpus_by_nvlink(pod.size),
+                engine.tensor_parallel,
+                pod.location.locate_setting("tensor_parallel"),
+            )
             if engine.gpus and not are_nvlink_connected(pod.size, engine.gpus):
                 domains = ", ".join(map(str, pod.size.nvlink_domains)) or "none"
                 yield Violation(
@@ -107,7 +113,7 @@ def check_engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
                     "use GPUs of one domain",
                 )
             elif not pod.is_cell and groups:
-                violations = list(violation_if_unfit(at, pod.title, engines_per_node, pod.size, width))
+                violations = list(find_sizing_violations(at, pod.title, count_engines_per_node, pod.size, width))
                 yield from violations
                 if not violations and any(len(group) % width for group in groups):
                     divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
@@ -124,12 +130,12 @@ def check_engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
     "A prefill/decode cell runs on a size with two NVLink domains, one for each engine.",
     source="https://github.com/vllm-project/vllm/pull/55906 (separate pods fall back to TCP); "
     "https://github.com/ai-dynamo/nixl/issues/1195",
-    acceptable=False,
+    is_acceptable=False,
 )
 def check_cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.is_cell:
-            yield from violation_if_unfit(pod.pool_location, pod.title, cell_gpu_groups, pod.size)
+            yield from find_sizing_violations(pod.pool_location, pod.title, select_cell_gpu_groups, pod.size)
 
 
 @check(
@@ -143,7 +149,7 @@ def check_cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violati
     for pod in read_cluster(deployment.azure).pods:
         if pod.is_cell:
             yield Violation(
-                pod.location.child("kind"),
+                pod.location.locate_setting("kind"),
                 f"{pod.name} transfers the KV cache between the NVLink pairs of {pod.size.name}, but a public report "
                 "shows no peer access between them, and audio is sent directly to decode without the GPUs of prefill",
                 "use an aggregated service on the same pool, as in production-azure.yaml; `voice plan` shows both "
@@ -169,36 +175,43 @@ def check_pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
                 "give each its own pool",
             )
         cpus = max((request.cpus or 0 for request in pod.requests), default=0)
-        split_gpus = _split_gpus(pod, cpus)
+        split_gpus = _find_unlinked_gpus(pod, cpus)
         if split_gpus and are_nvlink_connected(pod.size, range(pod.gpus)):
-            reduction = next((step for step in range(1, cpus) if not _split_gpus(pod, cpus - step)), cpus - 1)
+            reduction = next((step for step in range(1, cpus) if not _find_unlinked_gpus(pod, cpus - step)), cpus - 1)
             yield Violation(
-                pod.location.child("cpus"),
+                pod.location.locate_setting("cpus"),
                 f"with {cpus} CPUs, an engine of {pod.name} gets GPUs {split_gpus} of {pod.size.name}, which NVLink "
                 "does not connect: CPUs that the kubelet reserves on the first NUMA node leave too few on it",
                 f"request {reduction} fewer CPUs",
             )
 
 
-def _kubelet_decisions(pod: Pod) -> Iterator[Admission]:
+def _iter_kubelet_decisions(pod: Pod) -> Iterator[Admission]:
     """Yield the kubelet's decisions about the containers of a full node in their order."""
-    return admit_pods(pod.size, pod.requests * pod.pods_on_full_node, pod.pool.policy, empty_node_resources(pod.size))
+    return admit_pods(
+        pod.size, pod.requests * pod.pods_on_full_node, pod.pool.policy, list_empty_node_resources(pod.size)
+    )
 
 
-def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
+def _find_unlinked_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
     """Return the first allocation on a full node that gives a pod GPUs without NVLink between them.
 
     The result is empty if NVLink connects the GPUs of every pod.
     """
     cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
     return next(
-        (answer.gpus for answer in _kubelet_decisions(cpu_text) if not are_nvlink_connected(pod.size, answer.gpus)), ()
+        (
+            answer.gpus
+            for answer in _iter_kubelet_decisions(cpu_text)
+            if not are_nvlink_connected(pod.size, answer.gpus)
+        ),
+        (),
     )
 
 
-def _admissible_cpus_remedy(pod: Pod) -> str:
+def _build_admissible_cpus_remedy(pod: Pod) -> str:
     """Return a remedy with the CPU requests that the topology policy admits, if any."""
-    fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
+    fit = find_admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
     if fit:
         cpus = f"{fit.start} to {fit.stop - 1} CPUs"
         return f"set the CPUs of the container with the GPUs to {cpus}, or set topology_policy: best-effort on the pool"

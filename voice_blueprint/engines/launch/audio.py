@@ -40,7 +40,7 @@ class AudioLimits:
         """Maximum size of an HTTP body, rounded up to MiB."""
         return math.ceil(self.max_body_bytes / _MIB)
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables of vLLM that set these limits.
 
         By default, vLLM rejects audio over 25 MB or 600 s, and bodies over 32 MiB.
@@ -53,7 +53,7 @@ class AudioLimits:
         }
 
 
-def audio_limits(model: ModelCard, max_model_len: int) -> AudioLimits | None:
+def calculate_audio_limits(model: ModelCard, max_model_len: int) -> AudioLimits | None:
     """Return the limits that result from a model's context, or ``None`` if vLLM's own limits are lower.
 
     vLLM splits audio for encoder-decoder models into windows of 30 s, so their context does not limit the duration.

@@ -16,14 +16,14 @@ class Launcher(ABC):
     """Base class for the command line, environment and files of a process."""
 
     @abstractmethod
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the argument vector, which starts with the program."""
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables that are set in addition to those of the image."""
         return {}
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the content of each file that the program reads, by absolute path."""
         return {}
 
@@ -42,7 +42,7 @@ def _format_flag(name: str, value: FlagValue) -> Iterator[str]:
         case False:
             yield f"--no-{name.removeprefix('--')}"
         case Mapping():
-            yield from (name, compact_json(value))
+            yield from (name, dump_compact_json(value))
         case str():
             yield from (name, value)
         case int() | float():
@@ -51,11 +51,11 @@ def _format_flag(name: str, value: FlagValue) -> Iterator[str]:
             yield from (name, *value)
 
 
-def compact_json(value: object) -> str:
+def dump_compact_json(value: object) -> str:
     """Return JSON without whitespace, with keys in the given order, as a single argument that needs no quoting."""
     return json.dumps(value, separators=(",", ":"))
 
 
-def http_url(port: int, host: str = LOOPBACK) -> str:
+def build_http_url(port: int, host: str = LOOPBACK) -> str:
     """Return the URL of an HTTP server in the same pod or on the same host."""
     return f"http://{host}:{port}"

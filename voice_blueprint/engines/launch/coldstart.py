@@ -17,7 +17,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
 
 
-class Lever(Model):
+class Optimization(Model):
     """A measure that shortens a phase, and where it is implemented.
 
     Attributes:
@@ -45,77 +45,86 @@ class PhaseBudget(Model):
     phase: StartPhase
     seconds: float | None = None
     source: str = "not published"
-    levers: tuple[Lever, ...] = ()
+    levers: tuple[Optimization, ...] = ()
     fetched_s: float | None = None
 
-    def duration_s(self, *, artifacts: bool) -> float:
+    def calculate_duration_s(self, *, artifacts: bool) -> float:
         """Return the duration of the phase for a fleet with or without artifacts, or 0 if it is unknown."""
         return self.fetched_s if artifacts and self.fetched_s is not None else self.seconds or 0
 
 
-_ROWS = TypeAdapter(dict[Image, tuple[PhaseBudget, ...]])
-_TEXT = Path(__file__).with_name("coldstart.yaml").read_text(encoding="utf-8")
-BUDGETS = _ROWS.validate_json(json.dumps(yaml.load(_TEXT, Loader=yaml.CSafeLoader)["budgets"]))
+_BUDGETS_ADAPTER = TypeAdapter(dict[Image, tuple[PhaseBudget, ...]])
+_BUDGETS_YAML = Path(__file__).with_name("coldstart.yaml").read_text(encoding="utf-8")
+PHASE_BUDGETS = _BUDGETS_ADAPTER.validate_json(json.dumps(yaml.load(_BUDGETS_YAML, Loader=yaml.CSafeLoader)["budgets"]))
 """Budgets of the images that take minutes to start."""
 
 
-def start_seconds(image: Image, *, pull: bool, artifacts: bool = False) -> float:
+def calculate_start_duration_s(image: Image, *, pull: bool, artifacts: bool = False) -> float:
     """Return the sum of the known durations of all phases, with or without the image pull."""
-    rows = (row for row in BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
-    return sum(row.duration_s(artifacts=artifacts) for row in rows)
+    rows = (row for row in PHASE_BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
+    return sum(row.calculate_duration_s(artifacts=artifacts) for row in rows)
 
 
-MIN_READY_S = 900
+MIN_READY_TIMEOUT_S = 900
 """Minimum start-up timeout of the containers of a host that may download from a hub, seconds."""
-MIN_READY_FETCHED_S = 480
+MIN_CACHED_READY_TIMEOUT_S = 480
 """Minimum start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled, seconds.
 ASSUMED."""
-TIMEOUT_FACTOR = 2
+START_TIMEOUT_FACTOR = 2
 """Ratio of a start-up timeout to the known duration of a start. Downloads and warm-up are known for only a few engines,
 and for models other than ours."""
-MAX_SILENCE_S = {False: 900, True: 600}
+MAX_HEARTBEAT_INTERVAL_S = {False: 900, True: 600}
 """Maximum time between two heartbeats before the group abandons a host, by whether its fleet has artifacts. The time is
 twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""
 
 
 @dataclass(frozen=True)
-class StartBudget:
+class StartTimeouts:
     """Start-up timeouts of a fleet's hosts.
 
     Attributes:
-        ready_s: Maximum time from the start of a host's containers until all of them are ready. It is a whole number of
-            minutes; a host that exceeds it is abandoned.
+        ready_timeout_s: Maximum time from the start of a host's containers until all of them are ready. It is a whole
+            number of minutes; a host that exceeds it is abandoned.
         silence_s: Maximum time between two heartbeats.
     """
 
-    ready_s: int
-    silence_s: int
+    ready_timeout_s: int
+    heartbeat_timeout_s: int
 
 
-def start_budget(images: Iterable[Image], *, artifacts: bool = False) -> StartBudget:
+def calculate_start_timeouts(images: Iterable[Image], *, artifacts: bool = False) -> StartTimeouts:
     """Return the start-up timeouts of hosts that run these images.
 
     Args:
         artifacts: Whether weights and compiled programs are on the disk before an engine starts.
     """
     phase_seconds = max(
-        (start_seconds(image, pull=False, artifacts=artifacts) for image in images if image in BUDGETS), default=0
+        (
+            calculate_start_duration_s(image, pull=False, artifacts=artifacts)
+            for image in images
+            if image in PHASE_BUDGETS
+        ),
+        default=0,
     )
-    minimum = MIN_READY_FETCHED_S if artifacts else MIN_READY_S
-    return StartBudget(max(minimum, math.ceil(TIMEOUT_FACTOR * phase_seconds / 60) * 60), MAX_SILENCE_S[artifacts])
+    minimum = MIN_CACHED_READY_TIMEOUT_S if artifacts else MIN_READY_TIMEOUT_S
+    return StartTimeouts(
+        max(minimum, math.ceil(START_TIMEOUT_FACTOR * phase_seconds / 60) * 60), MAX_HEARTBEAT_INTERVAL_S[artifacts]
+    )
 
 
-def budget_table() -> str:
+def format_budget_table() -> str:
     """Return the budgets as a Markdown table."""
     head = ("Image", "Phase", "First start, s", "With `artifacts`, s", "Whose number", "Lever", "Where")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for image, rows in BUDGETS.items():
+    for image, rows in PHASE_BUDGETS.items():
         for row in rows:
             seconds = "?" if row.seconds is None else f"{row.seconds:g}"
             fetched = seconds if row.fetched_s is None else f"{row.fetched_s:g}"
             levers = "; ".join(lever.what for lever in row.levers) or "-"
             lever_text = ", ".join(f"`{lever.shows_as}` in {lever.wired_in}" for lever in row.levers) or "-"
             lines.append(f"| {image} | {row.phase} | {seconds} | {fetched} | {row.source} | {levers} | {lever_text} |")
-        phase_seconds = " | ".join(f"{start_seconds(image, pull=True, artifacts=each):g}" for each in (False, True))
+        phase_seconds = " | ".join(
+            f"{calculate_start_duration_s(image, pull=True, artifacts=each):g}" for each in (False, True)
+        )
         lines.append(f"| {image} | **known, in all** | {phase_seconds} | | | |")
     return "\n".join(lines)

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from voice_blueprint.engines.launch.base import LOOPBACK
 
-HASH_SEED = {"PYTHONHASHSEED": "0"}
+HASH_SEED_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 """Seed of hashes. vLLM identifies KV cache blocks by hashes with a random initial value unless a seed is set. LMCache
 0.5.6 hashes chunks with blake3, which needs no seed (``lmcache/v1/multiprocess/token_hasher.py``); LMCache's other
 algorithms need one."""
 
-SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
+SIDE_CHANNEL_PORT_VARIABLE = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 
-TRANSPORTS = "cuda_ipc,cuda_copy,sm,self,tcp"
+UCX_TRANSPORTS = "cuda_ipc,cuda_copy,sm,self,tcp"
 """Transports that UCX may use on a node without InfiniBand."""
 
 
@@ -25,7 +25,7 @@ class NixlFabric:
 
     side_channel_port: int
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables of vLLM's NIXL connector, UCX and NCCL.
 
         UCX uses the fastest available transport of the list: ``cuda_ipc`` between GPUs of a node, ``cuda_copy`` and
@@ -34,8 +34,8 @@ class NixlFabric:
         """
         return {
             "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
-            SIDE_CHANNEL_PORT: str(self.side_channel_port),
-            "UCX_TLS": TRANSPORTS,
+            SIDE_CHANNEL_PORT_VARIABLE: str(self.side_channel_port),
+            "UCX_TLS": UCX_TRANSPORTS,
             "UCX_NET_DEVICES": "all",
             # UCX logs the selected transport for each kind of memory; the cell's check reads this log.
             "UCX_PROTO_INFO": "y",

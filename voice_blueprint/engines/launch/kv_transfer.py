@@ -5,17 +5,17 @@ from enum import StrEnum
 
 ConnectorConfig = dict[str, object]
 
-CACHE_HEARTBEAT_S = 2.0
+LMCACHE_HEARTBEAT_INTERVAL_S = 2.0
 """Interval of an engine's pings to its LMCache server. After a server has ended, requests wait for its cache until a
 ping fails, and are then computed: up to 20 s with LMCache's default of 10 (measured, 0.5.6)."""
 
-CACHE_TIMEOUT_S = 30.0
+LMCACHE_TIMEOUT_S = 30.0
 """Timeout of an engine's requests to its LMCache server. A worker may wait for them between two batches; vLLM allows
 300 s per batch (``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``), which is also LMCache's default: with it, engines hung for 300
 s and ended after their server was killed (measured, 0.5.6). The server is ready before its engine starts."""
 
 
-class Role(StrEnum):
+class EngineRole(StrEnum):
     """Role of an engine in its cell."""
 
     PREFILL = "prefill"
@@ -24,7 +24,7 @@ class Role(StrEnum):
     """Prefill and decode in one engine, without a transfer."""
 
 
-NIXL_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
+NIXL_ROLES = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
 """Roles in NIXL's configuration. ``kv_both`` is deprecated, so each side specifies its role."""
 
 
@@ -42,14 +42,14 @@ class KvTransfer:
             must not share a server.
     """
 
-    role: Role
+    role: EngineRole
     lmcache_port: int | None = None
 
     def __post_init__(self) -> None:
-        if self.role is Role.AGGREGATED and self.lmcache_port is None:
+        if self.role is EngineRole.AGGREGATED and self.lmcache_port is None:
             raise ValueError("an aggregated engine without LMCache has no KV connector: omit KvTransfer")
 
-    def config(self) -> ConnectorConfig:
+    def build_config(self) -> ConnectorConfig:
         """Return the JSON value of the flag.
 
         Under ``MultiConnector``, NIXL is first, since the first connector that has the tokens loads them. Tokens that
@@ -57,8 +57,8 @@ class KvTransfer:
         terminated the engine (measured, vllm 0.32.0: ``assert req_id in self.requests`` in
         ``v1/core/sched/scheduler.py``).
         """
-        if self.role is Role.AGGREGATED:
-            return self._lmcache_config() | _FAILURE_POLICY
+        if self.role is EngineRole.AGGREGATED:
+            return self._build_lmcache_config() | _FAILURE_POLICY
         nixl: ConnectorConfig = {"kv_connector": "NixlConnector", "kv_role": NIXL_ROLES[self.role]}
         if self.lmcache_port is None:
             return nixl | _FAILURE_POLICY
@@ -66,17 +66,17 @@ class KvTransfer:
             "kv_connector": "MultiConnector",
             "kv_role": NIXL_ROLES[self.role],
             **_FAILURE_POLICY,
-            "kv_connector_extra_config": {"connectors": [nixl, self._lmcache_config()]},
+            "kv_connector_extra_config": {"connectors": [nixl, self._build_lmcache_config()]},
         }
 
-    def _lmcache_config(self) -> ConnectorConfig:
+    def _build_lmcache_config(self) -> ConnectorConfig:
         return {
             "kv_connector": "LMCacheMPConnector",
             "kv_role": "kv_both",
             "kv_connector_extra_config": {
                 "lmcache.mp.host": "tcp://localhost",
                 "lmcache.mp.port": self.lmcache_port,
-                "lmcache.mp.heartbeat_interval": CACHE_HEARTBEAT_S,
-                "lmcache.mp.mq_timeout": CACHE_TIMEOUT_S,
+                "lmcache.mp.heartbeat_interval": LMCACHE_HEARTBEAT_INTERVAL_S,
+                "lmcache.mp.mq_timeout": LMCACHE_TIMEOUT_S,
             },
         }

@@ -1,6 +1,6 @@
 """``lmcache server``: keeps the KV cache of sessions that may return, in host memory and optionally on disk.
 
-Servers with ``Peers`` also look up chunks at the servers of other pods. They discover each other through ``lmcache
+Servers with ``PeerAccess`` also look up chunks at the servers of other pods. They discover each other through ``lmcache
 coordinator``, which maintains a list of servers and is not involved in lookups. If it is unavailable, servers keep
 their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
 ``v1/multiprocess/modules/p2p_controller.py``).
@@ -8,12 +8,12 @@ their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
 
 from dataclasses import dataclass
 
-from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, compact_json, format_flags
-from voice_blueprint.engines.launch.fabric import HASH_SEED
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, dump_compact_json, format_flags
+from voice_blueprint.engines.launch.fabric import HASH_SEED_ENVIRONMENT
 from voice_blueprint.engines.launch.placement import Placement
 from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 
-PROGRAM = "/opt/venv/bin/lmcache"
+LMCACHE_PROGRAM = "/opt/venv/bin/lmcache"
 """Path in the publisher's image (``voice_blueprint/catalog/publishers.yaml``), since a command replaces the image's
 entry point."""
 
@@ -23,12 +23,12 @@ PEER_LOOKUP_TIMEOUT_S = 0.5
 """Timeout of a lookup at a peer, which reads a hash table; LMCache's default of 30 s would stall a turn."""
 PEER_LOAD_TIMEOUT_S = 2.0
 """Timeout for loading chunks from a peer: 5 GB, a conversation of 32,768 tokens of Voxtral, take 1 s at 40 Gbit/s."""
-LOST_PEER_S = 15
+PEER_EXPIRY_S = 15
 """Time until a server is removed from the list: three missed heartbeats at an interval of 5 s."""
-HOST_TRANSPORTS = "tcp,sm,self"
+UCX_HOST_TRANSPORTS = "tcp,sm,self"
 """Transports of UCX between host memories, to which chunks are limited; no node of an NC size has InfiniBand."""
 
-_UNPRIVILEGED = {
+_UNPRIVILEGED_ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  /tmp of the pod
     "USER": "voice-serve",
     "LMCACHE_TRACK_USAGE": "false",
@@ -46,9 +46,9 @@ class NvmeStore:
     """
 
     path: str
-    gib: float
+    capacity_gib: float
 
-    def adapter_config(self) -> dict[str, object]:
+    def build_adapter_config(self) -> dict[str, object]:
         """Return the JSON value of ``--l2-adapter``.
 
         Without ``eviction``, the capacity would be tracked but not enforced.
@@ -56,13 +56,13 @@ class NvmeStore:
         return {
             "type": "fs_native",
             "base_path": self.path,
-            "max_capacity_gb": self.gib,
+            "max_capacity_gb": self.capacity_gib,
             "eviction": {"eviction_policy": EVICTION_POLICY},
         }
 
 
 @dataclass(frozen=True)
-class Peers:
+class PeerAccess:
     """Access of servers to the chunks of other pods.
 
     Attributes:
@@ -77,7 +77,7 @@ class Peers:
     port: int
     data_ports: tuple[int, int]
 
-    def flags(self) -> dict[str, FlagValue]:
+    def build_flags(self) -> dict[str, FlagValue]:
         """Return the server's flags. A peer that does not respond in time is treated as having no chunk."""
         return {
             "--coordinator-url": self.coordinator,
@@ -87,9 +87,9 @@ class Peers:
             "--p2p-load-timeout": PEER_LOAD_TIMEOUT_S,
         }
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables that limit UCX to a range of ports, which network policies require."""
-        return {"UCX_TLS": HOST_TRANSPORTS, "UCX_TCP_PORT_RANGE": "{}-{}".format(*self.data_ports)}
+        return {"UCX_TLS": UCX_HOST_TRANSPORTS, "UCX_TCP_PORT_RANGE": "{}-{}".format(*self.data_ports)}
 
 
 @dataclass(frozen=True)
@@ -102,25 +102,25 @@ class LmcacheCoordinator(Launcher):
 
     port: int
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
         return (
-            PROGRAM,
+            LMCACHE_PROGRAM,
             "coordinator",
             *format_flags(
                 {
                     "--host": ANY_ADDRESS,
                     "--port": self.port,
                     "--chunk-size": CHUNK_TOKENS,
-                    "--instance-timeout": LOST_PEER_S,
-                    "--health-check-interval": LOST_PEER_S // 3,
+                    "--instance-timeout": PEER_EXPIRY_S,
+                    "--health-check-interval": PEER_EXPIRY_S // 3,
                 }
             ),
         )
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables that the publisher's image requires, since it does not define our user."""
-        return {**HASH_SEED, **_UNPRIVILEGED}
+        return {**HASH_SEED_ENVIRONMENT, **_UNPRIVILEGED_ENVIRONMENT}
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class LmcacheServer(Launcher):
         port: ZMQ port for the engine on the same loopback.
         http_port: Port of health and metrics.
         l2: Second tier of the cache, below host memory.
-        workers: Number of threads that move KV cache, and of threads that look it up: one per GPU of the engine.
+        worker_count: Number of threads that move KV cache, and of threads that look it up: one per GPU of the engine.
         peers: Access to other pods' servers, or ``None``.
         placement: Order of the visible GPUs, the engine's first. The server is not bound to their NUMA nodes, since the
             publisher's image has no numactl.
@@ -142,15 +142,15 @@ class LmcacheServer(Launcher):
     port: int
     http_port: int
     l2: NvmeStore | None = None
-    workers: int = 1
-    peers: Peers | None = None
+    worker_count: int = 1
+    peers: PeerAccess | None = None
     placement: Placement | None = None
 
     def __post_init__(self) -> None:
         if self.l1_gib <= 0:
             raise ValueError(f"an LMCache server with {self.l1_gib} GiB of host memory keeps nothing; give it l1_gib")
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector.
 
         The ZMQ port has no authentication. It is bound to the loopback, unless peers are served; in that case, network
@@ -158,7 +158,7 @@ class LmcacheServer(Launcher):
         """
         return (
             # The publisher's image lacks NIXL; with peers, the server runs in the engine's image, which has both.
-            "lmcache" if self.peers else PROGRAM,
+            "lmcache" if self.peers else LMCACHE_PROGRAM,
             "server",
             *format_flags(
                 {
@@ -170,14 +170,14 @@ class LmcacheServer(Launcher):
                     "--chunk-size": CHUNK_TOKENS,
                     "--l1-size-gb": self.l1_gib,
                     "--eviction-policy": EVICTION_POLICY,
-                    "--max-workers": self.workers,
-                    "--l2-adapter": compact_json(self.l2.adapter_config()) if self.l2 else None,
-                    **(self.peers.flags() if self.peers else {}),
+                    "--max-workers": self.worker_count,
+                    "--l2-adapter": dump_compact_json(self.l2.build_adapter_config()) if self.l2 else None,
+                    **(self.peers.build_flags() if self.peers else {}),
                 }
             ),
         )
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables of the server.
 
         The server opens the engine's GPU memory, so GPUs must be visible although the container requests none.
@@ -185,9 +185,9 @@ class LmcacheServer(Launcher):
         The image does not define our user: torch requires a user name, and libraries write to the home directory.
         """
         return {
-            **HASH_SEED,
-            **_UNPRIVILEGED,
+            **HASH_SEED_ENVIRONMENT,
+            **_UNPRIVILEGED_ENVIRONMENT,
             "NVIDIA_VISIBLE_DEVICES": "all",
-            **(self.peers.environment() if self.peers else {}),
-            **(self.placement.environment() if self.placement else {}),
+            **(self.peers.build_environment() if self.peers else {}),
+            **(self.placement.build_environment() if self.placement else {}),
         }

@@ -21,26 +21,26 @@ class NeuronRuntime(Launcher):
         cache_dir: Directory for compiled programs (NEFF files), which persists across restarts, since compiling takes
             minutes.
         first_core: First core of the process.
-        cores: Number of cores; a core can only be used by one process.
+        core_count: Number of cores; a core can only be used by one process.
     """
 
     cache_dir: str
-    cores: int
+    core_count: int
     first_core: int = 0
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return no arguments, since the image's entry point starts the engine."""
         return ()
 
-    def environment(self) -> dict[str, str]:
-        last = self.first_core + self.cores - 1
+    def build_environment(self) -> dict[str, str]:
+        last = self.first_core + self.core_count - 1
         return {
-            "NEURON_RT_VISIBLE_CORES": f"{self.first_core}-{last}" if self.cores > 1 else str(last),
+            "NEURON_RT_VISIBLE_CORES": f"{self.first_core}-{last}" if self.core_count > 1 else str(last),
             "NEURON_COMPILE_CACHE_URL": f"{self.cache_dir}/neuron",
         }
 
 
-def neuron_cores(accelerator: Accelerator) -> int:
+def count_neuron_cores(accelerator: Accelerator) -> int:
     """Return the number of a host's NeuronCores.
 
     Raises:
@@ -54,10 +54,10 @@ def neuron_cores(accelerator: Accelerator) -> int:
     return per_chip * accelerator.count
 
 
-def neuron_runtime(accelerator: Accelerator, cache_dir: str) -> NeuronRuntime:
+def create_neuron_runtime(accelerator: Accelerator, cache_dir: str) -> NeuronRuntime:
     """Return the runtime of a process that uses all cores of a host.
 
     Raises:
         ValueError: The engine does not support the chip.
     """
-    return NeuronRuntime(cache_dir, cores=neuron_cores(accelerator))
+    return NeuronRuntime(cache_dir, core_count=count_neuron_cores(accelerator))

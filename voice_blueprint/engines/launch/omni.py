@@ -6,14 +6,19 @@ import yaml
 
 from voice_blueprint.catalog.inference import ModelCard
 from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, format_flags
-from voice_blueprint.engines.launch.vllm import PROGRAM, cache_environment, server_flags, weights_environment
+from voice_blueprint.engines.launch.vllm import (
+    VLLM_SERVE_COMMAND,
+    build_cache_environment,
+    build_server_flags,
+    build_weights_environment,
+)
 from voice_blueprint.engines.sizing.tts import TtsSizing
 
 DEPLOY_FILE = "/etc/voice/omni.yaml"
 
-STAGE_START_BUDGET_S = 600
+STAGE_START_TIMEOUT_S = 600
 """Start-up timeout of a stage; vLLM-Omni's default of 300 s is too short for a first start, which compiles."""
-START_BUDGET_S = 1200
+ENGINE_START_TIMEOUT_S = 1200
 
 CHUNK_FRAMES = 25
 """Frames per chunk for the codec: 2 s of audio at 12.5 frames/s."""
@@ -22,8 +27,8 @@ FIRST_CHUNK_FRAMES = 5
 LEFT_CONTEXT_FRAMES = 25
 """Number of preceding frames that the codec processes again, so that chunks join without a click."""
 
-_CONNECTOR = "between_stages"
-_MISTRAL = {"tokenizer_mode": "mistral", "config_format": "mistral", "load_format": "mistral"}
+_CONNECTOR_NAME = "between_stages"
+_MISTRAL_OPTIONS = {"tokenizer_mode": "mistral", "config_format": "mistral", "load_format": "mistral"}
 
 
 @dataclass(frozen=True)
@@ -47,43 +52,43 @@ class OmniServer(Launcher):
     def __post_init__(self) -> None:
         if self.model.served_by != "vllm-omni":
             raise ValueError(f"{self.model.name} is served by {self.model.served_by}: use VllmServer")
-        self._server_flags()
+        self._build_server_flags()
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector. Options of a stage are only in the deploy file."""
         return (
-            *PROGRAM,
+            *VLLM_SERVE_COMMAND,
             self.model.repository,
             *format_flags(
                 {
                     "--omni": True,
                     "--deploy-config": DEPLOY_FILE,
-                    **self._server_flags(),
-                    "--stage-init-timeout": STAGE_START_BUDGET_S,
-                    "--init-timeout": START_BUDGET_S,
+                    **self._build_server_flags(),
+                    "--stage-init-timeout": STAGE_START_TIMEOUT_S,
+                    "--init-timeout": ENGINE_START_TIMEOUT_S,
                 }
             ),
         )
 
-    def _server_flags(self) -> dict[str, FlagValue]:
+    def _build_server_flags(self) -> dict[str, FlagValue]:
         # 0.30.0 refuses to start Voxtral TTS with --shutdown-timeout, since no stage supports it (``ValueError`` in
         # ``_validate_global_stage_cli_ownership``, vllm_omni/config/omni_config.py of the wheel). ``OmniBase.shutdown``
         # in entrypoints/omni_base.py ignores its argument, and aborts running requests.
-        return server_flags(ANY_ADDRESS, self.port, self.model, shutdown_timeout_s=None, revision=self.revision)
+        return build_server_flags(ANY_ADDRESS, self.port, self.model, shutdown_timeout_s=None, revision=self.revision)
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables of vLLM and its libraries."""
-        return cache_environment(self.cache_dir) | weights_environment(self.weights_dir, offline=True)
+        return build_cache_environment(self.cache_dir) | build_weights_environment(self.weights_dir, offline=True)
 
-    def files(self) -> dict[str, str]:
-        return {DEPLOY_FILE: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
+    def render_files(self) -> dict[str, str]:
+        return {DEPLOY_FILE: yaml.safe_dump(self.build_deploy_config(), sort_keys=False)}
 
-    def deploy_config(self) -> dict[str, object]:
+    def build_deploy_config(self) -> dict[str, object]:
         """Return the content of the deploy file: the connector and both stages."""
         return {
             "async_chunk": True,
             "connectors": {
-                _CONNECTOR: {
+                _CONNECTOR_NAME: {
                     "name": "SharedMemoryConnector",
                     "extra": {
                         "codec_streaming": True,
@@ -96,10 +101,10 @@ class OmniServer(Launcher):
                     },
                 }
             },
-            "stages": [self._language_model_stage(), self._codec_stage()],
+            "stages": [self._build_language_model_stage(), self._build_codec_stage()],
         }
 
-    def _language_model_stage(self) -> dict[str, object]:
+    def _build_language_model_stage(self) -> dict[str, object]:
         """Return the stage that converts text to codes.
 
         It consists of the language model and the flow steps of the acoustic model, with CUDA graphs unless eager.
@@ -115,17 +120,17 @@ class OmniServer(Launcher):
             "async_scheduling": True,
             "max_model_len": self.sizing.max_model_len,
             "devices": "0",
-            "output_connectors": {"to_stage_1": _CONNECTOR},
+            "output_connectors": {"to_stage_1": _CONNECTOR_NAME},
             "default_sampling_params": {
-                **_sampling_params(temperature=0.0, top_p=1.0, top_k=-1, repetition_penalty=1.1),
+                **_build_sampling_params(temperature=0.0, top_p=1.0, top_k=-1, repetition_penalty=1.1),
                 "extra_args": {"cfg_alpha": 1.2},
             },
-            **_MISTRAL,
+            **_MISTRAL_OPTIONS,
             "skip_mm_profiling": True,
             "enable_chunked_prefill": False,
         }
 
-    def _codec_stage(self) -> dict[str, object]:
+    def _build_codec_stage(self) -> dict[str, object]:
         """Return the stage that converts codes to audio."""
         return {
             "stage_id": 1,
@@ -138,14 +143,18 @@ class OmniServer(Launcher):
             "max_num_batched_tokens": 65536,
             "max_model_len": 65536,
             "devices": "0",
-            "input_connectors": {"from_stage_0": _CONNECTOR},
-            "default_sampling_params": _sampling_params(temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05),
-            **_MISTRAL,
+            "input_connectors": {"from_stage_0": _CONNECTOR_NAME},
+            "default_sampling_params": _build_sampling_params(
+                temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05
+            ),
+            **_MISTRAL_OPTIONS,
             "skip_mm_profiling": True,
         }
 
 
-def _sampling_params(*, temperature: float, top_p: float, top_k: int, repetition_penalty: float) -> dict[str, object]:
+def _build_sampling_params(
+    *, temperature: float, top_p: float, top_k: int, repetition_penalty: float
+) -> dict[str, object]:
     return {
         "temperature": temperature,
         "top_p": top_p,

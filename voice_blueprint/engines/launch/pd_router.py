@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from voice_blueprint.azure.rollout import START_TIMEOUT_S
-from voice_blueprint.engines.launch.base import LOOPBACK, Launcher, format_flags, http_url
+from voice_blueprint.engines.launch.base import LOOPBACK, Launcher, build_http_url, format_flags
 
 REQUEST_TIMEOUT_S = 1800
 """Maximum duration of an engine's response."""
 HEALTH_CHECK_INTERVAL_S = 5
-MAX_HEALTH_FAILURES = 2
+MAX_HEALTH_CHECK_FAILURES = 2
 """Number of failed checks after which the router removes an engine; one success restores it. With the defaults of 60 s,
 three failures and two successes, a cell rejected callers for two minutes after a restarted engine was ready again
 (measured, vllm-router 0.1.17)."""
@@ -30,7 +30,7 @@ class PdRouter(Launcher):
     prefill_port: int
     decode_port: int
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector.
 
         With one engine per role, retries have no other target, and a circuit breaker would reject all requests after
@@ -43,8 +43,8 @@ class PdRouter(Launcher):
                     "--host": LOOPBACK,
                     "--port": self.port,
                     "--vllm-pd-disaggregation": True,
-                    "--prefill": (http_url(self.prefill_port),),
-                    "--decode": (http_url(self.decode_port),),
+                    "--prefill": (build_http_url(self.prefill_port),),
+                    "--decode": (build_http_url(self.decode_port),),
                     "--policy": "round_robin",
                     "--kv-connector": "nixl",
                     "--disable-retries": True,
@@ -55,7 +55,7 @@ class PdRouter(Launcher):
                     "--worker-startup-timeout-secs": START_TIMEOUT_S,
                     "--worker-startup-check-interval": HEALTH_CHECK_INTERVAL_S,
                     "--health-check-interval-secs": HEALTH_CHECK_INTERVAL_S,
-                    "--health-failure-threshold": MAX_HEALTH_FAILURES,
+                    "--health-failure-threshold": MAX_HEALTH_CHECK_FAILURES,
                     "--health-success-threshold": 1,
                     "--prometheus-host": LOOPBACK,
                     "--prometheus-port": METRICS_PORT,
@@ -65,7 +65,7 @@ class PdRouter(Launcher):
         )
 
 
-FRONT_FILE = "/etc/voice/nginx.conf"
+NGINX_CONFIG_FILE = "/etc/voice/nginx.conf"
 
 DISAGGREGATED_PATHS = ("/v1/chat/completions", "/v1/completions")
 """Paths that are prefilled by one engine and decoded by the other, including audio prompts in JSON. All other paths go
@@ -94,15 +94,15 @@ class CellFront(Launcher):
     decode_port: int
     max_body_mib: int
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
-        return ("nginx", "-e", "stderr", "-c", FRONT_FILE)
+        return ("nginx", "-e", "stderr", "-c", NGINX_CONFIG_FILE)
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the configuration of nginx, which runs unprivileged and only writes under /tmp."""
-        return {FRONT_FILE: "\n".join(self._config_lines()) + "\n"}
+        return {NGINX_CONFIG_FILE: "\n".join(self._render_config_lines()) + "\n"}
 
-    def _config_lines(self) -> list[str]:
+    def _render_config_lines(self) -> list[str]:
         temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         return [
             "daemon off;",

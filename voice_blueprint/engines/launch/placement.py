@@ -21,7 +21,7 @@ class Placement:
     visible_gpus: tuple[int, ...]
     numa_nodes: tuple[int, ...]
 
-    def command_prefix(self) -> tuple[str, ...]:
+    def build_command_prefix(self) -> tuple[str, ...]:
         """Return the command prefix that binds an engine to its NUMA nodes.
 
         The prefix is empty if the nodes are unknown, or if they are all nodes of the VM.
@@ -35,12 +35,12 @@ class Placement:
             return ()
         return ("numactl", f"--cpunodebind={','.join(map(str, self.numa_nodes))}", "--")
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variable that determines the order in which CUDA numbers the GPUs."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.visible_gpus))}
 
 
-def place_engine(size: VmSize, gpus: tuple[int, ...]) -> Placement:
+def create_engine_placement(size: VmSize, gpus: tuple[int, ...]) -> Placement:
     """Return the placement of an engine that uses some GPUs of a node."""
     others = tuple(gpu for gpu in range(size.gpu_count) if gpu not in gpus)
     nodes = tuple(number for number, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))

@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from voice_blueprint.engines.launch.base import LOOPBACK, Launcher
-from voice_blueprint.engines.launch.fabric import HASH_SEED, SIDE_CHANNEL_PORT
-from voice_blueprint.engines.launch.kv_transfer import NIXL_ROLES, Role
+from voice_blueprint.engines.launch.fabric import HASH_SEED_ENVIRONMENT, SIDE_CHANNEL_PORT_VARIABLE
+from voice_blueprint.engines.launch.kv_transfer import NIXL_ROLES, EngineRole
 
 COMMON_FLAGS = (
     "--served-model-name",
@@ -35,14 +35,14 @@ DEFAULT_BLOCK_TOKENS = 16
 """vLLM's block size on GPUs without ``--block-size`` (vllm 0.32.0: ``config/cache.py``, ``DEFAULT_BLOCK_SIZE``)."""
 
 _PORT_FLAGS = ("--port", "--http-port", "--prometheus-port")
-_ROLES_BY_FLAG = {"--prefill": NIXL_ROLES[Role.PREFILL], "--decode": NIXL_ROLES[Role.DECODE]}
+_ROLES_BY_FLAG = {"--prefill": NIXL_ROLES[EngineRole.PREFILL], "--decode": NIXL_ROLES[EngineRole.DECODE]}
 _SERVE_COMMAND = ("vllm", "serve")
 _CACHE_COMMAND = ("lmcache", "server")
-_LISTEN_PORT = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
-_LOOPBACK_PORT = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
+_LISTEN_PORT_PATTERN = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
+_LOOPBACK_PORT_PATTERN = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
 
 
-def check_consistency(processes: Mapping[str, Launcher | None]) -> None:
+def validate_pod_consistency(processes: Mapping[str, Launcher | None]) -> None:
     """Reject inconsistent processes of a pod.
 
     Args:
@@ -52,7 +52,7 @@ def check_consistency(processes: Mapping[str, Launcher | None]) -> None:
         ValueError: The processes are inconsistent; the message contains all reasons.
     """
     members = [_PodProcess(name, launcher) for name, launcher in processes.items() if launcher]
-    problems = list(dict.fromkeys(itertools.chain.from_iterable(rule(members) for rule in _RULES)))
+    problems = list(dict.fromkeys(itertools.chain.from_iterable(rule(members) for rule in _CONSISTENCY_RULES)))
     if problems:
         raise ValueError("; ".join(problems))
 
@@ -64,22 +64,22 @@ class _PodProcess:
 
     @cached_property
     def argv(self) -> tuple[str, ...]:
-        return self.launcher.command()
+        return self.launcher.build_command()
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        return self.launcher.environment()
+        return self.launcher.build_environment()
 
     @cached_property
     def command_and_files(self) -> str:
         """Command and files as one text."""
-        return "\n".join([*self.argv, *self.launcher.files().values()])
+        return "\n".join([*self.argv, *self.launcher.render_files().values()])
 
-    def runs(self, program: tuple[str, str]) -> bool:
+    def runs_program(self, program: tuple[str, str]) -> bool:
         # The program of a publisher's image may be outside of PATH; the command then contains the full path.
         return program in ((PurePosixPath(name).name, after) for name, after in itertools.pairwise(self.argv))
 
-    def flag_value(self, flag: str, default: str = "") -> str:
+    def get_flag_value(self, flag: str, default: str = "") -> str:
         return next((after for name, after in itertools.pairwise(self.argv) if name == flag), default)
 
     @property
@@ -89,7 +89,7 @@ class _PodProcess:
     @cached_property
     def connectors(self) -> list[dict[str, Any]]:
         """KV connectors of the engine, including those inside ``MultiConnector``."""
-        connector = json.loads(self.flag_value("--kv-transfer-config", "{}"))
+        connector = json.loads(self.get_flag_value("--kv-transfer-config", "{}"))
         return [connector, *connector.get("kv_connector_extra_config", {}).get("connectors", ())]
 
     @property
@@ -102,33 +102,35 @@ class _PodProcess:
         extras = (each.get("kv_connector_extra_config", {}) for each in self.connectors)
         return next((str(extra["lmcache.mp.port"]) for extra in extras if "lmcache.mp.port" in extra), None)
 
-    def listening_ports(self) -> Iterator[str]:
-        yield from filter(None, (*map(self.flag_value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT, "")))
-        yield from _LISTEN_PORT.findall(self.command_and_files)
+    def iter_listening_ports(self) -> Iterator[str]:
+        yield from filter(
+            None, (*map(self.get_flag_value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT_VARIABLE, ""))
+        )
+        yield from _LISTEN_PORT_PATTERN.findall(self.command_and_files)
 
 
-def _port_conflicts(members: Iterable[_PodProcess]) -> Iterator[str]:
+def _find_port_conflicts(members: Iterable[_PodProcess]) -> Iterator[str]:
     owners: dict[str, str] = {}
     for member in members:
-        for port in member.listening_ports():
+        for port in member.iter_listening_ports():
             if port in owners:
                 yield f"{owners[port]} and {member.name} both listen on port {port}: give each its own"
             owners[port] = member.name
 
 
-def _connection_errors(members: list[_PodProcess]) -> Iterator[str]:
-    ports = {port for member in members for port in member.listening_ports()}
+def _find_connection_errors(members: list[_PodProcess]) -> Iterator[str]:
+    ports = {port for member in members for port in member.iter_listening_ports()}
     for member in members:
-        for port in _LOOPBACK_PORT.findall(member.command_and_files):
+        for port in _LOOPBACK_PORT_PATTERN.findall(member.command_and_files):
             if port not in ports:
                 yield f"{member.name} connects to port {port}, on which no process of the pod listens"
 
 
-def _cache_server_errors(members: list[_PodProcess]) -> Iterator[str]:
-    servers = {member.flag_value("--port"): member for member in members if member.runs(_CACHE_COMMAND)}
+def _find_cache_server_errors(members: list[_PodProcess]) -> Iterator[str]:
+    servers = {member.get_flag_value("--port"): member for member in members if member.runs_program(_CACHE_COMMAND)}
     engines: dict[str, list[_PodProcess]] = defaultdict(list)
     for member in members:
-        if member.runs(_SERVE_COMMAND) and member.cache_port:
+        if member.runs_program(_SERVE_COMMAND) and member.cache_port:
             engines[member.cache_port].append(member)
     for port, engines_on_port in engines.items():
         if len(engines_on_port) > 1:
@@ -138,13 +140,13 @@ def _cache_server_errors(members: list[_PodProcess]) -> Iterator[str]:
             yield f"{engines_on_port[0].name} connects to an LMCache server on port {port}, and the pod has none there"
             continue
         for engine in engines_on_port:
-            yield from _cache_inconsistencies(engine, servers[port])
+            yield from _find_cache_inconsistencies(engine, servers[port])
     for port, server in servers.items():
         if port not in engines:
             yield f"no engine connects to {server.name} on port {port}: correct lmcache.mp.port, or remove the server"
 
 
-def _cache_inconsistencies(engine: _PodProcess, server: _PodProcess) -> Iterator[str]:
+def _find_cache_inconsistencies(engine: _PodProcess, server: _PodProcess) -> Iterator[str]:
     """Yield the inconsistencies between an engine and its cache.
 
     LMCache itself requires chunk sizes to be multiples of a block.
@@ -152,8 +154,8 @@ def _cache_inconsistencies(engine: _PodProcess, server: _PodProcess) -> Iterator
     https://github.com/LMCache/LMCache, 0.5.6: ``lmcache/integration/vllm/vllm_multi_process_adapter.py``.
     """
     chunk, block = (
-        int(server.flag_value("--chunk-size")),
-        int(engine.flag_value("--block-size", str(DEFAULT_BLOCK_TOKENS))),
+        int(server.get_flag_value("--chunk-size")),
+        int(engine.get_flag_value("--block-size", str(DEFAULT_BLOCK_TOKENS))),
     )
     if chunk % block:
         yield (
@@ -162,12 +164,12 @@ def _cache_inconsistencies(engine: _PodProcess, server: _PodProcess) -> Iterator
         )
 
 
-def _hash_seed_errors(members: list[_PodProcess]) -> Iterator[str]:
-    for variable in HASH_SEED:
+def _find_hash_seed_errors(members: list[_PodProcess]) -> Iterator[str]:
+    for variable in HASH_SEED_ENVIRONMENT:
         seeds = {
             member.name: member.environment.get(variable, "random")
             for member in members
-            if member.runs(_CACHE_COMMAND) or (member.runs(_SERVE_COMMAND) and member.cache_port)
+            if member.runs_program(_CACHE_COMMAND) or (member.runs_program(_SERVE_COMMAND) and member.cache_port)
         }
         if len(set(seeds.values())) > 1 or "random" in seeds.values():
             description = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
@@ -176,8 +178,8 @@ def _hash_seed_errors(members: list[_PodProcess]) -> Iterator[str]:
             )
 
 
-def _role_inconsistencies(members: list[_PodProcess]) -> Iterator[str]:
-    cell_engines = [member for member in members if member.runs(_SERVE_COMMAND) and member.nixl_role]
+def _find_role_inconsistencies(members: list[_PodProcess]) -> Iterator[str]:
+    cell_engines = [member for member in members if member.runs_program(_SERVE_COMMAND) and member.nixl_role]
     if not cell_engines:
         return
     roles = sorted(str(engine.nixl_role) for engine in cell_engines)
@@ -185,7 +187,7 @@ def _role_inconsistencies(members: list[_PodProcess]) -> Iterator[str]:
         description = ", ".join(f"{engine.name} is {engine.nixl_role}" for engine in cell_engines)
         yield f"NIXL needs one {' and one '.join(NIXL_ROLES.values())}: {description}"
     for flag in COMMON_FLAGS:
-        values = {engine.name: engine.flag_value(flag, "the default") for engine in cell_engines}
+        values = {engine.name: engine.get_flag_value(flag, "the default") for engine in cell_engines}
         if len(set(values.values())) > 1:
             yield _describe_difference(flag, values)
     if len({engine.repository for engine in cell_engines}) > 1:
@@ -197,20 +199,22 @@ def _describe_difference(subject: str, values: Mapping[str, str]) -> str:
     return f"engines that hand over KV cache differ in {subject}: {description}"
 
 
-def _route_errors(members: list[_PodProcess]) -> Iterator[str]:
-    roles = {member.flag_value("--port"): member.nixl_role for member in members if member.runs(_SERVE_COMMAND)}
+def _find_route_errors(members: list[_PodProcess]) -> Iterator[str]:
+    roles = {
+        member.get_flag_value("--port"): member.nixl_role for member in members if member.runs_program(_SERVE_COMMAND)
+    }
     for member in members:
         for flag, role in _ROLES_BY_FLAG.items():
-            port = member.flag_value(flag).rpartition(":")[2]
+            port = member.get_flag_value(flag).rpartition(":")[2]
             if port and roles.get(port) != role:
                 yield f"{member.name}: {flag} is port {port}, whose engine is {roles.get(port, 'none')}, not {role}"
 
 
-_RULES = (
-    _port_conflicts,
-    _connection_errors,
-    _cache_server_errors,
-    _hash_seed_errors,
-    _role_inconsistencies,
-    _route_errors,
+_CONSISTENCY_RULES = (
+    _find_port_conflicts,
+    _find_connection_errors,
+    _find_cache_server_errors,
+    _find_hash_seed_errors,
+    _find_role_inconsistencies,
+    _find_route_errors,
 )

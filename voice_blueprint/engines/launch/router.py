@@ -16,7 +16,7 @@ CONFIG_FILE = "/etc/voice/haproxy.cfg"
 HEALTH_PATH = "/health"
 METRICS_PATH = "/metrics"
 
-ANSWER_TIMEOUT_S = 1800
+RESPONSE_TIMEOUT_S = 1800
 """Read timeout of an engine: a response that is not streamed arrives only once it is complete."""
 CONNECT_TIMEOUT_S = 2
 """Timeout of a connection to a pod of the cluster, after which the next attempt starts."""
@@ -32,10 +32,10 @@ a killed engine failed with 502 (tests/router/test_lost_requests.py). A connecti
 for the response."""
 MAX_ATTEMPTS = 3
 """Maximum number of connection attempts of a request; each retry uses another pod."""
-CHECK_INTERVAL_S = 2
-CHECK_TIMEOUT_S = 5
+HEALTH_CHECK_INTERVAL_S = 2
+HEALTH_CHECK_TIMEOUT_S = 5
 """Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
-UNHEALTHY_THRESHOLD = 2
+UNHEALTHY_CHECK_THRESHOLD = 2
 DNS_LOOKUP_INTERVAL_S = 1
 DNS_CACHE_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
@@ -60,7 +60,7 @@ is lower."""
 
 
 @dataclass(frozen=True)
-class ServicePods:
+class BackendService:
     """The engines of one service.
 
     Attributes:
@@ -84,7 +84,7 @@ class Backend:
     """
 
     model: str
-    services: Sequence[ServicePods]
+    services: Sequence[BackendService]
 
     @property
     def path(self) -> str:
@@ -100,14 +100,14 @@ class Router(Launcher):
         port: Port for requests, health and metrics.
         backends: The models.
         drain_s: Time for requests to finish after SIGUSR1.
-        threads: Number of the container's CPUs.
+        thread_count: Number of the container's CPUs.
         nameservers: Addresses with ports; if empty, those of ``/etc/resolv.conf``.
     """
 
     port: int
     backends: Sequence[Backend]
     drain_s: int
-    threads: int
+    thread_count: int
     nameservers: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -117,26 +117,26 @@ class Router(Launcher):
             if pods.max_pods < 1:
                 raise ValueError(f"the router has no room for a pod of {pods.service}: its slots are {pods.max_pods}")
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector.
 
         The process stays in the foreground; after SIGUSR1 it exits when its requests have finished.
         """
         return ("haproxy", "-db", "-f", CONFIG_FILE)
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return HAProxy's configuration."""
-        return {CONFIG_FILE: "\n".join(self._config_lines()) + "\n"}
+        return {CONFIG_FILE: "\n".join(self._render_config_lines()) + "\n"}
 
-    def _config_lines(self) -> Iterator[str]:
+    def _render_config_lines(self) -> Iterator[str]:
         yield "global"
         yield f"  maxconn {MAX_CONNECTIONS}"
-        yield f"  nbthread {self.threads}"
+        yield f"  nbthread {self.thread_count}"
         yield f"  tune.bufsize {BUFFER_MIB << 20}"
         yield f"  hard-stop-after {self.drain_s}s"
         yield "  # Pods that come and go are logged, requests are not: they are what callers said."
         yield "  log stdout format raw local0 notice"
-        yield from self._defaults_lines()
+        yield from self._render_defaults_lines()
         yield "resolvers cluster"
         if self.nameservers:
             yield from (f"  nameserver dns{number} {each}" for number, each in enumerate(self.nameservers))
@@ -148,20 +148,20 @@ class Router(Launcher):
         yield f"  timeout retry {DNS_LOOKUP_INTERVAL_S}s"
         yield from (f"  hold {state} {DNS_HOLD_S}s" for state in ("timeout", "refused", "other"))
         yield from (f"  hold {state} {DNS_LOOKUP_INTERVAL_S}s" for state in ("valid", "nx", "obsolete"))
-        yield from self._frontend_lines()
+        yield from self._render_frontend_lines()
         for backend in self.backends:
-            yield from _backend_lines(backend)
+            yield from _render_backend_lines(backend)
 
     @staticmethod
-    def _defaults_lines() -> Iterator[str]:
+    def _render_defaults_lines() -> Iterator[str]:
         yield "defaults"
         yield "  mode http"
         yield "  log global"
         yield f"  timeout connect {CONNECT_TIMEOUT_S}s"
         yield f"  timeout http-request {REQUEST_TIMEOUT_S}s"
         yield f"  timeout client {CLIENT_TIMEOUT_S}s"
-        yield f"  timeout server {ANSWER_TIMEOUT_S}s"
-        yield f"  timeout tunnel {ANSWER_TIMEOUT_S}s"
+        yield f"  timeout server {RESPONSE_TIMEOUT_S}s"
+        yield f"  timeout tunnel {RESPONSE_TIMEOUT_S}s"
         yield f"  timeout queue {CONNECT_TIMEOUT_S}s"
         yield f"  retries {MAX_ATTEMPTS}"
         yield "  # A request whose answer has not begun is sent again. Nothing that an engine does outlasts its answer."
@@ -179,7 +179,7 @@ class Router(Launcher):
         no_engine = '{"error":{"message":"no engine of this model is ready; try again","type":"service_unavailable"}}'
         yield f"  http-error status 503 content-type application/json string '{no_engine}' hdr Retry-After 5"
 
-    def _frontend_lines(self) -> Iterator[str]:
+    def _render_frontend_lines(self) -> Iterator[str]:
         paths = ", ".join(f"{backend.path}/v1" for backend in self.backends)
         unknown = f'{{"error":{{"message":"no such path; the models are at {paths}","type":"not_found"}}}}'
         yield "frontend models"
@@ -187,23 +187,23 @@ class Router(Launcher):
         yield f"  monitor-uri {HEALTH_PATH}"
         yield f"  http-request use-service prometheus-exporter if {{ path {METRICS_PATH} }}"
         answer = f"status 404 content-type application/json string '{unknown}'"
-        yield f"  http-request return {answer} unless {self._known_models_condition()}"
+        yield f"  http-request return {answer} unless {self._format_known_models_condition()}"
         for backend in self.backends:
             yield f"  use_backend {backend.model} if {{ path_beg {backend.path}/ }}"
 
-    def _known_models_condition(self) -> str:
+    def _format_known_models_condition(self) -> str:
         return "{ path_beg " + " ".join(f"{backend.path}/" for backend in self.backends) + " }"
 
 
-def _backend_lines(backend: Backend) -> Iterator[str]:
+def _render_backend_lines(backend: Backend) -> Iterator[str]:
     yield f"backend {backend.model}"
     yield f"  http-request replace-path {backend.path}(/.*) \\1"
     yield f"  balance hdr({ROUTING_HEADER})"
     yield "  hash-type consistent"
     yield f"  hash-balance-factor {MAX_LOAD_PERCENT}"
     yield "  option httpchk GET /health"
-    yield f"  timeout check {CHECK_TIMEOUT_S}s"
-    check = f"check inter {CHECK_INTERVAL_S}s fall {UNHEALTHY_THRESHOLD} rise 1"
+    yield f"  timeout check {HEALTH_CHECK_TIMEOUT_S}s"
+    check = f"check inter {HEALTH_CHECK_INTERVAL_S}s fall {UNHEALTHY_CHECK_THRESHOLD} rise 1"
     yield f"  default-server {check} weight {RING_WEIGHT} hash-key addr-port"
     for pods in backend.services:
         server_range = f"1-{pods.max_pods} {pods.host}:{pods.port}"

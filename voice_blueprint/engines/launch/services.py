@@ -27,27 +27,27 @@ from voice_blueprint.azure.contract import (
     WEIGHTS_DIR,
     Component,
 )
-from voice_blueprint.azure.names import engine_service_name
-from voice_blueprint.azure.rollout import surge_pods
+from voice_blueprint.azure.names import build_engine_service_name
+from voice_blueprint.azure.rollout import calculate_surge_pod_count
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.contract.environment import CACHE_DIR
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import VLLM
 from voice_blueprint.engines.launch.base import LOOPBACK, Launcher
 from voice_blueprint.engines.launch.dcgm import DcgmExporter
-from voice_blueprint.engines.launch.download import download_command
+from voice_blueprint.engines.launch.download import build_download_command
 from voice_blueprint.engines.launch.fabric import NixlFabric
-from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
-from voice_blueprint.engines.launch.lmcache import LmcacheCoordinator, LmcacheServer, NvmeStore, Peers
-from voice_blueprint.engines.launch.neuron import NeuronRuntime, neuron_runtime
+from voice_blueprint.engines.launch.kv_transfer import EngineRole, KvTransfer
+from voice_blueprint.engines.launch.lmcache import LmcacheCoordinator, LmcacheServer, NvmeStore, PeerAccess
+from voice_blueprint.engines.launch.neuron import NeuronRuntime, create_neuron_runtime
 from voice_blueprint.engines.launch.omni import OmniServer
 from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
-from voice_blueprint.engines.launch.placement import Placement, place_engine
-from voice_blueprint.engines.launch.pod_consistency import check_consistency
-from voice_blueprint.engines.launch.router import Backend, Router, ServicePods
+from voice_blueprint.engines.launch.placement import Placement, create_engine_placement
+from voice_blueprint.engines.launch.pod_consistency import validate_pod_consistency
+from voice_blueprint.engines.launch.router import Backend, BackendService, Router
 from voice_blueprint.engines.launch.vllm import VllmServer
-from voice_blueprint.engines.launch.whisper import whisper_engine
-from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
+from voice_blueprint.engines.launch.whisper import create_whisper_engine
+from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.engines.sizing.result import EngineSizing
 from voice_blueprint.engines.sizing.service import PoolSizing, size_fleet, size_service
 from voice_blueprint.engines.sizing.tts import TtsSizing
@@ -61,13 +61,13 @@ from voice_blueprint.file.model.azure import (
     PrefillDecodeCell,
     TtsService,
 )
-from voice_blueprint.hosts import asr_images
+from voice_blueprint.hosts import list_asr_images
 
 HOST_CACHE_DIR = "/var/cache/voice"
 """Container path of compile caches and weights on an EC2 host: on the NVMe disks if the type has any."""
 
 CLUSTER_DOMAIN = f"{NAMESPACE}.svc.cluster.local"
-POD_ADDRESS = "VOICE_POD_ADDRESS"
+POD_ADDRESS_VARIABLE = "VOICE_POD_ADDRESS"
 """Variable with a pod's own address, which Kubernetes substitutes in commands that contain ``$(VOICE_POD_ADDRESS)``."""
 ROUTER_CPUS = 2
 """CPUs of a router replica, which only forwards bytes. ASSUMED, not measured."""
@@ -77,7 +77,7 @@ STOP_MARGIN_S = 15
 
 
 @dataclass(frozen=True)
-class CellLaunch:
+class CellProcesses:
     """The containers of a prefill/decode cell: one pod on one node.
 
     Raises:
@@ -92,11 +92,11 @@ class CellLaunch:
     front: CellFront
 
     def __post_init__(self) -> None:
-        check_consistency(vars(self))
+        validate_pod_consistency(vars(self))
 
 
 @dataclass(frozen=True)
-class AggregatedLaunch:
+class AggregatedProcesses:
     """The containers of a replica that prefills and decodes.
 
     Raises:
@@ -107,10 +107,10 @@ class AggregatedLaunch:
     lmcache: LmcacheServer | None
 
     def __post_init__(self) -> None:
-        check_consistency(vars(self))
+        validate_pod_consistency(vars(self))
 
 
-def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
+def create_cell_processes(azure: Azure, service: PrefillDecodeCell) -> CellProcesses:
     """Return the processes of a cell.
 
     Each engine uses one NVLink pair, and an LMCache server with half of the pool.
@@ -118,16 +118,23 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
     Raises:
         DoesNotFitError: The node does not support cells, or an engine does not fit it.
     """
-    sizing = _pool_sizing(azure, service, service.pool)
+    sizing = _get_pool_sizing(azure, service, service.pool)
     size = catalog.vm_sizes()[sizing.vm_size]
-    prefill_gpus, decode_gpus = cell_gpu_groups(size)
-    placements = {Role.PREFILL: place_engine(size, prefill_gpus), Role.DECODE: place_engine(size, decode_gpus)}
-    decode = _cell_engine(service, _require_engine_sizing(sizing.engine), Role.DECODE, placements[Role.DECODE])
-    return CellLaunch(
-        prefill=_cell_engine(service, _require_engine_sizing(sizing.prefill), Role.PREFILL, placements[Role.PREFILL]),
+    prefill_gpus, decode_gpus = select_cell_gpu_groups(size)
+    placements = {
+        EngineRole.PREFILL: create_engine_placement(size, prefill_gpus),
+        EngineRole.DECODE: create_engine_placement(size, decode_gpus),
+    }
+    decode = _create_cell_engine(
+        service, _require_engine_sizing(sizing.engine), EngineRole.DECODE, placements[EngineRole.DECODE]
+    )
+    return CellProcesses(
+        prefill=_create_cell_engine(
+            service, _require_engine_sizing(sizing.prefill), EngineRole.PREFILL, placements[EngineRole.PREFILL]
+        ),
         decode=decode,
-        lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, placements[Role.PREFILL]),
-        lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, placements[Role.DECODE]),
+        lmcache_prefill=_create_cell_lmcache(service.lmcache, EngineRole.PREFILL, placements[EngineRole.PREFILL]),
+        lmcache_decode=_create_cell_lmcache(service.lmcache, EngineRole.DECODE, placements[EngineRole.DECODE]),
         pd_router=PdRouter(PD_ROUTER_HTTP.number, PREFILL_HTTP.number, DECODE_HTTP.number),
         front=CellFront(
             ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, max_body_mib=decode.max_body_mib
@@ -135,10 +142,12 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
     )
 
 
-def _cell_engine(service: PrefillDecodeCell, sizing: EngineSizing, role: Role, placement: Placement) -> VllmServer:
-    is_prefill = role is Role.PREFILL
+def _create_cell_engine(
+    service: PrefillDecodeCell, sizing: EngineSizing, role: EngineRole, placement: Placement
+) -> VllmServer:
+    is_prefill = role is EngineRole.PREFILL
     return VllmServer(
-        model=_model_card(service),
+        model=_get_model_card(service),
         sizing=sizing,
         port=(PREFILL_HTTP if is_prefill else DECODE_HTTP).number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{service.name}-{role}",
@@ -151,19 +160,19 @@ def _cell_engine(service: PrefillDecodeCell, sizing: EngineSizing, role: Role, p
     )
 
 
-def _cell_lmcache(pool: LmcachePool, role: Role, placement: Placement) -> LmcacheServer:
-    is_prefill = role is Role.PREFILL
+def _create_cell_lmcache(pool: LmcachePool, role: EngineRole, placement: Placement) -> LmcacheServer:
+    is_prefill = role is EngineRole.PREFILL
     return LmcacheServer(
         l1_gib=pool.l1_gib / 2,
         port=(LMCACHE if is_prefill else DECODE_LMCACHE).number,
         http_port=(LMCACHE_HTTP if is_prefill else DECODE_LMCACHE_HTTP).number,
-        l2=_nvme_store(pool.l2_nvme_gib / 2, role),
-        workers=len(placement.gpus),
+        l2=_create_nvme_store(pool.l2_nvme_gib / 2, role),
+        worker_count=len(placement.gpus),
         placement=placement,
     )
 
 
-def aggregated_launch(azure: Azure, service: AggregatedService) -> AggregatedLaunch:
+def create_aggregated_processes(azure: Azure, service: AggregatedService) -> AggregatedProcesses:
     """Return the processes of a replica.
 
     Raises:
@@ -171,46 +180,46 @@ def aggregated_launch(azure: Azure, service: AggregatedService) -> AggregatedLau
         ValueError: The model does not support LMCache.
     """
     pool = service.lmcache
-    transfer = KvTransfer(Role.AGGREGATED, LMCACHE.number) if pool else None
-    engine = _vllm_replica(service, _pool_sizing(azure, service, service.pool), service.name, transfer)
+    transfer = KvTransfer(EngineRole.AGGREGATED, LMCACHE.number) if pool else None
+    engine = _create_vllm_replica(service, _get_pool_sizing(azure, service, service.pool), service.name, transfer)
     if pool is None:
-        return AggregatedLaunch(engine, None)
+        return AggregatedProcesses(engine, None)
     server = LmcacheServer(
         l1_gib=pool.l1_gib,
         port=LMCACHE.number,
         http_port=LMCACHE_HTTP.number,
-        l2=_nvme_store(pool.l2_nvme_gib, Role.AGGREGATED),
-        workers=service.tensor_parallel,
-        peers=_lmcache_peers() if pool.peers else None,
+        l2=_create_nvme_store(pool.l2_nvme_gib, EngineRole.AGGREGATED),
+        worker_count=service.tensor_parallel,
+        peers=_create_lmcache_peer_access() if pool.peers else None,
     )
-    return AggregatedLaunch(engine, server)
+    return AggregatedProcesses(engine, server)
 
 
-def _lmcache_peers() -> Peers:
+def _create_lmcache_peer_access() -> PeerAccess:
     url = f"http://{Component.LMCACHE_COORDINATOR}.{CLUSTER_DOMAIN}:{LMCACHE_COORDINATOR.number}"
     data_ports = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
-    return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data_ports)
+    return PeerAccess(url, f"$({POD_ADDRESS_VARIABLE})", LMCACHE_PEERS.number, data_ports)
 
 
-def coordinator_launch() -> LmcacheCoordinator:
+def create_coordinator_launcher() -> LmcacheCoordinator:
     """Return the registry of the cluster's LMCache servers."""
     return LmcacheCoordinator(LMCACHE_COORDINATOR.number)
 
 
-def chat_launch(azure: Azure, service: ChatService, pool: str) -> VllmServer:
+def create_chat_launcher(azure: Azure, service: ChatService, pool: str) -> VllmServer:
     """Return a replica of a text model on one of its pools, which differ in GPU and therefore in flags.
 
     Raises:
         DoesNotFitError: The engine does not fit the pool's GPU.
     """
-    return _vllm_replica(service, _pool_sizing(azure, service, pool), f"{service.name}-{pool}")
+    return _create_vllm_replica(service, _get_pool_sizing(azure, service, pool), f"{service.name}-{pool}")
 
 
-def _vllm_replica(
+def _create_vllm_replica(
     service: AggregatedService | ChatService, sizing: PoolSizing, cache: str, transfer: KvTransfer | None = None
 ) -> VllmServer:
     return VllmServer(
-        model=_model_card(service),
+        model=_get_model_card(service),
         sizing=_require_engine_sizing(sizing.engine),
         port=ENGINE_HTTP.number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{cache}",
@@ -221,17 +230,17 @@ def _vllm_replica(
     )
 
 
-def tts_launch(azure: Azure, service: TtsService) -> OmniServer:
+def create_tts_launcher(azure: Azure, service: TtsService) -> OmniServer:
     """Return a replica of a text-to-speech model.
 
     Raises:
         DoesNotFitError: No measurement of the model on the pool's GPU is published.
     """
-    sizing = _pool_sizing(azure, service, service.pool).engine
+    sizing = _get_pool_sizing(azure, service, service.pool).engine
     if not isinstance(sizing, TtsSizing):
         raise TypeError(f"{service.name} was sized as {type(sizing).__name__}")
     return OmniServer(
-        model=_model_card(service),
+        model=_get_model_card(service),
         sizing=sizing,
         port=ENGINE_HTTP.number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{service.name}",
@@ -240,33 +249,35 @@ def tts_launch(azure: Azure, service: TtsService) -> OmniServer:
     )
 
 
-def router_launch(azure: Azure) -> Router:
+def create_router_launcher(azure: Azure) -> Router:
     """Return a replica of the router, which discovers the pods of every service."""
     return Router(
         port=ROUTER_HTTP.number,
         backends=[
-            Backend(model, [_service_pods(each) for each in azure.services if each.model == model])
+            Backend(model, [_create_backend_service(each) for each in azure.services if each.model == model])
             for model in dict.fromkeys(service.model for service in azure.services)
         ],
         drain_s=max(service.drain_timeout_s for service in azure.services),
-        threads=ROUTER_CPUS,
+        thread_count=ROUTER_CPUS,
     )
 
 
-def _service_pods(service: AzureService) -> ServicePods:
+def _create_backend_service(service: AzureService) -> BackendService:
     """Return the address of a service's pods and their maximum number, including those of a rollout."""
     pools = service.pools if isinstance(service, ChatService) else (service.pool,)
-    bounds = [service.replicas_on(pool) for pool in pools]
-    slots = sum(each.max + surge_pods(each) for each in bounds)
-    return ServicePods(service.name, f"{engine_service_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots)
+    bounds = [service.get_replica_bounds(pool) for pool in pools]
+    slots = sum(each.max + calculate_surge_pod_count(each) for each in bounds)
+    return BackendService(
+        service.name, f"{build_engine_service_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots
+    )
 
 
-def dcgm_launch() -> DcgmExporter:
+def create_dcgm_launcher() -> DcgmExporter:
     """Return the GPU metrics exporter of a node."""
     return DcgmExporter(DCGM.number)
 
 
-def fleet_launch(fleet: AsrFleet) -> VllmServer:
+def create_fleet_launcher(fleet: AsrFleet) -> VllmServer:
     """Return the vLLM server of a fleet's hosts, which listens on the loopback for our engine.
 
     Weights are downloaded at the first start, unless the fleet has artifacts.
@@ -286,12 +297,12 @@ def fleet_launch(fleet: AsrFleet) -> VllmServer:
         cache_dir=HOST_CACHE_DIR,
         shutdown_timeout_s=fleet.drain_timeout_s - STOP_MARGIN_S,
         revision=fleet.vllm.revision,
-        offline=fleet.artifacts,
+        is_offline=fleet.artifacts,
     )
 
 
 @dataclass(frozen=True)
-class Preparation(Launcher):
+class PreparationLauncher(Launcher):
     """A job that downloads a fleet's weights, and compiles its model if the engine supports that.
 
     The job runs in the image of the engine.
@@ -301,14 +312,14 @@ class Preparation(Launcher):
     program: tuple[str, ...]
     variables: Mapping[str, str]
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         return self.program
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         return dict(self.variables)
 
 
-_START_SCRIPT = """\
+_PREPARATION_SCRIPT = """\
 set -e
 HF_HUB_OFFLINE=0 {fetch}
 "$@" &
@@ -324,21 +335,21 @@ since their hash selects vLLM's cache directory (https://docs.vllm.ai/en/latest/
 once everything is compiled."""
 
 
-def preparation_launch(fleet: AsrFleet) -> Preparation:
+def create_preparation_launcher(fleet: AsrFleet) -> PreparationLauncher:
     """Return the command that writes a fleet's weights and compiled programs to ``HOST_CACHE_DIR``."""
     if fleet.vllm:
-        server = fleet_launch(fleet)
-        fetch = shlex.join(download_command(server.model, server.repository, fleet.vllm.revision))
-        script = _START_SCRIPT.format(fetch=fetch, port=VLLM.number)
-        program = ("bash", "-c", script, "prepare", *server.command())
-        return Preparation(Image.ASR_VLLM, program, server.environment())
-    image = asr_images(fleet)[0]
-    runtime = neuron_launch(fleet).environment() if image is Image.ASR_NEURON else {}
-    environment = {CACHE_DIR.name: HOST_CACHE_DIR, **whisper_engine(fleet, 1).environment(), **runtime}
-    return Preparation(image, ("python3", "-m", "voice_whisper.prepare"), environment)
+        server = create_fleet_launcher(fleet)
+        fetch = shlex.join(build_download_command(server.model, server.repository, fleet.vllm.revision))
+        script = _PREPARATION_SCRIPT.format(fetch=fetch, port=VLLM.number)
+        program = ("bash", "-c", script, "prepare", *server.build_command())
+        return PreparationLauncher(Image.ASR_VLLM, program, server.build_environment())
+    image = list_asr_images(fleet)[0]
+    runtime = create_neuron_launcher(fleet).build_environment() if image is Image.ASR_NEURON else {}
+    environment = {CACHE_DIR.name: HOST_CACHE_DIR, **create_whisper_engine(fleet, 1).build_environment(), **runtime}
+    return PreparationLauncher(image, ("python3", "-m", "voice_whisper.prepare"), environment)
 
 
-def neuron_launch(fleet: AsrFleet) -> NeuronRuntime:
+def create_neuron_launcher(fleet: AsrFleet) -> NeuronRuntime:
     """Return the runtime of our engine on a host with Neuron chips.
 
     Raises:
@@ -347,14 +358,14 @@ def neuron_launch(fleet: AsrFleet) -> NeuronRuntime:
     accelerator = catalog.instance_types()[fleet.instance_type].accelerator
     if accelerator is None or accelerator.kind != "neuron":
         raise ValueError(f"{fleet.instance_type} has no Neuron chip: choose inf2 or trn1")
-    return neuron_runtime(accelerator, HOST_CACHE_DIR)
+    return create_neuron_runtime(accelerator, HOST_CACHE_DIR)
 
 
-def _model_card(service: AzureService) -> ModelCard:
+def _get_model_card(service: AzureService) -> ModelCard:
     return catalog.models()[service.model]
 
 
-def _pool_sizing(azure: Azure, service: AzureService, name: str) -> PoolSizing:
+def _get_pool_sizing(azure: Azure, service: AzureService, name: str) -> PoolSizing:
     sizing = size_service(azure, service)
     return next(pool for pool in sizing.pools if pool.pool == name)
 
@@ -365,5 +376,5 @@ def _require_engine_sizing(sizing: EngineSizing | TtsSizing | None) -> EngineSiz
     return sizing
 
 
-def _nvme_store(gib: float, role: Role) -> NvmeStore | None:
+def _create_nvme_store(gib: float, role: EngineRole) -> NvmeStore | None:
     return NvmeStore(f"{NVME_DIR}/lmcache/{role}", gib) if gib else None

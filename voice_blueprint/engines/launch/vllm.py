@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.metrics import StartPhase
-from voice_blueprint.engines.launch.audio import AudioLimits, audio_limits
+from voice_blueprint.engines.launch.audio import AudioLimits, calculate_audio_limits
 from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, format_flags
-from voice_blueprint.engines.launch.fabric import HASH_SEED, NixlFabric
-from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
+from voice_blueprint.engines.launch.fabric import HASH_SEED_ENVIRONMENT, NixlFabric
+from voice_blueprint.engines.launch.kv_transfer import EngineRole, KvTransfer
 from voice_blueprint.engines.launch.placement import Placement
 from voice_blueprint.engines.sizing.result import EngineSizing
 from voice_blueprint.file.model.serving import KvCacheType, Profile, Quantization
 
-PROGRAM = ("vllm", "serve")
+VLLM_SERVE_COMMAND = ("vllm", "serve")
 
 HEALTH_PATH = "/health"
 """Path that responds with 200 once the model is loaded, and also while the engine core hangs or a shutdown rejects new
@@ -32,16 +32,16 @@ START_LOG_PREFIXES: Mapping[StartPhase, str] = {
 """Text of vLLM's log that precedes the seconds of a phase (vllm 0.33.0: ``model_loader/default_loader.py``,
 ``compilation/monitor.py``, ``v1/worker/gpu_model_runner.py``)."""
 
-DEFAULT_BODY_MIB = 32
+DEFAULT_MAX_BODY_MIB = 32
 """Default of vLLM's ``VLLM_HTTP_MAX_REQUEST_BODY_SIZE``."""
 
-_PARALLEL_LOAD = "fastsafetensors"
+_PARALLEL_LOAD_FORMAT = "fastsafetensors"
 """Loader that reads weight files in parallel. vLLM's CUDA wheel requires it (``fastsafetensors>=0.3.3`` in the metadata
 of 0.33.0 on PyPI), so the publisher's image contains it, and ``images/asr-vllm`` checks that its base meets vLLM's
 requirements. It is an optional extra of CPU builds. ``runai_streamer`` is an extra of both."""
 
 
-def cache_environment(cache_dir: str) -> dict[str, str]:
+def build_cache_environment(cache_dir: str) -> dict[str, str]:
     """Return the variables for the cache directories of compilers and libraries, which persist across restarts.
 
     All other paths of a container are read-only.
@@ -59,12 +59,12 @@ def cache_environment(cache_dir: str) -> dict[str, str]:
     }
 
 
-def weights_environment(weights_dir: str, *, offline: bool) -> dict[str, str]:
+def build_weights_environment(weights_dir: str, *, offline: bool) -> dict[str, str]:
     """Return the variables for the weights' directory and for offline mode."""
     return {"HF_HOME": weights_dir, "HF_HUB_OFFLINE": "1" if offline else "0"}
 
 
-def server_flags(
+def build_server_flags(
     host: str, port: int, model: ModelCard, shutdown_timeout_s: int | None, revision: str | None
 ) -> dict[str, FlagValue]:
     """Return the flags of vLLM's HTTP server, which vLLM-Omni shares.
@@ -97,7 +97,7 @@ class VllmServer(Launcher):
         shutdown_timeout_s: Time for requests to finish after SIGTERM; shorter than the launcher's time until SIGKILL.
         weights_dir: Hugging Face cache; ``None`` for a subdirectory of ``cache_dir``.
         revision: Commit of the served repository; ``None`` for the latest.
-        offline: Whether the weights are already in ``weights_dir``, so that nothing is downloaded.
+        is_offline: Whether the weights are already in ``weights_dir``, so that nothing is downloaded.
         fabric: Transports of NIXL for engines of a cell.
     """
 
@@ -109,7 +109,7 @@ class VllmServer(Launcher):
     host: str = ANY_ADDRESS
     weights_dir: str | None = None
     revision: str | None = None
-    offline: bool = True
+    is_offline: bool = True
     kv_transfer: KvTransfer | None = None
     fabric: NixlFabric | None = None
     placement: Placement | None = None
@@ -120,13 +120,15 @@ class VllmServer(Launcher):
             raise ValueError(f"{name} is served by {self.model.served_by}: launch it with OmniServer")
         if self.sizing.model != name:
             raise ValueError(f"the sizing is of {self.sizing.model}, the model is {name}: size what is launched")
-        self._server_flags()
+        self._build_server_flags()
         if self.kv_transfer and not self._is_decoder_only:
             raise ValueError(
                 f"{name} is encoder-decoder, whose KV cache vLLM cannot transfer (an assertion at start): "
                 "serve it aggregated and without LMCache"
             )
-        if (self.fabric is not None) != (self.kv_transfer is not None and self.kv_transfer.role is not Role.AGGREGATED):
+        if (self.fabric is not None) != (
+            self.kv_transfer is not None and self.kv_transfer.role is not EngineRole.AGGREGATED
+        ):
             raise ValueError(
                 f"{name}: prefill and decode engines need a fabric to hand KV cache over, others have none"
             )
@@ -147,41 +149,46 @@ class VllmServer(Launcher):
         return self.model.repository
 
     @property
-    def audio(self) -> AudioLimits | None:
+    def request_audio_limits(self) -> AudioLimits | None:
         """Audio limits per request, if they differ from vLLM's defaults."""
-        return audio_limits(self.model, self.sizing.max_model_len)
+        return calculate_audio_limits(self.model, self.sizing.max_model_len)
 
     @property
     def max_body_mib(self) -> int:
         """Maximum HTTP body, MiB. Proxies in front of the engine must allow the same size."""
-        return self.audio.max_body_mib if self.audio else DEFAULT_BODY_MIB
+        return self.request_audio_limits.max_body_mib if self.request_audio_limits else DEFAULT_MAX_BODY_MIB
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
-        groups = (self._server_flags(), self._model_flags(), self._memory_flags(), self._scheduler_flags())
+        groups = (
+            self._build_server_flags(),
+            self._build_model_flags(),
+            self._build_memory_flags(),
+            self._build_scheduler_flags(),
+        )
         return (
-            *(self.placement.command_prefix() if self.placement else ()),
-            *PROGRAM,
+            *(self.placement.build_command_prefix() if self.placement else ()),
+            *VLLM_SERVE_COMMAND,
             self.repository,
             *(argument for group in groups for argument in format_flags(group)),
         )
 
-    def _server_flags(self) -> dict[str, FlagValue]:
-        return server_flags(self.host, self.port, self.model, self.shutdown_timeout_s, self.revision)
+    def _build_server_flags(self) -> dict[str, FlagValue]:
+        return build_server_flags(self.host, self.port, self.model, self.shutdown_timeout_s, self.revision)
 
-    def _model_flags(self) -> dict[str, FlagValue]:
+    def _build_model_flags(self) -> dict[str, FlagValue]:
         mistral = "mistral" if self.model.file_format == "mistral" else None
         max_audios = MAX_AUDIOS_PER_PROMPT.get(self.model.task)
         quantizes_at_load = self.sizing.quantization is Quantization.FP8 and not self.model.fp8_repository
         return {
             "--tokenizer-mode": mistral,
             "--config-format": mistral,
-            "--load-format": mistral or _PARALLEL_LOAD,
+            "--load-format": mistral or _PARALLEL_LOAD_FORMAT,
             "--quantization": "fp8" if quantizes_at_load else None,
             "--limit-mm-per-prompt": {"audio": max_audios} if max_audios else None,
         }
 
-    def _memory_flags(self) -> dict[str, FlagValue]:
+    def _build_memory_flags(self) -> dict[str, FlagValue]:
         sizing = self.sizing
         return {
             "--tensor-parallel-size": sizing.tensor_parallel,
@@ -189,10 +196,10 @@ class VllmServer(Launcher):
             "--gpu-memory-utilization": sizing.gpu_memory_utilization,
             "--kv-cache-dtype": "fp8" if sizing.kv_cache_type is KvCacheType.FP8 else None,
             "--block-size": sizing.block_size,
-            "--kv-transfer-config": self.kv_transfer.config() if self.kv_transfer else None,
+            "--kv-transfer-config": self.kv_transfer.build_config() if self.kv_transfer else None,
         }
 
-    def _scheduler_flags(self) -> dict[str, FlagValue]:
+    def _build_scheduler_flags(self) -> dict[str, FlagValue]:
         sizing = self.sizing
         return {
             "--max-num-seqs": sizing.max_num_seqs,
@@ -200,17 +207,17 @@ class VllmServer(Launcher):
             "--max-num-queued-reqs": sizing.max_queued_requests,
             "--enable-chunked-prefill": self._is_decoder_only if self._is_tuned else None,
             "--enable-prefix-caching": self._is_decoder_only if self._is_tuned else None,
-            "--compilation-config": self._compilation_config(),
+            "--compilation-config": self._build_compilation_config(),
         }
 
-    def _compilation_config(self) -> dict[str, object] | None:
+    def _build_compilation_config(self) -> dict[str, object] | None:
         """Return the CUDA graphs to capture if they differ from vLLM's own choice.
 
         A decode engine processes few prompts (those with audio), and captures no graphs for them. Models with streaming
         input use piecewise graphs (vLLM's recipe for Voxtral Realtime).
         """
         config: dict[str, object] = {}
-        if self._is_tuned and self.kv_transfer and self.kv_transfer.role is Role.DECODE:
+        if self._is_tuned and self.kv_transfer and self.kv_transfer.role is EngineRole.DECODE:
             config["cudagraph_mode"] = "FULL_DECODE_ONLY"
         elif self._is_decoder_only and self.model.task is Task.TRANSCRIPTION:
             config["cudagraph_mode"] = "PIECEWISE"
@@ -218,18 +225,18 @@ class VllmServer(Launcher):
             config["cudagraph_capture_sizes"] = list(self.sizing.cudagraph_capture_sizes)
         return config or None
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables of vLLM and its libraries."""
         environment = {
-            **cache_environment(self.cache_dir),
-            **weights_environment(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.offline),
+            **build_cache_environment(self.cache_dir),
+            **build_weights_environment(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.is_offline),
             # Stores the result of memory profiling next to the compile cache; it is ignored after any other change.
             "VLLM_ENABLE_STARTUP_PLAN": "1",
         }
         if not self._is_decoder_only:
             environment["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-        for part in (self.audio, self.fabric, self.placement):
-            environment |= part.environment() if part else {}
+        for part in (self.request_audio_limits, self.fabric, self.placement):
+            environment |= part.build_environment() if part else {}
         if self.kv_transfer:
-            environment |= HASH_SEED
+            environment |= HASH_SEED_ENVIRONMENT
         return environment

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.environment import DECODERS, ENCODERS, MODEL, MODEL_REVISION, SESSIONS
-from voice_blueprint.engines.launch.neuron import neuron_cores
+from voice_blueprint.engines.launch.neuron import count_neuron_cores
 from voice_blueprint.file.model.aws import AsrFleet
 
-DEFAULT_MODELS = {
+DEFAULT_WHISPER_MODEL_BY_KIND = {
     "cpu": "Systran/faster-whisper-tiny.en",
     "gpu": "Systran/faster-whisper-large-v2",
     "neuron": "openai/whisper-large-v2",
@@ -26,28 +26,28 @@ class WhisperEngine:
         revision: Commit of the repository; empty for the latest.
         sessions: Maximum number of concurrent sessions. A full host rejects further sessions, and the VAD tier selects
             another host.
-        encoders: Number of worker processes for encoding.
-        decoders: Number of worker processes for decoding: as many as encoders, or one more. The ratio on these devices
-            is not measured.
+        encoder_count: Number of worker processes for encoding.
+        decoder_count: Number of worker processes for decoding: as many as encoders, or one more. The ratio on these
+            devices is not measured.
     """
 
     model: str
     revision: str
     sessions: int
-    encoders: int = 1
-    decoders: int = 1
+    encoder_count: int = 1
+    decoder_count: int = 1
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         return {
             MODEL.name: self.model,
             MODEL_REVISION.name: self.revision,
             SESSIONS.name: str(self.sessions),
-            ENCODERS.name: str(self.encoders),
-            DECODERS.name: str(self.decoders),
+            ENCODERS.name: str(self.encoder_count),
+            DECODERS.name: str(self.decoder_count),
         }
 
 
-def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
+def create_whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
     """Return the engine of a fleet's hosts. With vLLM, the engine has no workers of its own.
 
     Args:
@@ -57,13 +57,13 @@ def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
         ValueError: The engine does not support the host's accelerators.
     """
     kind = catalog.instance_types()[fleet.instance_type]
-    model = fleet.model or DEFAULT_MODELS[kind.computes_on]
+    model = fleet.model or DEFAULT_WHISPER_MODEL_BY_KIND[kind.compute_kind]
     # With vLLM, our engine has no workers, since vLLM uses the accelerators.
-    workers = () if fleet.vllm else _worker_counts(kind)
+    workers = () if fleet.vllm else _calculate_worker_counts(kind)
     return WhisperEngine(model, fleet.revision or "", sessions, *workers)
 
 
-def engine_variable(fleet: AsrFleet) -> str:
+def format_engine_variable(fleet: AsrFleet) -> str:
     """Return the value of ``VOICE_ENGINE`` for a fleet.
 
     With vLLM, the value also depends on whether the model receives streaming audio.
@@ -73,7 +73,7 @@ def engine_variable(fleet: AsrFleet) -> str:
     return fleet.engine.value
 
 
-def _worker_counts(kind: InstanceType) -> tuple[int, int]:
+def _calculate_worker_counts(kind: InstanceType) -> tuple[int, int]:
     """Return the number of encoder and decoder processes.
 
     One process of each kind shares a GPU. On CPUs and Neuron, each process uses one core.
@@ -83,5 +83,5 @@ def _worker_counts(kind: InstanceType) -> tuple[int, int]:
         return max(1, kind.vcpus // 2), max(1, kind.vcpus // 2)
     if accelerator.kind == "gpu":
         return accelerator.count, accelerator.count
-    cores = neuron_cores(accelerator)
+    cores = count_neuron_cores(accelerator)
     return cores // 2, cores - cores // 2

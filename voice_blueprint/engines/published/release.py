@@ -48,7 +48,7 @@ class Command(Model):
     """Functions that add flags but could not be parsed."""
     flags: tuple[Setting, ...] = ()
 
-    def flag(self, name: str) -> Setting | None:
+    def find_flag(self, name: str) -> Setting | None:
         """Return the flag with a name, an alias, or the negative form of a boolean flag."""
         return self.flags_by_name.get(name)
 
@@ -128,7 +128,7 @@ class EngineTable(Model):
         """Name and version of the distribution, for messages."""
         return f"{self.origin.distribution} {self.origin.version}"
 
-    def merge_over(self, base: "EngineTable") -> "EngineTable":
+    def merge_with_base(self, base: "EngineTable") -> "EngineTable":
         """Return this table merged with its base. Entries of this table take precedence."""
         names = {*base.commands, *self.commands}
         return self.model_copy(
@@ -163,7 +163,7 @@ def parse_table(text: str) -> EngineTable:
 
 
 @functools.cache
-def published_table(name: str) -> EngineTable:
+def load_published_table(name: str) -> EngineTable:
     """Return the options and metrics of an engine's release, including those of the release that it extends.
 
     Args:
@@ -174,4 +174,4 @@ def published_table(name: str) -> EngineTable:
     """
     file = resources.files(__package__).joinpath("tables", f"{name}.json")
     table = parse_table(file.read_text(encoding="utf-8"))
-    return table.merge_over(published_table(table.extends)) if table.extends else table
+    return table.merge_with_base(load_published_table(table.extends)) if table.extends else table

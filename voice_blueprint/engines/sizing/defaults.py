@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from voice_blueprint.catalog.inference import Gpu
 
-BLOCK_SIZE = 16
+BLOCK_SIZE_TOKENS = 16
 """Tokens per block of the KV cache (``--block-size``)."""
 
 MAX_CAPTURED_SEQS = 512
@@ -22,7 +22,7 @@ class BatchDefaults:
     max_num_seqs: int
 
 
-def batch_defaults(gpu: Gpu) -> BatchDefaults:
+def select_batch_defaults(gpu: Gpu) -> BatchDefaults:
     """Return the defaults of vLLM's API server on a GPU (``EngineArgs.get_batch_defaults`` in engine/arg_utils.py).
 
     vLLM compares the memory that CUDA reports, and excludes A100 by name, since larger steps reduce its throughput
@@ -35,7 +35,7 @@ def batch_defaults(gpu: Gpu) -> BatchDefaults:
     return BatchDefaults(2048, 256)
 
 
-def batch_bucket(sequences: int) -> int:
+def round_up_to_graph_size(sequences: int) -> int:
     """Return the smallest of vLLM's graph sizes that is at least ``sequences``."""
     for size in (1, 2, 4):
         if sequences <= size:
@@ -44,7 +44,7 @@ def batch_bucket(sequences: int) -> int:
     return -(-sequences // step) * step
 
 
-def capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
+def list_capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
     """Return the batch sizes for which to capture CUDA graphs, up to ``max_num_seqs``.
 
     The sizes are those of vLLM: 1, 2, 4, multiples of 8 below 256, and multiples of 16 from 256.

@@ -6,13 +6,18 @@ from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard, Task
 from voice_blueprint.engines.sizing.defaults import (
     MAX_CAPTURED_SEQS,
     BatchDefaults,
-    batch_bucket,
-    batch_defaults,
-    capture_sizes,
+    list_capture_sizes,
+    round_up_to_graph_size,
+    select_batch_defaults,
 )
-from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory
-from voice_blueprint.engines.sizing.live import live_bounds
-from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION, kv_bytes_per_token, kv_memory, session_bytes
+from voice_blueprint.engines.sizing.fit import validate_engine_configuration, validate_gpu_memory, validate_load
+from voice_blueprint.engines.sizing.live import calculate_max_live_calls
+from voice_blueprint.engines.sizing.memory import (
+    GPU_MEMORY_UTILIZATION,
+    calculate_kv_bytes_per_token,
+    calculate_kv_memory,
+    calculate_session_bytes,
+)
 from voice_blueprint.engines.sizing.result import EngineSizing, Limit
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
@@ -30,9 +35,9 @@ MIN_LARGE_GPU_GIB = 120.0
 """Memory size from which a GPU is treated as large. This is our choice, without a source."""
 MAX_STEP_TOKENS_BEFORE_HOPPER = 4096
 """Maximum step of an A100 or A10, so that a long prompt fits one step."""
-HOPPER = (9, 0)
+HOPPER_COMPUTE_CAPABILITY = (9, 0)
 
-QUEUE_SHARE = 0.25
+MAX_QUEUE_FRACTION = 0.25
 """Queue depth as a share of the batch, since long waits are better avoided by another replica. This is our choice, not
 measured."""
 
@@ -70,16 +75,16 @@ def size_engine(
     Raises:
         DoesNotFitError: No engine of this shape can serve the model; the message contains the arithmetic.
     """
-    check_engine(model, gpu, kv_cache_type, tensor_parallel)
-    check_load(model, load)
-    memory = kv_memory(model, gpu, tensor_parallel=tensor_parallel, quantization=quantization)
-    check_memory(model, memory, kv_cache_type, load)
-    session_size = session_bytes(model, load.session_tokens, kv_cache_type)
+    validate_engine_configuration(model, gpu, kv_cache_type, tensor_parallel)
+    validate_load(model, load)
+    memory = calculate_kv_memory(model, gpu, tensor_parallel=tensor_parallel, quantization=quantization)
+    validate_gpu_memory(model, memory, kv_cache_type, load)
+    session_size = calculate_session_bytes(model, load.session_tokens, kv_cache_type)
     memory_sessions = memory.total_bytes // session_size
-    bounds = {Limit.KV_MEMORY: memory_sessions} | live_bounds(
+    bounds = {Limit.KV_MEMORY: memory_sessions} | calculate_max_live_calls(
         model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=session_size
     )
-    defaults = batch_defaults(gpu)
+    defaults = select_batch_defaults(gpu)
     limits = (
         _BASELINE_LIMITS
         if profile is Profile.BASELINE
@@ -98,7 +103,7 @@ def size_engine(
         kv_cache_type=kv_cache_type,
         gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
         max_model_len=load.context_tokens,
-        kv_cache_tokens=memory.total_bytes // kv_bytes_per_token(model, kv_cache_type),
+        kv_cache_tokens=memory.total_bytes // calculate_kv_bytes_per_token(model, kv_cache_type),
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
         block_size=None,
@@ -106,12 +111,12 @@ def size_engine(
         max_queued_requests=limits.max_queued_requests,
         sessions=bounds[limit],
         sessions_at_full_context=min(
-            memory.total_bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
+            memory.total_bytes / calculate_session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
         ),
         limit=limit,
-        reasons={**_reasons(gpu, quantization, tensor_parallel), **limits.reasons},
-        arithmetic=f"{memory.arithmetic()}; {memory.total_bytes:,} bytes / {session_size:,} bytes of a session of "
-        f"{load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {max_batch:,} in a batch",
+        reasons={**_build_setting_reasons(gpu, quantization, tensor_parallel), **limits.reasons},
+        arithmetic=f"{memory.format_arithmetic()}; {memory.total_bytes:,} bytes / {session_size:,} bytes of a session "
+        f"of {load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {max_batch:,} in a batch",
     )
 
 
@@ -119,14 +124,14 @@ _LIVE_LIMITS = (Limit.COMPUTE, Limit.BANDWIDTH)
 _BASELINE_LIMITS = _EngineLimits(None, None, (), None, {})
 
 
-def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
+def _build_setting_reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
     reasons = {
         "gpu_memory_utilization": "vLLM's own default; the rest is for CUDA contexts and other processes on the GPU"
     }
     if quantization is Quantization.FP8:
         reasons["quantization"] = (
             "FP8 is arithmetic on this GPU, and halves the linear weights"
-            if gpu.computes_fp8
+            if gpu.supports_fp8
             else f"memory only: {gpu.name} has no FP8 arithmetic, vLLM computes in bfloat16 from FP8 weights (Marlin)"
         )
     if tensor_parallel > 1:
@@ -139,9 +144,9 @@ def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict
 def _tune_limits(
     model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults
 ) -> _EngineLimits:
-    seqs = batch_bucket(min(memory_sessions, MAX_CAPTURED_SEQS))
-    tokens, token_reason = _step_tokens(model, gpu, load, seqs)
-    max_queued = seqs + max(1, round(seqs * QUEUE_SHARE))
+    seqs = round_up_to_graph_size(min(memory_sessions, MAX_CAPTURED_SEQS))
+    tokens, token_reason = _select_step_tokens(model, gpu, load, seqs)
+    max_queued = seqs + max(1, round(seqs * MAX_QUEUE_FRACTION))
     cap_note = (
         f", capped at the largest batch with a CUDA graph ({memory_sessions:,} would fit)"
         if memory_sessions > seqs
@@ -150,7 +155,7 @@ def _tune_limits(
     return _EngineLimits(
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
-        cudagraph_capture_sizes=capture_sizes(seqs),
+        cudagraph_capture_sizes=list_capture_sizes(seqs),
         max_queued_requests=max_queued,
         reasons={
             "max_num_seqs": f"sessions that fit, rounded up to a graph size{cap_note}; vLLM's default here is "
@@ -164,9 +169,9 @@ def _tune_limits(
     )
 
 
-def _step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int, str]:
+def _select_step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int, str]:
     """Return ``max_num_batched_tokens`` and its reason."""
-    if gpu.compute_capability >= HOPPER:
+    if gpu.compute_capability >= HOPPER_COMPUTE_CAPABILITY:
         if model.weights_gib <= MAX_SMALL_MODEL_GIB and gpu.memory_gib >= MIN_LARGE_GPU_GIB:
             return STEP_TOKENS_FOR_THROUGHPUT, "throughput: a small model on a large GPU"
         return STEP_TOKENS_FOR_TTFT, "time to the first token: prefill in few steps"

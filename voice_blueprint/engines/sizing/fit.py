@@ -1,8 +1,8 @@
 """Checks that an engine can serve a model. Every error contains its arithmetic."""
 
 from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard
-from voice_blueprint.engines.sizing.live import check_call
-from voice_blueprint.engines.sizing.memory import KvMemory, kv_bytes_per_token, session_bytes
+from voice_blueprint.engines.sizing.live import validate_call_duration
+from voice_blueprint.engines.sizing.memory import KvMemory, calculate_kv_bytes_per_token, calculate_session_bytes
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.serving import KvCacheType, Load
 
@@ -10,7 +10,7 @@ CHUNK_TOKENS = 256
 """Default size of an LMCache chunk, tokens. LMCache does not store shorter prompts."""
 
 
-def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_parallel: int) -> None:
+def validate_engine_configuration(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_parallel: int) -> None:
     """Reject a configuration that the engine itself would reject.
 
     Raises:
@@ -24,7 +24,7 @@ def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_
             f"{heads} attention heads and {kv_heads} KV heads of {model.name} do not divide over TP {tensor_parallel}",
             f"choose a TP that divides {heads}",
         )
-    if kv_cache_type is KvCacheType.FP8 and not gpu.computes_fp8:
+    if kv_cache_type is KvCacheType.FP8 and not gpu.supports_fp8:
         major, minor = gpu.compute_capability
         raise DoesNotFitError(
             f"an FP8 KV cache needs compute capability 8.9 with vLLM's FlashAttention and Triton; {gpu.name} has "
@@ -38,7 +38,7 @@ def can_split_heads(heads: int, kv_heads: int, tensor_parallel: int) -> bool:
     return not (heads % tensor_parallel or (kv_heads % tensor_parallel and tensor_parallel % kv_heads))
 
 
-def check_load(model: ModelCard, load: Load) -> None:
+def validate_load(model: ModelCard, load: Load) -> None:
     """Reject a load that the model does not support.
 
     Raises:
@@ -55,10 +55,10 @@ def check_load(model: ModelCard, load: Load) -> None:
             f"session_tokens {load.session_tokens} is more than context_tokens {load.context_tokens}",
             "set context_tokens to at least session_tokens",
         )
-    check_call(model, load)
+    validate_call_duration(model, load)
 
 
-def check_cached_prompts(load: Load) -> None:
+def validate_cached_prompts(load: Load) -> None:
     """Reject a load whose prompts LMCache does not store.
 
     Raises:
@@ -72,7 +72,7 @@ def check_cached_prompts(load: Load) -> None:
         )
 
 
-def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:
+def validate_gpu_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:
     """Reject an engine whose weights or longest session exceed the memory of its GPUs.
 
     Raises:
@@ -80,19 +80,19 @@ def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType,
     """
     remedy = "use more or larger GPUs for an engine, or FP8 weights"
     if memory.per_gpu_gib <= 0:
-        raise DoesNotFitError(f"{model.name} does not fit: {memory.arithmetic()}", remedy)
-    longest_session_bytes = session_bytes(model, load.context_tokens, kv_cache_type)
+        raise DoesNotFitError(f"{model.name} does not fit: {memory.format_arithmetic()}", remedy)
+    longest_session_bytes = calculate_session_bytes(model, load.context_tokens, kv_cache_type)
     if longest_session_bytes > memory.total_bytes:
-        per_token = kv_bytes_per_token(model, kv_cache_type)
+        per_token = calculate_kv_bytes_per_token(model, kv_cache_type)
         raise DoesNotFitError(
             f"one session of {load.context_tokens} tokens requires {longest_session_bytes:,} bytes, more than the KV "
             f"cache's {memory.total_bytes:,} ({memory.total_bytes // per_token:,} tokens of {per_token:,} bytes): "
-            f"{memory.arithmetic()}",
+            f"{memory.format_arithmetic()}",
             f"{remedy}; or a shorter context_tokens",
         )
 
 
-def check_kv_reuse(model: ModelCard) -> None:
+def validate_kv_reuse(model: ModelCard) -> None:
     """Reject prefix caching and KV transfer for models that do not support them.
 
     Raises:

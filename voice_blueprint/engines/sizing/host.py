@@ -27,13 +27,14 @@ ROUNDING_TOLERANCE_GIB = 0.1
 """Memory that rounding may add, GiB, since containers request whole MiB."""
 
 EVICTION_GIB = 100 / 1024
-"""Memory of the kubelet's eviction threshold, GiB, which pods cannot request (source: ``kube_reserved_gib``)."""
+"""Memory of the kubelet's eviction threshold, GiB, which pods cannot request (source:
+``calculate_kube_reserved_gib``)."""
 
-_MB_IN_GIB = 1e6 / 2**30
+_GIB_PER_MB = 1e6 / 2**30
 _KERNEL_FRACTION, _KERNEL_GIB = 0.016, 0.2
 
 
-def kernel_gib(memory_gib: float) -> float:
+def calculate_kernel_gib(memory_gib: float) -> float:
     """Return the memory of a VM size that Linux does not report as ``MemTotal``, GiB: page structures, crash kernel.
 
     Published: 866.1 of the 880 GiB of NC96ads_A100_v4 (MLPerf inference, Azure's system description), 27.4 of the 28 of
@@ -43,25 +44,25 @@ def kernel_gib(memory_gib: float) -> float:
     return _KERNEL_FRACTION * memory_gib + _KERNEL_GIB
 
 
-def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS_PER_NODE) -> float:
+def calculate_kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS_PER_NODE) -> float:
     """Return the memory that AKS reserves, GiB: the lesser of 20 MB x pods + 50 MB and a quarter of the node.
 
     Source: learn.microsoft.com/azure/aks/node-resource-reservations (Kubernetes 1.29 and later).
     """
-    return min((20 * max_pods + 50) * _MB_IN_GIB, memory_gib / 4)
+    return min((20 * max_pods + 50) * _GIB_PER_MB, memory_gib / 4)
 
 
-def allocatable_gib(vm: VmSize) -> float:
+def calculate_allocatable_gib(vm: VmSize) -> float:
     """Return the memory of a node that its pods can request, GiB."""
-    return vm.memory_gib - _system_gib(vm) - DAEMONS_GIB
+    return vm.memory_gib - _calculate_system_gib(vm) - DAEMONS_GIB
 
 
-def _system_gib(vm: VmSize) -> float:
+def _calculate_system_gib(vm: VmSize) -> float:
     """Return the memory of a node that the kernel and the kubelet reserve, GiB."""
-    return kernel_gib(vm.memory_gib) + kube_reserved_gib(vm.memory_gib) + EVICTION_GIB
+    return calculate_kernel_gib(vm.memory_gib) + calculate_kube_reserved_gib(vm.memory_gib) + EVICTION_GIB
 
 
-def pod_memory_by_purpose(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
+def calculate_pod_memory_by_purpose(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
     """Return the memory of a pod by purpose, GiB. An engine has one process per GPU.
 
     Args:
@@ -105,17 +106,17 @@ class HostBudget:
     @property
     def free_gib(self) -> float:
         """Free memory; negative if the pods do not fit."""
-        return allocatable_gib(self.vm) - self.pods * sum(self.parts_gib.values())
+        return calculate_allocatable_gib(self.vm) - self.pods * sum(self.parts_gib.values())
 
-    def arithmetic(self) -> str:
+    def format_arithmetic(self) -> str:
         """Return the calculation in readable form."""
         parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.parts_gib.items() if gib)
         return (
-            f"{_system_gib(self.vm):.1f} kernel and kubelet + {DAEMONS_GIB:g} daemons{parts} = "
+            f"{_calculate_system_gib(self.vm):.1f} kernel and kubelet + {DAEMONS_GIB:g} daemons{parts} = "
             f"{self.vm.memory_gib - self.free_gib:.1f} of {self.vm.memory_gib:g} GiB"
         )
 
-    def check(self) -> None:
+    def validate_memory(self) -> None:
         """Reject pods that need more memory than the node has.
 
         Raises:
@@ -124,14 +125,14 @@ class HostBudget:
         if self.free_gib < -ROUNDING_TOLERANCE_GIB:
             pod_gib = max(0.0, (self.free_gib + self.kv_pools_gib) / self.pods)
             raise DoesNotFitError(
-                f"{self.pods} pod(s) do not fit the memory of {self.vm.name}: {self.arithmetic()}",
+                f"{self.pods} pod(s) do not fit the memory of {self.vm.name}: {self.format_arithmetic()}",
                 f"at most {int(pod_gib)} GiB of LMCache for each pod"
                 if pod_gib
                 else "fewer pods a node, or a larger size",
             )
 
 
-def size_host(
+def calculate_host_budget(
     vm: VmSize, *, pods: int, gpus_per_pod: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0
 ) -> HostBudget:
     """Return the memory budget of a node with a number of pods, after checking that they fit.
@@ -139,6 +140,6 @@ def size_host(
     Raises:
         DoesNotFitError: The pods need more than the node has.
     """
-    budget = HostBudget(vm, pods, pod_memory_by_purpose(gpus_per_pod, kv_pool_gib, helpers_gib))
-    budget.check()
+    budget = HostBudget(vm, pods, calculate_pod_memory_by_purpose(gpus_per_pod, kv_pool_gib, helpers_gib))
+    budget.validate_memory()
     return budget

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint import catalog
-from voice_blueprint.engines.sizing.memory import session_bytes
+from voice_blueprint.engines.sizing.memory import calculate_session_bytes
 from voice_blueprint.engines.sizing.service import PoolSizing
 from voice_blueprint.file.model.azure import AggregatedService, LmcachePool, PrefillDecodeCell
 from voice_blueprint.file.model.serving import KvCacheType
@@ -36,13 +36,13 @@ class KvLevel:
         return 1000 * self.session_gb / self.gb_per_s
 
 
-def kv_levels(service: PrefillDecodeCell | AggregatedService, pool: PoolSizing) -> Iterator[KvLevel]:
+def iter_kv_levels(service: PrefillDecodeCell | AggregatedService, pool: PoolSizing) -> Iterator[KvLevel]:
     """Yield the levels of a replica's LMCache outside the GPUs. A service without LMCache has none."""
     if not isinstance(service.lmcache, LmcachePool):
         return
     size = catalog.vm_sizes()[pool.vm_size]
     kv_cache_type = service.kv_cache_type if isinstance(service, AggregatedService) else KvCacheType.AUTO
-    session_size = session_bytes(catalog.models()[service.model], service.load.session_tokens, kv_cache_type)
+    session_size = calculate_session_bytes(catalog.models()[service.model], service.load.session_tokens, kv_cache_type)
     links = pool.prefill.tensor_parallel if pool.prefill else pool.gpus_per_replica
     host_gb_per_s = links * catalog.gpus()[pool.engine.gpu].pcie_gb_per_s
     levels = [("host memory", service.lmcache.l1_gib, host_gb_per_s)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.engine import size_engine
-from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_kv_reuse
+from voice_blueprint.engines.sizing.fit import validate_cached_prompts, validate_kv_reuse
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
@@ -54,7 +54,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class RefusedLayout:
+class RejectedLayout:
     """A layout that does not work, with the reason."""
 
     name: str
@@ -88,19 +88,19 @@ class EngineRequirements:
         )
 
 
-def nvlink_groups(vm: VmSize) -> tuple[tuple[int, ...], ...]:
+def group_gpus_by_nvlink(vm: VmSize) -> tuple[tuple[int, ...], ...]:
     """Return the GPUs of a node, grouped by NVLink connection. A GPU without NVLink is a group of its own."""
-    return tuple(dict.fromkeys(vm.nvlink_domain(gpu) for gpu in range(vm.gpu_count)))
+    return tuple(dict.fromkeys(vm.find_nvlink_domain(gpu) for gpu in range(vm.gpu_count)))
 
 
-def engines_per_node(vm: VmSize, tensor_parallel: int) -> int:
+def count_engines_per_node(vm: VmSize, tensor_parallel: int) -> int:
     """Return the number of engines with ``tensor_parallel`` GPUs per node, each inside one NVLink domain.
 
     Raises:
         DoesNotFitError: No domain is that large. Across domains, the all-reduce of every layer uses PCIe: 25 instead of
             193 GB/s on NC96ads according to Microsoft's health checks.
     """
-    groups = nvlink_groups(vm)
+    groups = group_gpus_by_nvlink(vm)
     count = sum(len(group) // tensor_parallel for group in groups)
     if count == 0:
         largest = max(map(len, groups), default=0)
@@ -112,14 +112,14 @@ def engines_per_node(vm: VmSize, tensor_parallel: int) -> int:
     return count
 
 
-def cell_gpu_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def select_cell_gpu_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the GPUs of the prefill engine and of the decode engine, which are the node's two NVLink pairs.
 
     Raises:
         DoesNotFitError: The node does not have two NVLink domains of the same size. A cell is one pod with all GPUs of
             a node, since without RDMA the KV cache would be sent between nodes over TCP.
     """
-    groups = [group for group in nvlink_groups(vm) if len(group) > 1]
+    groups = [group for group in group_gpus_by_nvlink(vm) if len(group) > 1]
     if len(groups) != 2 or len(groups[0]) != len(groups[1]) or sum(map(len, groups)) != vm.gpu_count:  # noqa: PLR2004
         raise DoesNotFitError(
             f"a cell requires two NVLink pairs of one node; {vm.name} has {len(groups)}",
@@ -128,7 +128,9 @@ def cell_gpu_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return groups[0], groups[1]
 
 
-def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str) -> Layout:
+def create_cell_layout(
+    model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str
+) -> Layout:
     """Return the layout of a model with one prefill/decode cell per node.
 
     The decode engine's KV cache limits the sessions, since the prefill engine frees a session after its transfer.
@@ -137,13 +139,13 @@ def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequ
         DoesNotFitError: The node does not support cells, the model does not support KV transfer, its sessions are too
             short for LMCache, or an engine does not fit.
     """
-    check_kv_reuse(model)
-    check_cached_prompts(requirements.load)
-    prefill, decode = (requirements.size(model, gpu, len(group)) for group in cell_gpu_groups(vm))
+    validate_kv_reuse(model)
+    validate_cached_prompts(requirements.load)
+    prefill, decode = (requirements.size(model, gpu, len(group)) for group in select_cell_gpu_groups(vm))
     return _create_layout(CELL_LAYOUT, vm, decode, per_node=1, load=requirements.load, region=region, prefill=prefill)
 
 
-def aggregated_layout(
+def create_aggregated_layout(
     model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, tensor_parallel: int, region: str
 ) -> Layout:
     """Return the layout of a model with aggregated engines.
@@ -151,7 +153,7 @@ def aggregated_layout(
     Raises:
         DoesNotFitError: The engine does not fit, or NVLink does not connect its GPUs.
     """
-    per_node = engines_per_node(vm, tensor_parallel)
+    per_node = count_engines_per_node(vm, tensor_parallel)
     engine = requirements.size(model, gpu, tensor_parallel)
     name = f"aggregated TP{tensor_parallel} x {per_node}"
     return _create_layout(name, vm, engine, per_node=per_node, load=requirements.load, region=region, prefill=None)
@@ -166,24 +168,24 @@ def _create_layout(
     return Layout(name, vm.name, engine, prefill, per_node, replicas, nodes, price * nodes if price else None)
 
 
-def layouts(
+def evaluate_layouts(
     model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str
-) -> tuple[Layout | RefusedLayout, ...]:
+) -> tuple[Layout | RejectedLayout, ...]:
     """Return all layouts of a model on a node: a cell, TP 2 and TP 1. A rejected layout contains the reason."""
 
-    def aggregated(tensor_parallel: int) -> Layout:
-        return aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)
+    def build_aggregated(tensor_parallel: int) -> Layout:
+        return create_aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)
 
     candidates: dict[str, Callable[[], Layout]] = {
-        CELL_LAYOUT: lambda: cell_layout(model, gpu, vm, requirements, region=region),
-        "aggregated TP2": lambda: aggregated(2),
-        "aggregated TP1": lambda: aggregated(1),
+        CELL_LAYOUT: lambda: create_cell_layout(model, gpu, vm, requirements, region=region),
+        "aggregated TP2": lambda: build_aggregated(2),
+        "aggregated TP1": lambda: build_aggregated(1),
     }
     return tuple(_try_layout(name, vm, build) for name, build in candidates.items())
 
 
-def _try_layout(name: str, vm: VmSize, build: Callable[[], Layout]) -> Layout | RefusedLayout:
+def _try_layout(name: str, vm: VmSize, build: Callable[[], Layout]) -> Layout | RejectedLayout:
     try:
         return build()
     except DoesNotFitError as refusal:
-        return RefusedLayout(name, vm.name, refusal)
+        return RejectedLayout(name, vm.name, refusal)

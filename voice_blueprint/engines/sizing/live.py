@@ -8,25 +8,25 @@ published measurements.
 import math
 
 from voice_blueprint.catalog.inference import Gpu, ModelCard
-from voice_blueprint.engines.sizing.memory import BF16_BYTES, GIB
+from voice_blueprint.engines.sizing.memory import BF16_BYTES, BYTES_PER_GIB
 from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
 from voice_blueprint.file.model.serving import Load
 
-COMPUTE_SHARE = 0.3
+LIVE_COMPUTE_FRACTION = 0.3
 """Share of peak compute that small batches of encoder and decoder reach. ASSUMED."""
-BANDWIDTH_SHARE = 0.6
+LIVE_BANDWIDTH_FRACTION = 0.6
 """Share of peak bandwidth that attention over many contexts reaches. ASSUMED."""
-ENCODER_POSITIONS = 4
+ENCODER_POSITIONS_PER_TOKEN = 4
 """Positions of a Whisper-like encoder per token of the decoder (50 and 12.5 per second). All weights are counted this
 many times, since the catalogue does not separate encoder and decoder. The result is an upper limit on the work."""
 
 
-def call_tokens(model: ModelCard, seconds: float) -> int:
+def calculate_call_tokens(model: ModelCard, seconds: float) -> int:
     """Return the tokens of a call of this duration; 0 for a model without streaming input."""
     return math.ceil(seconds * (model.audio_tokens_per_s or 0)) if model.hears_live else 0
 
 
-def check_call(model: ModelCard, load: Load) -> None:
+def validate_call_duration(model: ModelCard, load: Load) -> None:
     """Reject sessions that are shorter than their call.
 
     Raises:
@@ -34,7 +34,7 @@ def check_call(model: ModelCard, load: Load) -> None:
     """
     if load.longest_call_s is None:
         return
-    required_tokens = call_tokens(model, load.longest_call_s)
+    required_tokens = calculate_call_tokens(model, load.longest_call_s)
     if load.session_tokens < required_tokens:
         raise DoesNotFitError(
             f"a call of {load.longest_call_s} s requires {required_tokens} tokens of {model.name} "
@@ -44,7 +44,7 @@ def check_call(model: ModelCard, load: Load) -> None:
         )
 
 
-def live_bounds(
+def calculate_max_live_calls(
     model: ModelCard, gpu: Gpu, *, tensor_parallel: int, weights_gib: float, session_bytes: int
 ) -> dict[Limit, int]:
     """Return the number of calls that compute and memory bandwidth allow.
@@ -56,10 +56,10 @@ def live_bounds(
     if not model.hears_live or not model.audio_tokens_per_s:
         return {}
     rate = model.audio_tokens_per_s
-    parameters = model.weights_gib * GIB / BF16_BYTES
-    flops = COMPUTE_SHARE * gpu.bf16_tflops * 1e12 * tensor_parallel
-    read = BANDWIDTH_SHARE * gpu.memory_gb_per_s * 1e9 * tensor_parallel / rate - weights_gib * GIB
+    parameters = model.weights_gib * BYTES_PER_GIB / BF16_BYTES
+    flops = LIVE_COMPUTE_FRACTION * gpu.bf16_tflops * 1e12 * tensor_parallel
+    read = LIVE_BANDWIDTH_FRACTION * gpu.memory_gb_per_s * 1e9 * tensor_parallel / rate - weights_gib * BYTES_PER_GIB
     return {
-        Limit.COMPUTE: int(flops / (2 * parameters * rate * ENCODER_POSITIONS)),
+        Limit.COMPUTE: int(flops / (2 * parameters * rate * ENCODER_POSITIONS_PER_TOKEN)),
         Limit.BANDWIDTH: max(0, int(read / session_bytes)),
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.file.model.serving import KvCacheType, Quantization
 
-GIB = 2**30
+BYTES_PER_GIB = 2**30
 
 BF16_BYTES = 2
 FP8_BYTES = 1
@@ -23,37 +23,39 @@ ACTIVATION_RESERVE_GIB = 4.0
 figure at start and logs it. It grows with ``max_num_batched_tokens`` and is smaller for small models."""
 
 
-def element_bytes(kv_cache_type: KvCacheType) -> int:
+def get_element_bytes(kv_cache_type: KvCacheType) -> int:
     return FP8_BYTES if kv_cache_type is KvCacheType.FP8 else BF16_BYTES
 
 
-def kv_bytes_per_token(model: ModelCard, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
+def calculate_kv_bytes_per_token(model: ModelCard, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
     """Return the bytes of a token in the KV cache, over all GPUs.
 
     The number is 2 (K and V) x layers x KV heads x head size x element size.
     """
-    return 2 * model.layers * model.kv_heads * model.head_dim * element_bytes(kv_cache_type)
+    return 2 * model.layers * model.kv_heads * model.head_dim * get_element_bytes(kv_cache_type)
 
 
-def cross_attention_bytes(model: ModelCard, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
+def calculate_cross_attention_bytes(model: ModelCard, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
     """Return the bytes of a sequence's encoder output, regardless of its length; 0 without cross-attention."""
-    return model.cross_attention_tokens * kv_bytes_per_token(model, kv_cache_type)
+    return model.cross_attention_tokens * calculate_kv_bytes_per_token(model, kv_cache_type)
 
 
-def session_bytes(model: ModelCard, tokens: int, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
+def calculate_session_bytes(model: ModelCard, tokens: int, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
     """Return the size of a session with ``tokens`` tokens in the KV cache, over all GPUs, bytes.
 
     With a sliding window, only the window is kept. The state of a streaming encoder, which is estimated from the
     model's configuration, is added.
     """
     cached_tokens = min(tokens, model.sliding_window) if model.sliding_window else tokens
-    encoder = model.encoder_state_bytes * element_bytes(kv_cache_type) // BF16_BYTES
+    encoder = model.encoder_state_bytes * get_element_bytes(kv_cache_type) // BF16_BYTES
     return (
-        cached_tokens * kv_bytes_per_token(model, kv_cache_type) + cross_attention_bytes(model, kv_cache_type) + encoder
+        cached_tokens * calculate_kv_bytes_per_token(model, kv_cache_type)
+        + calculate_cross_attention_bytes(model, kv_cache_type)
+        + encoder
     )
 
 
-def weights_gib(model: ModelCard, quantization: Quantization = Quantization.NONE) -> float:
+def calculate_weights_gib(model: ModelCard, quantization: Quantization = Quantization.NONE) -> float:
     """Return the size of the weights over all GPUs, GiB.
 
     FP8 halves the linear layers; embeddings and output head remain in bfloat16. Scales (a few megabytes) are ignored.
@@ -63,7 +65,7 @@ def weights_gib(model: ModelCard, quantization: Quantization = Quantization.NONE
     return (model.weights_gib - model.bf16_only_gib) * FP8_BYTES / BF16_BYTES + model.bf16_only_gib
 
 
-def kv_head_copies(model: ModelCard, tensor_parallel: int) -> int:
+def count_kv_head_copies(model: ModelCard, tensor_parallel: int) -> int:
     """Return the number of copies of each KV head: one, unless there are more GPUs than KV heads."""
     return max(1, tensor_parallel // model.kv_heads)
 
@@ -97,9 +99,9 @@ class KvMemory:
     @property
     def total_bytes(self) -> int:
         """Remaining memory over all GPUs, bytes of distinct keys and values; 0 if the weights do not fit."""
-        return int(max(0.0, self.per_gpu_gib) * self.tensor_parallel * GIB / self.replication)
+        return int(max(0.0, self.per_gpu_gib) * self.tensor_parallel * BYTES_PER_GIB / self.replication)
 
-    def arithmetic(self) -> str:
+    def format_arithmetic(self) -> str:
         """Return the calculation in readable form."""
         tp, share = self.tensor_parallel, f"{self.utilization:g} x {self.gpu.memory_gib:g} GiB of {self.gpu.name}"
         shards = f" / TP {tp}" if tp > 1 else ""
@@ -109,8 +111,10 @@ class KvMemory:
         )
 
 
-def kv_memory(
+def calculate_kv_memory(
     model: ModelCard, gpu: Gpu, *, tensor_parallel: int = 1, quantization: Quantization = Quantization.NONE
 ) -> KvMemory:
     """Return the memory for an engine's KV cache."""
-    return KvMemory(gpu, tensor_parallel, weights_gib(model, quantization), kv_head_copies(model, tensor_parallel))
+    return KvMemory(
+        gpu, tensor_parallel, calculate_weights_gib(model, quantization), count_kv_head_copies(model, tensor_parallel)
+    )

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
-from voice_blueprint.engines.sizing.defaults import BLOCK_SIZE, MAX_CAPTURED_SEQS, batch_defaults
+from voice_blueprint.engines.sizing.defaults import BLOCK_SIZE_TOKENS, MAX_CAPTURED_SEQS, select_batch_defaults
 from voice_blueprint.engines.sizing.engine import size_engine
-from voice_blueprint.engines.sizing.live import call_tokens
+from voice_blueprint.engines.sizing.live import calculate_call_tokens
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.file.model.serving import Load, Profile
 
@@ -18,11 +18,11 @@ TYPICAL_LOADS = {
 """Session lengths for which the table is calculated. ASSUMED: 1500 tokens are 60 s of Voxtral audio (750) with prompt
 and answer; 448 is the whole context of Whisper's decoder."""
 
-LIVE_CALL_S = 600
+LIVE_CALL_DURATION_S = 600
 """Duration of a call for models with streaming audio: ten minutes, as in `docs/tuning.md`."""
 
-TREATED_BLOCK_SIZE = 32
-TREATED_STEP_FACTOR = 4
+TREATMENT_BLOCK_SIZE = 32
+TREATMENT_STEP_FACTOR = 4
 """Factor by which the treatment of the A/B pair changes ``max_num_batched_tokens``. This is our choice."""
 
 
@@ -38,24 +38,24 @@ class ProfileRow:
     refusal: DoesNotFitError | None = None
 
 
-def profile_table() -> tuple[ProfileRow, ...]:
+def build_profile_table() -> tuple[ProfileRow, ...]:
     """Return a row for every vLLM model and GPU of the catalogue.
 
     TP is 1, or 2 if required and supported by NVLink.
     """
     models = [model for model in catalog.models().values() if model.served_by == "vllm"]
-    return tuple(_profile_row(model, gpu) for model in models for gpu in catalog.gpus().values())
+    return tuple(_build_profile_row(model, gpu) for model in models for gpu in catalog.gpus().values())
 
 
-def _typical_load(model: ModelCard) -> Load:
+def _get_typical_load(model: ModelCard) -> Load:
     if not model.hears_live:
         return TYPICAL_LOADS[model.task]
-    tokens = call_tokens(model, LIVE_CALL_S)
-    return Load(sessions=1, session_tokens=tokens, context_tokens=tokens, longest_call_s=LIVE_CALL_S)
+    tokens = calculate_call_tokens(model, LIVE_CALL_DURATION_S)
+    return Load(sessions=1, session_tokens=tokens, context_tokens=tokens, longest_call_s=LIVE_CALL_DURATION_S)
 
 
-def _profile_row(model: ModelCard, gpu: Gpu) -> ProfileRow:
-    load = _typical_load(model)
+def _build_profile_row(model: ModelCard, gpu: Gpu) -> ProfileRow:
+    load = _get_typical_load(model)
     widths = (1, 2) if gpu.nvlink_gb_per_s else (1,)
     refusal: DoesNotFitError | None = None
     for width in widths:
@@ -71,7 +71,7 @@ def _profile_row(model: ModelCard, gpu: Gpu) -> ProfileRow:
     return ProfileRow(model.name, gpu.name, widths[-1], None, None, refusal)
 
 
-def batching_pair(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
+def create_batching_variants(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
     """Return the control and the treatment for an A/B test of batching limits and the block size.
 
     The test examines the claim that they reduce latency by 40 %.
@@ -81,19 +81,19 @@ def batching_pair(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
     the treatment has more requests and tokens per step, and larger blocks. vLLM warns that an explicit block size may
     exclude faster attention backends.
     """
-    defaults = batch_defaults(catalog.gpus()[sizing.gpu])
+    defaults = select_batch_defaults(catalog.gpus()[sizing.gpu])
     control = replace(
         sizing,
         sessions=min(sizing.sessions, defaults.max_num_seqs),
         max_num_seqs=defaults.max_num_seqs,
         max_num_batched_tokens=defaults.max_num_batched_tokens,
-        block_size=BLOCK_SIZE,
+        block_size=BLOCK_SIZE_TOKENS,
         reasons={"batching": "A/B pair: differs in max_num_seqs, max_num_batched_tokens and block_size only"},
     )
     treatment = replace(
         control,
         max_num_seqs=max(MAX_CAPTURED_SEQS, 2 * defaults.max_num_seqs),
-        max_num_batched_tokens=TREATED_STEP_FACTOR * defaults.max_num_batched_tokens,
-        block_size=TREATED_BLOCK_SIZE,
+        max_num_batched_tokens=TREATMENT_STEP_FACTOR * defaults.max_num_batched_tokens,
+        block_size=TREATMENT_BLOCK_SIZE,
     )
     return control, treatment

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from voice_blueprint import catalog
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
-from voice_blueprint.engines.cell import helper_memory_gib
-from voice_blueprint.engines.sizing.fit import can_split_heads, check_cached_prompts, check_kv_reuse
-from voice_blueprint.engines.sizing.host import HostBudget, size_host
+from voice_blueprint.engines.cell import calculate_helper_memory_gib
+from voice_blueprint.engines.sizing.fit import can_split_heads, validate_cached_prompts, validate_kv_reuse
+from voice_blueprint.engines.sizing.host import HostBudget, calculate_host_budget
 from voice_blueprint.engines.sizing.layouts import (
     EngineRequirements,
     Layout,
-    RefusedLayout,
-    aggregated_layout,
-    cell_layout,
-    layouts,
+    RejectedLayout,
+    create_aggregated_layout,
+    create_cell_layout,
+    evaluate_layouts,
 )
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.engines.sizing.tts import TtsSizing, size_tts
@@ -98,7 +98,7 @@ class ServiceSizing:
     model: str
     asked: int
     pools: tuple[PoolSizing, ...]
-    alternatives: tuple[Layout | RefusedLayout, ...] = ()
+    alternatives: tuple[Layout | RejectedLayout, ...] = ()
 
     @property
     def sessions(self) -> int:
@@ -144,7 +144,9 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
             else _size_aggregated(azure, service, model, service.pool)
         ]
     node = _find_node(azure, names[0])
-    layout_options = layouts(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
+    layout_options = evaluate_layouts(
+        model, node.gpu, node.vm, _build_engine_requirements(service), region=azure.location
+    )
     return _allocate_replicas(service, service.load.sessions, pool_sizings, layout_options)
 
 
@@ -182,21 +184,21 @@ class PoolCapacity:
     replicas_per_node: int
 
 
-def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
+def iter_pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the replicas of every service on each of its pools. Services that cannot work are omitted."""
     sizings = size_services(azure)
     for service in azure.services:
         sizing = sizings[service.name]
         for pool in () if isinstance(sizing, DoesNotFitError) else sizing.pools:
             nodes, per_node = next(each.nodes for each in azure.pools if each.name == pool.pool), pool.replicas_per_node
-            low = min(service.replicas_on(pool.pool).min, nodes.min * per_node)
+            low = min(service.get_replica_bounds(pool.pool).min, nodes.min * per_node)
             sessions = pool.engine.sessions
             yield PoolCapacity(service.name, service.model, pool.pool, low, pool.max_replicas, sessions, per_node)
 
 
-def transcription_capacity(azure: Azure) -> Iterator[PoolCapacity]:
+def iter_transcription_capacities(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the replicas of the services that transcribe audio."""
-    return (pool for pool in pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIPTION_TASKS)
+    return (pool for pool in iter_pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIPTION_TASKS)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
@@ -207,7 +209,7 @@ def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
     Raises:
         DoesNotFitError: The host has no GPU of the catalogue, or all of its GPUs together do not support the load.
     """
-    engine, options = size_fleet_engine(fleet), fleet.vllm
+    engine, options = select_fleet_engine(fleet), fleet.vllm
     if options and engine and engine.sessions < options.load.sessions:
         raise DoesNotFitError(
             f"an engine on {engine.tensor_parallel} x {engine.gpu} supports {engine.sessions} of "
@@ -217,7 +219,7 @@ def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
     return engine
 
 
-def size_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
+def select_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
     """Return the engine of an AWS host, or the largest possible one if the configured sessions do not fit.
 
     Raises:
@@ -234,7 +236,7 @@ def size_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
         )
     requirements = EngineRequirements(options.load, options.quantization, options.kv_cache_type, options.profile)
     model, gpu = catalog.models()[options.model], catalog.gpus()[accelerator.model]
-    widths = tensor_parallel_sizes(model, accelerator.count)
+    widths = list_tensor_parallel_sizes(model, accelerator.count)
     engines: list[EngineSizing] = []
     for width in widths:
         try:
@@ -248,7 +250,7 @@ def size_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
     return max(engines, key=lambda engine: engine.sessions)
 
 
-def tensor_parallel_sizes(model: ModelCard, gpus: int) -> list[int]:
+def list_tensor_parallel_sizes(model: ModelCard, gpus: int) -> list[int]:
     """Return the tensor parallel sizes that the GPUs of a host and the attention heads of a model allow."""
     return [
         width
@@ -261,7 +263,7 @@ def _allocate_replicas(
     service: AzureService,
     sessions: int,
     pool_sizings: Sequence[PoolSizing],
-    layout_options: tuple[Layout | RefusedLayout, ...] = (),
+    layout_options: tuple[Layout | RejectedLayout, ...] = (),
 ) -> ServiceSizing:
     remaining, allocations = sessions, []
     for pool_sizing in pool_sizings:
@@ -295,7 +297,7 @@ def _find_node(azure: Azure, pool_name: str) -> _Node:
     return _Node(pool, vm, catalog.gpus()[vm.gpu])
 
 
-def _engine_requirements(service: PrefillDecodeCell | AggregatedService | ChatService) -> EngineRequirements:
+def _build_engine_requirements(service: PrefillDecodeCell | AggregatedService | ChatService) -> EngineRequirements:
     if isinstance(service, PrefillDecodeCell):
         return EngineRequirements(service.load, profile=service.profile)
     return EngineRequirements(service.load, service.quantization, service.kv_cache_type, service.profile)
@@ -303,7 +305,7 @@ def _engine_requirements(service: PrefillDecodeCell | AggregatedService | ChatSe
 
 def _size_cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> PoolSizing:
     node = _find_node(azure, service.pool)
-    layout = cell_layout(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
+    layout = create_cell_layout(model, node.gpu, node.vm, _build_engine_requirements(service), region=azure.location)
     return _create_pool_sizing(
         service, node, layout.engine, gpus=node.vm.gpu_count, kv_pool=service.lmcache, prefill=layout.prefill
     )
@@ -314,10 +316,10 @@ def _size_aggregated(azure: Azure, service: AggregatedService | ChatService, mod
     width = service.tensor_parallel if isinstance(service, AggregatedService) else 1
     kv_pool = service.lmcache if isinstance(service, AggregatedService) else None
     if kv_pool:
-        check_kv_reuse(model)
-        check_cached_prompts(service.load)
-    layout = aggregated_layout(
-        model, node.gpu, node.vm, _engine_requirements(service), tensor_parallel=width, region=azure.location
+        validate_kv_reuse(model)
+        validate_cached_prompts(service.load)
+    layout = create_aggregated_layout(
+        model, node.gpu, node.vm, _build_engine_requirements(service), tensor_parallel=width, region=azure.location
     )
     per_node = layout.replicas_per_node
     return _create_pool_sizing(service, node, layout.engine, gpus=width, per_node=per_node, kv_pool=kv_pool)
@@ -346,15 +348,15 @@ def _create_pool_sizing(
         prefill=prefill,
         gpus_per_replica=gpus,
         replicas_per_node=per_node,
-        bounds=service.replicas_on(node.pool.name),
+        bounds=service.get_replica_bounds(node.pool.name),
         nodes_max=node.pool.nodes.max,
         replicas=0,
         nodes=0,
-        host=size_host(
+        host=calculate_host_budget(
             node.vm,
             pods=per_node,
             gpus_per_pod=gpus,
             kv_pool_gib=kv_pool.l1_gib if kv_pool else 0,
-            helpers_gib=helper_memory_gib(service),
+            helpers_gib=calculate_helper_memory_gib(service),
         ),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
-from voice_blueprint.engines.sizing.memory import weights_gib
+from voice_blueprint.engines.sizing.memory import calculate_weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
 
 
@@ -26,7 +26,7 @@ class OperatingPoint:
 
 
 PUBLISHED_GPU = "H200"
-PUBLISHED_POINTS = (
+PUBLISHED_OPERATING_POINTS = (
     OperatingPoint(1, 70, 0.103, 119.14),
     OperatingPoint(16, 331, 0.237, 879.11),
     OperatingPoint(32, 552, 0.302, 1430.78),
@@ -35,9 +35,9 @@ PUBLISHED_POINTS = (
 EAGER_FIRST_AUDIO_MS = 133.0
 """Time to the first audio at concurrency 1 without CUDA graphs, the only published figure for eager mode."""
 
-LANGUAGE_MODEL_SHARE = 0.8
-CODEC_SHARE = 0.1
-STAGE_TOKENS = 4096
+LANGUAGE_MODEL_MEMORY_FRACTION = 0.8
+CODEC_MEMORY_FRACTION = 0.1
+STAGE_CONTEXT_TOKENS = 4096
 """GPU memory shares and context of the stages in vllm_omni/deploy/voxtral_tts.yaml, version 0.30.0."""
 
 
@@ -90,16 +90,16 @@ def size_tts(model: ModelCard, gpu: Gpu, *, cuda_graphs: bool = True) -> TtsSizi
     if gpu.name != PUBLISHED_GPU:
         raise DoesNotFitError(
             f"no figure is published for {model.name} on {gpu.name}: one {PUBLISHED_GPU} supports "
-            f"{PUBLISHED_POINTS[-1].concurrency} at 552 ms; on an RTX 6000 Ada they take 3.6 s from end to end at "
-            "the median (vllm-omni pull request 5175), a different measure",
+            f"{PUBLISHED_OPERATING_POINTS[-1].concurrency} at 552 ms; on an RTX 6000 Ada they take 3.6 s from end to "
+            "end at the median (vllm-omni pull request 5175), a different measure",
             f"use a pool of {PUBLISHED_GPU}, or measure with `vllm bench serve --omni` and add the row to "
             "voice_blueprint/engines/sizing/tts.py",
         )
-    model_gib = weights_gib(model)
-    budget = LANGUAGE_MODEL_SHARE * gpu.memory_gib
+    model_gib = calculate_weights_gib(model)
+    budget = LANGUAGE_MODEL_MEMORY_FRACTION * gpu.memory_gib
     if model_gib > budget:
         raise DoesNotFitError(f"{model_gib:g} GiB of weights exceed the stage's {budget:.1f} GiB", "use a larger GPU")
-    point = PUBLISHED_POINTS[-1]
+    point = PUBLISHED_OPERATING_POINTS[-1]
     graph_note = (
         "the figures are with CUDA graphs"
         if cuda_graphs
@@ -111,10 +111,10 @@ def size_tts(model: ModelCard, gpu: Gpu, *, cuda_graphs: bool = True) -> TtsSizi
         gpu=gpu.name,
         sessions=point.concurrency,
         operating_point=point,
-        language_model_share=LANGUAGE_MODEL_SHARE,
-        codec_share=CODEC_SHARE,
+        language_model_share=LANGUAGE_MODEL_MEMORY_FRACTION,
+        codec_share=CODEC_MEMORY_FRACTION,
         max_num_seqs=point.concurrency,
-        max_model_len=STAGE_TOKENS,
+        max_model_len=STAGE_CONTEXT_TOKENS,
         cuda_graphs=cuda_graphs,
         reasons={
             "sessions": "the largest published concurrency; its real-time factor of 0.302 leaves room, but first audio "

@@ -7,20 +7,20 @@ from itertools import takewhile
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import ModelCard, Task
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
-from voice_blueprint.engines.sizing.memory import kv_bytes_per_token
+from voice_blueprint.engines.sizing.memory import calculate_kv_bytes_per_token
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService
 from voice_blueprint.file.model.deployment import Deployment
 
-QUESTION_S = 5.0
+QUESTION_DURATION_S = 5.0
 """Duration of a question. ASSUMED."""
 WORD_TOKENS_PER_S = 4
 """Tokens per second of speech as text: three words. ASSUMED."""
-ANSWER_TOKENS = 40
+TOKENS_PER_ANSWER = 40
 """Tokens of an answer of one or two short sentences. ASSUMED."""
-INSTRUCTION_TOKENS = 48
+INSTRUCTION_TOKEN_COUNT = 48
 """Tokens of the instruction to transcribe, which is sent with each audio question (Pipecat's text, number of words
 times 1.3)."""
-DEFAULT_TURNS = 10
+DEFAULT_TURN_COUNT = 10
 
 
 @dataclass(frozen=True)
@@ -35,39 +35,39 @@ class Turn:
     """
 
     number: int
-    prompt: int
-    fresh: int
-    generated: int
+    prompt_tokens: int
+    uncached_tokens: int
+    generated_tokens: int
 
 
-def conversation_turns(model: ModelCard, *, audio: bool, count: int = DEFAULT_TURNS) -> Iterator[Turn]:
+def iter_conversation_turns(model: ModelCard, *, audio: bool, count: int = DEFAULT_TURN_COUNT) -> Iterator[Turn]:
     """Yield the turns of a conversation as ``voice_agent/chat.py`` requests them.
 
     Args:
         audio: Whether questions are sent as audio, including as many earlier questions as a request may contain, or as
             text.
     """
-    words = round(QUESTION_S * WORD_TOKENS_PER_S)
-    audio_tokens = round(QUESTION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKENS
+    words = round(QUESTION_DURATION_S * WORD_TOKENS_PER_S)
+    audio_tokens = round(QUESTION_DURATION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKEN_COUNT
     question_tokens: list[int] = []
     cached_tokens: list[int] = []
     for number in range(1, count + 1):
         question_tokens.append(audio_tokens if audio else words)
-        request = [tokens for question in question_tokens for tokens in (question, ANSWER_TOKENS)][:-1]
+        request = [tokens for question in question_tokens for tokens in (question, TOKENS_PER_ANSWER)][:-1]
         shared = takewhile(lambda pair: pair[0] == pair[1], zip(cached_tokens, request, strict=False))
         prompt = sum(request)
         yield Turn(
-            number, prompt, prompt - sum(tokens for tokens, _ in shared), ANSWER_TOKENS + (words if audio else 0)
+            number, prompt, prompt - sum(tokens for tokens, _ in shared), TOKENS_PER_ANSWER + (words if audio else 0)
         )
         # A text answer follows its question in the cache; an answer to audio was generated after a transcript.
-        cached_tokens = request if audio else [*request, ANSWER_TOKENS]
+        cached_tokens = request if audio else [*request, TOKENS_PER_ANSWER]
         if audio and question_tokens.count(audio_tokens) == MAX_AUDIO_INPUTS:
             question_tokens = [words] * (len(question_tokens) - MAX_AUDIO_INPUTS // 2) + [audio_tokens] * (
                 MAX_AUDIO_INPUTS // 2
             )
 
 
-def audio_chat_model(deployment: Deployment, agents: AwsAgents | AgentPods) -> ModelCard | None:
+def find_audio_chat_model(deployment: Deployment, agents: AwsAgents | AgentPods) -> ModelCard | None:
     """Return the model that transcribes audio for the agents, if it is in the catalogue."""
     if agents.listening != "audio":
         return None
@@ -83,6 +83,6 @@ def audio_chat_model(deployment: Deployment, agents: AwsAgents | AgentPods) -> M
     )
 
 
-def kv_megabytes(model: ModelCard, tokens: int) -> float:
+def calculate_kv_cache_mb(model: ModelCard, tokens: int) -> float:
     """Return the size of the KV cache of this many tokens, MB."""
-    return tokens * kv_bytes_per_token(model) / 1e6
+    return tokens * calculate_kv_bytes_per_token(model) / 1e6

@@ -8,7 +8,13 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AwsAgents
-from voice_blueprint.file.model.base import HostCount, check_ids, construct_id, first_duplicate, parse_private_network
+from voice_blueprint.file.model.base import (
+    HostCount,
+    check_unique_ids,
+    find_first_duplicate_index,
+    parse_private_network,
+    to_construct_id,
+)
 from voice_blueprint.file.model.edge import Edge
 from voice_blueprint.file.model.known import AwsRegion, InstanceTypeName, NodeTypeName
 from voice_blueprint.file.model.load import Measured
@@ -236,9 +242,9 @@ class Engine(StrEnum):
     """vLLM on the loopback interface, for models that our engine does not support."""
 
 
-STACKS = ("network", "registry", "state", "vad", "asr", "host-images", "edge", "agents", "observability")
+STACK_SUFFIXES = ("network", "registry", "state", "vad", "asr", "host-images", "edge", "agents", "observability")
 """Last parts of stack names, without those of ASR fleets."""
-CONSTRUCTS = ("file", "profile", "role")
+RESERVED_CONSTRUCT_IDS = ("file", "profile", "role")
 """Ids of constructs beside those with the name of a fleet, in lower case."""
 
 
@@ -351,7 +357,7 @@ class Aws(Model):
     @model_validator(mode="after")
     def _check_other_regions(self) -> "Aws":
         named = [self.region, *(other.region for other in self.other_regions)]
-        if duplicate := first_duplicate(named):
+        if duplicate := find_first_duplicate_index(named):
             location = ("other_regions", duplicate - 1, "region")
             raise SettingError(location, f"{named[duplicate]} is listed twice; use another region")
         if self.other_regions and self.edge.domain is None:
@@ -360,13 +366,13 @@ class Aws(Model):
             )
         for index, other in enumerate(self.other_regions):
             try:
-                self.region_section(index)
+                self.build_region_section(index)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
                 raise SettingError(("other_regions", index), f"in {other.region} {reason}") from None
         return self
 
-    def region_section(self, index: int) -> "Aws":
+    def build_region_section(self, index: int) -> "Aws":
         """Return the section with the overrides of another region."""
         other = self.other_regions[index]
         overrides: dict[str, object] = {"state": self.state.model_copy(update={"restore_from": None})}
@@ -379,20 +385,20 @@ class Aws(Model):
     @model_validator(mode="after")
     def _check_unique_names(self) -> "Aws":
         zones = self.availability_zones
-        if duplicate := first_duplicate(zones):
+        if duplicate := find_first_duplicate_index(zones):
             raise SettingError(
                 ("availability_zones", duplicate), f"{zones[duplicate]} is listed twice; list each zone once"
             )
         # Metrics and alarms name these; the VAD fleet has a group in each zone.
         tiers = ["vad", "gateway", "agent", *(f"vad-{zone.removeprefix(self.region)}" for zone in zones)]
         names = [*tiers, *(fleet.name for fleet in self.asr)]
-        if duplicate := first_duplicate(names):
+        if duplicate := find_first_duplicate_index(names):
             raise SettingError(
                 ("asr", duplicate - len(tiers), "name"),
                 f"{names[duplicate]} is the name of an earlier fleet or of another tier; use another name",
             )
         fleets = [fleet.name for fleet in self.asr]
-        check_ids(("asr",), fleets, [construct_id(fleet) for fleet in fleets])
+        check_unique_ids(("asr",), fleets, [to_construct_id(fleet) for fleet in fleets])
         rules = [
             (("vad", "scaling", index, "name"), f"vad-{rule.name}") for index, rule in enumerate(self.vad.scaling)
         ] + [
@@ -400,7 +406,7 @@ class Aws(Model):
             for fleet_index, fleet in enumerate(self.asr)
             for index, rule in enumerate(fleet.scaling)
         ]
-        if duplicate := first_duplicate([alarm for _, alarm in rules]):
+        if duplicate := find_first_duplicate_index([alarm for _, alarm in rules]):
             location, alarm = rules[duplicate]
             raise SettingError(
                 location, f"the alarm of an earlier rule has the same name, {alarm}; rename the rule or the fleet"
@@ -420,13 +426,13 @@ class Aws(Model):
                 raise SettingError(
                     location, f"{fleet.name} begins with alert, as do names of alerts' alarms; use another name"
                 )
-            if fleet.name in CONSTRUCTS:
+            if fleet.name in RESERVED_CONSTRUCT_IDS:
                 raise SettingError(
                     location,
                     f"{fleet.name} is the id of another resource in a stack; use a name other than "
-                    f"{', '.join(CONSTRUCTS)}",
+                    f"{', '.join(RESERVED_CONSTRUCT_IDS)}",
                 )
-            if fleet.name in STACKS:
+            if fleet.name in STACK_SUFFIXES:
                 raise SettingError(
                     location,
                     f"the stack asr-{fleet.name} of deployment x would have the name of a stack of deployment x-asr, "

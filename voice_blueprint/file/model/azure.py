@@ -11,9 +11,9 @@ from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AgentPods, ClusterService
 from voice_blueprint.file.model.azure_callers import Callers, CpuPool
-from voice_blueprint.file.model.base import HostCount, first_duplicate, parse_private_network
+from voice_blueprint.file.model.base import HostCount, find_first_duplicate_index, parse_private_network
 from voice_blueprint.file.model.edge import TranscriptArchive
-from voice_blueprint.file.model.known import Location, ModelName, VmSizeName
+from voice_blueprint.file.model.known import AzureRegion, ModelName, VmSizeName
 from voice_blueprint.file.model.observability import AzureObservability
 from voice_blueprint.file.model.serving import KvCacheType, Load, ModelAgreement, Profile, Quantization
 from voice_blueprint.file.model.text import (
@@ -39,15 +39,15 @@ SYSTEM_POOL = "system"
 CPU_POOL = "cpu"
 """Name of the node pool of `cpu_pool`."""
 
-AKS_RANGES = tuple(map(IPv4Network, ("172.30.0.0/16", "172.31.0.0/16")))
+AKS_RESERVED_RANGES = tuple(map(IPv4Network, ("172.30.0.0/16", "172.31.0.0/16")))
 """Private ranges that AKS reserves. Neither nodes nor pods nor services may use them:
 https://learn.microsoft.com/azure/aks/concepts-network-cni-overview#aks-cni-networking-prerequisites"""
-SERVICE_PREFIXES = range(13, 27)
+SERVICE_PREFIX_LENGTHS = range(13, 27)
 """Prefix lengths of a range of services. AKS requires a range smaller than a /12
 (https://learn.microsoft.com/azure/aks/use-byo-cni); a /26 has addresses for the dozen services of AKS's add-ons and
 about forty others, including the address of the DNS service, the tenth."""
 
-MAX_SHARE_GIB = 102_400
+MAX_FILE_SHARE_GIB = 102_400
 """Maximum size of a share of Azure Files:
 https://learn.microsoft.com/dotnet/api/azure.resourcemanager.storage.filesharedata.sharequota"""
 
@@ -78,16 +78,16 @@ class ClusterNetwork(Model):
                 if networks[one].overlaps(networks[other]):
                     raise SettingError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; use another range")
         for name, network in networks.items():
-            for reserved in AKS_RANGES:
+            for reserved in AKS_RESERVED_RANGES:
                 if network.overlaps(reserved):
                     raise SettingError(
                         (name,), f"{ranges[name]} overlaps {reserved}, which AKS reserves; use another range"
                     )
-        if (services := networks["service_cidr"]).prefixlen not in SERVICE_PREFIXES:
+        if (services := networks["service_cidr"]).prefixlen not in SERVICE_PREFIX_LENGTHS:
             raise SettingError(
                 ("service_cidr",),
-                f"{self.service_cidr} is a /{services.prefixlen}; a range of services is a /{SERVICE_PREFIXES[0]} to a "
-                f"/{SERVICE_PREFIXES[-1]}",
+                f"{self.service_cidr} is a /{services.prefixlen}; a range of services is a "
+                f"/{SERVICE_PREFIX_LENGTHS[0]} to a /{SERVICE_PREFIX_LENGTHS[-1]}",
             )
         prefix = networks["cidr"].prefixlen
         if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
@@ -153,14 +153,14 @@ class ExistingNetwork(Model):
 
 Access = Annotated[PublicApiServer | JumpHost | PeeredNetwork | ExistingNetwork, Field(discriminator="kind")]
 
-REGISTRY_ZONE = "privatelink.azurecr.io"
-GRAFANA_ZONE = "privatelink.grafana.azure.com"
-VAULT_ZONE = "privatelink.vaultcore.azure.net"
-STATE_ZONE = "privatelink.redis.azure.net"
-ARCHIVE_ZONE = "privatelink.blob.core.windows.net"
+REGISTRY_DNS_ZONE = "privatelink.azurecr.io"
+GRAFANA_DNS_ZONE = "privatelink.grafana.azure.com"
+VAULT_DNS_ZONE = "privatelink.vaultcore.azure.net"
+STATE_STORE_DNS_ZONE = "privatelink.redis.azure.net"
+ARCHIVE_DNS_ZONE = "privatelink.blob.core.windows.net"
 
 
-def api_server_zone(location: str) -> str:
+def format_api_server_dns_zone(location: str) -> str:
     """Return the private DNS zone of API servers in a region."""
     return f"privatelink.{location}.azmk8s.io"
 
@@ -177,7 +177,7 @@ class ExistingResources(Model):
     archive or of the API server. They must already be linked to existing networks; link a network that the deployment
     creates after the cluster's step (docs/guides/azure.md)."""
 
-    def private_dns_zone(self, name: str) -> str | None:
+    def find_private_dns_zone_id(self, name: str) -> str | None:
         """Return the id of the zone of a name."""
         return next((zone for zone in self.private_dns_zones if zone.rpartition("/")[2].lower() == name), None)
 
@@ -290,7 +290,7 @@ class Service(Model):
     drain_timeout_s: int = Field(default=600, ge=30, le=3600)
     """Maximum time for a terminating replica to finish its requests, seconds."""
 
-    def replicas_on(self, pool: str) -> HostCount:  # noqa: ARG002  one kind of service has bounds for each pool
+    def get_replica_bounds(self, pool: str) -> HostCount:  # noqa: ARG002  one kind of service has bounds for each pool
         """Return the bounds of the service's replicas on a pool."""
         return self.replicas
 
@@ -366,7 +366,7 @@ class ChatService(Service):
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     profile: Profile = Profile.TUNED
 
-    def replicas_on(self, pool: str) -> HostCount:
+    def get_replica_bounds(self, pool: str) -> HostCount:
         return next((bounds for bounds in self.pool_replicas if bounds.pool == pool), self.replicas)
 
 
@@ -421,7 +421,7 @@ class MaintenanceWindow(Model):
 class Azure(Model):
     """Everything that is deployed to Azure."""
 
-    location: Location
+    location: AzureRegion
     """Azure region, such as ``westeurope``."""
     availability_zones: tuple[AzureZone, ...] = ("1", "2", "3")
     """Availability zones of the nodes."""
@@ -444,7 +444,7 @@ class Azure(Model):
     """Public access for callers. By default only pods of the cluster can use its services, through the router."""
     agents: AgentPods | None = None
     """Agents that answer callers by speech. Requires `callers`."""
-    model_cache_gib: int = Field(default=1024, ge=100, le=MAX_SHARE_GIB)
+    model_cache_gib: int = Field(default=1024, ge=100, le=MAX_FILE_SHARE_GIB)
     """Size of the file share for weights and compile caches, GiB. Azure's premium shares start at 100 GiB."""
     hub_token_secret: SecretName | None = None
     """Name of the key vault secret that contains a Hugging Face token, for gated or private repositories. By default
@@ -465,7 +465,7 @@ class Azure(Model):
             ("availability_zones", (), list(self.availability_zones)),
             ("admin_groups", (), list(self.admin_groups)),
         ):
-            if duplicate := first_duplicate(names):
+            if duplicate := find_first_duplicate_index(names):
                 raise SettingError(
                     (section, duplicate, *end), f"{names[duplicate]} is listed twice in {section}; use another"
                 )
@@ -515,7 +515,8 @@ class Azure(Model):
     @model_validator(mode="after")
     def _check_zones(self) -> "Azure":
         used_zones = {
-            REGISTRY_ZONE, GRAFANA_ZONE, VAULT_ZONE, STATE_ZONE, ARCHIVE_ZONE, api_server_zone(self.location)
+            REGISTRY_DNS_ZONE, GRAFANA_DNS_ZONE, VAULT_DNS_ZONE, STATE_STORE_DNS_ZONE, ARCHIVE_DNS_ZONE,
+            format_api_server_dns_zone(self.location)
         }  # fmt: skip
         for index, zone in enumerate(self.existing.private_dns_zones):
             if (name := zone.rpartition("/")[2].lower()) not in used_zones:

@@ -32,23 +32,23 @@ def parse_private_network(value: str) -> IPv4Network:
     return network
 
 
-def first_duplicate(names: Sequence[str]) -> int | None:
+def find_first_duplicate_index(names: Sequence[str]) -> int | None:
     """Return the index of the first name that repeats an earlier one, or ``None`` if all differ."""
     return next((index for index, name in enumerate(names) if name in names[:index]), None)
 
 
-def construct_id(name: str) -> str:
+def to_construct_id(name: str) -> str:
     """Return the id of a construct: the words of a name, each with a capital letter."""
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def check_ids(section: tuple[str, ...], names: Sequence[str], ids: Sequence[str]) -> None:
+def check_unique_ids(section: tuple[str, ...], names: Sequence[str], ids: Sequence[str]) -> None:
     """Check that different names in a section's list have different ids of constructs.
 
     Raises:
         SettingError: Two elements have the same id.
     """
-    if duplicate := first_duplicate(ids):
+    if duplicate := find_first_duplicate_index(ids):
         raise SettingError(
             (*section, duplicate, "name"),
             f"{names[duplicate]} and {names[ids.index(ids[duplicate])]} give resources the same id; use a name that "

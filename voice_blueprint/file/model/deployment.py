@@ -15,21 +15,21 @@ from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.azure_callers import AzureEdge
 from voice_blueprint.file.model.edge import Domain, Edge
 from voice_blueprint.file.model.load import CallLoad, Cells
-from voice_blueprint.file.model.text import NAME_LENGTH, ImageDigest, Name
+from voice_blueprint.file.model.text import MAX_NAME_LENGTH, ImageDigest, Name
 from voice_blueprint.file.source import SourceMap
 
-_CELL = "c{}."
+_CELL_DOMAIN_PREFIX = "c{}."
 """Prefix of the domain of a cell."""
 
 
 _Edge = TypeVar("_Edge", Edge, AzureEdge)
 
 
-def _cell_edge(edge: _Edge, number: int) -> _Edge:
+def _create_cell_edge(edge: _Edge, number: int) -> _Edge:
     """Return the edge of a cell, with a domain of its own."""
     if edge.domain is None:
         return edge
-    domain = edge.domain.model_copy(update={"name": f"{_CELL.format(number)}{edge.domain.name}"})
+    domain = edge.domain.model_copy(update={"name": f"{_CELL_DOMAIN_PREFIX.format(number)}{edge.domain.name}"})
     return edge.model_copy(update={"domain": domain})
 
 
@@ -56,7 +56,7 @@ class AcceptedCheck(Model):
 class ImageSigning(Model):
     """Signature of the images. Hosts only start images that this key has signed."""
 
-    public_key: Annotated[str, AfterValidator(signing.validate_key)]
+    public_key: Annotated[str, AfterValidator(signing.validate_public_key)]
     """Public key of the pipeline, PEM, ECDSA P-256, as printed by ``cosign public-key``."""
     signature: str
     """Signature of `images`, as printed by ``cosign sign-blob``. ``voice images manifest`` prints the text to sign."""
@@ -87,9 +87,9 @@ class Deployment(Model):
     _other_domains: tuple[Domain, ...] = PrivateAttr(default=())
     _shared_domain: Domain | None = PrivateAttr(default=None)
     _is_first_region: bool = PrivateAttr(default=True)
-    _file_name: str | None = PrivateAttr(default=None)
+    _name_in_file: str | None = PrivateAttr(default=None)
     _file_regions: tuple[str, ...] = PrivateAttr(default=())
-    _full_deployment: "Deployment | None" = PrivateAttr(default=None)
+    _whole_deployment: "Deployment | None" = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _check_sections(self) -> "Deployment":
@@ -116,25 +116,25 @@ class Deployment(Model):
 
     @model_validator(mode="after")
     def _check_region_names(self) -> "Deployment":
-        for name in [regional.name for regional in self.select_cell().region_deployments()]:
-            if len(name) > NAME_LENGTH:
+        for name in [regional.name for regional in self.select_cell().split_by_region()]:
+            if len(name) > MAX_NAME_LENGTH:
                 raise ValueError(
-                    f"{name}, the name of a cell or in another region, is longer than {NAME_LENGTH} characters"
+                    f"{name}, the name of a cell or in another region, is longer than {MAX_NAME_LENGTH} characters"
                 )
         return self
 
-    def region_deployments(self) -> tuple["Deployment", ...]:
+    def split_by_region(self) -> tuple["Deployment", ...]:
         """Return a deployment for each AWS region. The first one contains the `azure` section too.
 
         Each has a name of its own. Templates of the first region do not depend on the other regions. With cells, each
         region contains one cell.
         """
         if self.cells:
-            return self.cell.region_deployments()
+            return self.cell.split_by_region()
         if self.aws_section is None or not self.aws_section.other_regions:
             return (self,)
         first = self.model_copy(update={"aws_section": self.aws_section.model_copy(update={"other_regions": ()})})
-        others = [self.aws_section.region_section(index) for index in range(len(self.aws_section.other_regions))]
+        others = [self.aws_section.build_region_section(index) for index in range(len(self.aws_section.other_regions))]
         regions = (
             first,
             *(
@@ -147,7 +147,7 @@ class Deployment(Model):
         for region in regions:
             domains = [other.aws.edge.domain for other in regions if other is not region]
             region._is_first_region = region is regions[0]
-            region._file_name = self.name
+            region._name_in_file = self.name
             region._file_regions = tuple(other.aws.region for other in regions)
             region._other_domains = tuple(filter(None, domains))
             if named := self.aws_section.edge.domain:
@@ -158,7 +158,7 @@ class Deployment(Model):
     def cell_count(self) -> int:
         """Number of cells for the whole load; 1 without `cells`."""
         regions = len(self.file_regions) if self.aws_section else 1
-        return self.cells.count(self.load, regions) if self.cells and self.load else 1
+        return self.cells.calculate_cell_count(self.load, regions) if self.cells and self.load else 1
 
     @property
     def cell(self) -> "Deployment":
@@ -167,7 +167,7 @@ class Deployment(Model):
             return self
         calls = math.ceil(self.load.calls / max(1, self.cell_count - 1))
         cell = self.model_copy(update={"load": self.load.model_copy(update={"calls": calls}), "cells": None})
-        cell._full_deployment = self
+        cell._whole_deployment = self
         return cell
 
     @property
@@ -182,13 +182,13 @@ class Deployment(Model):
         number = self.cells.number
         update: dict[str, object] = {"name": f"{self.name}-{number}"}
         if aws := self.aws_section:
-            update["aws_section"] = aws.model_copy(update={"edge": _cell_edge(aws.edge, number)})
+            update["aws_section"] = aws.model_copy(update={"edge": _create_cell_edge(aws.edge, number)})
         if (azure := self.azure_section) and azure.callers:
-            callers = azure.callers.model_copy(update={"edge": _cell_edge(azure.callers.edge, number)})
+            callers = azure.callers.model_copy(update={"edge": _create_cell_edge(azure.callers.edge, number)})
             update["azure_section"] = azure.model_copy(update={"callers": callers})
         return self.model_copy(update=update)
 
-    def cell_domains(self, domain: str) -> tuple[str, ...]:
+    def list_cell_domains(self, domain: str) -> tuple[str, ...]:
         """Return the domains of all cells; empty without `cells.number`.
 
         Args:
@@ -197,10 +197,10 @@ class Deployment(Model):
         whole = self.whole_deployment or self
         if not whole.cells or not whole.cells.number:
             return ()
-        named = domain.partition(_CELL.format(whole.cells.number))[2]
+        named = domain.partition(_CELL_DOMAIN_PREFIX.format(whole.cells.number))[2]
         others = whole.aws_section.other_regions if whole.aws_section else ()
         return tuple(
-            f"{region}{_CELL.format(number)}{named}"
+            f"{region}{_CELL_DOMAIN_PREFIX.format(number)}{named}"
             for region in ("", *(f"{each.region}." for each in others))
             for number in range(1, whole._cells_per_region + 1)
         )
@@ -208,25 +208,25 @@ class Deployment(Model):
     @property
     def whole_deployment(self) -> "Deployment | None":
         """The deployment that this cell belongs to."""
-        return self._full_deployment
+        return self._whole_deployment
 
     @property
     def other_region_domains(self) -> tuple[Domain, ...]:
-        """Domains of the other regions, for a deployment that ``region_deployments`` returned."""
+        """Domains of the other regions, for a deployment that ``split_by_region`` returned."""
         return self._other_domains
 
     @property
     def is_first_region(self) -> bool:
         """Whether this region creates the account-wide resources.
 
-        For a deployment that ``region_deployments`` returned.
+        For a deployment that ``split_by_region`` returned.
         """
         return self._is_first_region
 
     @property
     def name_in_file(self) -> str:
         """Name in the deployment file; the name of a further region is longer."""
-        return self._file_name or self.name
+        return self._name_in_file or self.name
 
     @property
     def file_regions(self) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ class Deployment(Model):
     @property
     def signing_key(self) -> str | None:
         """The key that signs images, as one line of base64."""
-        return signing.pem_body(self.image_signing.public_key) if self.image_signing else None
+        return signing.extract_pem_body(self.image_signing.public_key) if self.image_signing else None
 
     @property
     def aws(self) -> Aws:
@@ -270,7 +270,7 @@ class Deployment(Model):
         """Locations of the values in the file."""
         return self._source
 
-    def with_source(self, source: SourceMap) -> "Deployment":
+    def attach_source(self, source: SourceMap) -> "Deployment":
         """Store the file that the values were read from, for messages."""
         self._source = source
         return self

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from voice_blueprint.base import Model
-from voice_blueprint.contract.session_api import END_OF_TURN_MS, MAX_END_OF_TURN_MS
+from voice_blueprint.contract.session_api import DEFAULT_END_OF_TURN_MS, MAX_END_OF_TURN_MS
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.load import Measured
 from voice_blueprint.file.model.text import CertificateArn, CollectorUrl, DomainName, HostedZoneId, HttpsUrl, Origin
@@ -142,7 +142,7 @@ class CallerRules(Model):
     it."""
     reconnect_grace_s: int = Field(default=20, ge=5, le=300)
     """Time to wait for a caller to reconnect after the audio socket was lost, seconds."""
-    end_of_turn_ms: int = Field(default=END_OF_TURN_MS, ge=0, le=MAX_END_OF_TURN_MS)
+    end_of_turn_ms: int = Field(default=DEFAULT_END_OF_TURN_MS, ge=0, le=MAX_END_OF_TURN_MS)
     """Silence that ends a turn after a complete sentence, milliseconds. After an incomplete one it is doubled. Sessions
     may override it."""
     session_max_s: int = Field(default=3600, ge=60, le=86_400)

@@ -31,11 +31,11 @@ class CatalogName:
         return handler(core_schema) | {"enum": sorted(self.names())}
 
 
-def _azure_regions() -> set[str]:
+def _list_azure_regions() -> set[str]:
     return {region for size in catalog.vm_sizes().values() for region in size.regions}
 
 
-def _scaling_metrics() -> list[str]:
+def _list_scaling_metrics() -> list[str]:
     return [each.name for each in METRICS.values() if each.is_fleet_wide and {Tier.VAD, Tier.ASR} & set(each.tiers)]
 
 
@@ -46,7 +46,7 @@ InstanceTypeName = Annotated[
 NodeTypeName = Annotated[
     str, CatalogName("ElastiCache node type in voice_blueprint/catalog/cache_node_types.yaml", catalog.cache_node_types)
 ]
-Location = Annotated[str, CatalogName("Azure region in voice_blueprint/catalog/vm_sizes.yaml", _azure_regions)]
+AzureRegion = Annotated[str, CatalogName("Azure region in voice_blueprint/catalog/vm_sizes.yaml", _list_azure_regions)]
 VmSizeName = Annotated[str, CatalogName("Azure VM size in voice_blueprint/catalog/vm_sizes.yaml", catalog.vm_sizes)]
 ModelName = Annotated[str, CatalogName("model in voice_blueprint/catalog/models.yaml", catalog.models)]
-MetricName = Annotated[str, CatalogName(None, _scaling_metrics)]
+MetricName = Annotated[str, CatalogName(None, _list_scaling_metrics)]

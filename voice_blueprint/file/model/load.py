@@ -5,7 +5,7 @@ import math
 from pydantic import Field
 
 from voice_blueprint.base import Model
-from voice_blueprint.file.model.text import Curve, Day
+from voice_blueprint.file.model.text import Curve, IsoDate
 
 
 class CallLoad(Model):
@@ -45,7 +45,7 @@ class Cells(Model):
     """Number of the cell to deploy, from 1. Its name ends in the number, and its domain begins with it, as in
     ``c2.<name>``. By default the file describes all cells, and is deployed as a single one."""
 
-    def count(self, load: CallLoad, regions: int) -> int:
+    def calculate_cell_count(self, load: CallLoad, regions: int) -> int:
         """Return the number of cells for a load, equal in each region; 1 if one cell is sufficient."""
         required_cells = math.ceil(load.calls * load.peak_factor / self.calls)
         return 1 if required_cells <= 1 else regions * math.ceil((required_cells + 1) / regions)
@@ -56,7 +56,7 @@ class Measured(Model):
 
     calls: int = Field(ge=1, le=8192)
     """Concurrent calls whose transcripts keep up."""
-    date: Day
+    date: IsoDate
     """Day of the measurement."""
     conditions: str = Field(min_length=10)
     """Conditions of the measurement: model, instance type, fraction of speech."""

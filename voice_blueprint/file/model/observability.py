@@ -10,7 +10,7 @@ from voice_blueprint.file.model.text import Email, RunbookUrl, SecretPath
 LogRetentionDays = Literal[1, 3, 7, 14, 30, 60, 90, 180, 365, 400, 731]
 
 
-RUNBOOKS = "https://github.com/voice-serve/voice-serve/blob/main/docs/runbooks"
+RUNBOOKS_URL = "https://github.com/voice-serve/voice-serve/blob/main/docs/runbooks"
 
 
 LatencyBound = Literal[300, 500, 750, 1000, 1500, 2000, 2500, 3000, 5000]
@@ -45,7 +45,7 @@ class AzureObservability(Model):
     monthly_budget: int | None = Field(default=None, gt=0)
     """Monthly budget for the deployment's two resource groups, in the billing currency of the subscription. Azure
     notifies at 80 % spent and at 100 % forecast. By default there is no budget."""
-    runbook_url: RunbookUrl = RUNBOOKS
+    runbook_url: RunbookUrl = RUNBOOKS_URL
     """Base URL of the links to runbooks in alerts."""
 
 
@@ -65,5 +65,5 @@ class Observability(Model):
     not: use Amazon Q Developer in chat applications (formerly AWS Chatbot) or a relay."""
     log_retention_days: LogRetentionDays = 30
     """Retention of the logs of hosts and services, days."""
-    runbook_url: RunbookUrl = RUNBOOKS
+    runbook_url: RunbookUrl = RUNBOOKS_URL
     """Base URL of the links to runbooks in alarms."""

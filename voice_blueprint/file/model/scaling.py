@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
-from voice_blueprint.file.model.base import check_ids, first_duplicate
+from voice_blueprint.file.model.base import check_unique_ids, find_first_duplicate_index
 from voice_blueprint.file.model.known import MetricName
 from voice_blueprint.file.model.text import Name
 
@@ -125,12 +125,12 @@ class ScalingRule(Model):
 
 
 def _check_unique_names(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
-    if (duplicate := first_duplicate([rule.name for rule in rules])) is not None:
+    if (duplicate := find_first_duplicate_index([rule.name for rule in rules])) is not None:
         raise SettingError(
             (duplicate, "name"),
             f"{rules[duplicate].name} is the name of an earlier rule of the fleet; use another name",
         )
-    check_ids((), [rule.name for rule in rules], [rule.construct_id for rule in rules])
+    check_unique_ids((), [rule.name for rule in rules], [rule.construct_id for rule in rules])
     return rules
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-MESSAGE = "patternErrorMessage"
+PATTERN_MESSAGE_KEY = "patternErrorMessage"
 """Keyword of JSON schemas with which editors replace their own message."""
 
 
@@ -25,7 +25,9 @@ def text_format(pattern: str, form: str, example: str, *, max_length: int | None
         max_length: Maximum length, if the pattern does not limit it.
     """
     words = f"should be {form}, such as {example}"
-    return Field(pattern=pattern, examples=[example], json_schema_extra={MESSAGE: words}, max_length=max_length)
+    return Field(
+        pattern=pattern, examples=[example], json_schema_extra={PATTERN_MESSAGE_KEY: words}, max_length=max_length
+    )
 
 
 def _check_date(value: str) -> str:
@@ -33,23 +35,27 @@ def _check_date(value: str) -> str:
     return value
 
 
-_ORIGIN = "https://app.example.com"
+_EXAMPLE_ORIGIN = "https://app.example.com"
 
 
 def _check_origin(value: str) -> str:
     try:
         urlsplit(value)
     except ValueError:
-        raise ValueError(f"{value} should be a name or an IPv6 address in brackets, such as {_ORIGIN}") from None
+        raise ValueError(
+            f"{value} should be a name or an IPv6 address in brackets, such as {_EXAMPLE_ORIGIN}"
+        ) from None
     return value
 
 
-def _check_range(value: str) -> str:
+def _check_address_range(value: str) -> str:
     IPv4Network(value, strict=False)
     return value
 
 
-Day = Annotated[str, text_format(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)]
+IsoDate = Annotated[
+    str, text_format(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)
+]
 
 Curve = Annotated[
     str,
@@ -61,14 +67,14 @@ Curve = Annotated[
     ),
 ]
 
-NAME_LENGTH = 32
+MAX_NAME_LENGTH = 32
 Name = Annotated[
     str,
     text_format(
         "^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
         "lower-case words and digits joined by hyphens",
         "voice-1",
-        max_length=NAME_LENGTH,
+        max_length=MAX_NAME_LENGTH,
     ),
 ]
 """Part of AWS and Azure resource names."""
@@ -108,18 +114,18 @@ TimeOfDay = Annotated[
 
 # Addresses
 
-_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-_HOST = rf"{_LABEL}(\.{_LABEL})*"
-_PORT = ":[1-9][0-9]{0,4}"
+_DNS_LABEL_PATTERN = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST_PATTERN = rf"{_DNS_LABEL_PATTERN}(\.{_DNS_LABEL_PATTERN})*"
+_PORT_PATTERN = ":[1-9][0-9]{0,4}"
 _PATH_CHARACTER = r"(%[0-9A-Fa-f]{2}|[A-Za-z0-9._~:@!$&'()*+,;=/-])"
 """https://www.rfc-editor.org/rfc/rfc3986#section-3.3; other characters are percent-encoded."""
 _SEGMENT_CHARACTER = _PATH_CHARACTER.replace("/", "")
-_REST = rf"(/({_PATH_CHARACTER}|[?#])*)?"
+_PATH_AND_QUERY_PATTERN = rf"(/({_PATH_CHARACTER}|[?#])*)?"
 
 DomainName = Annotated[
     str,
     text_format(
-        rf"^({_LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])$",
+        rf"^({_DNS_LABEL_PATTERN}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])$",
         "a domain name in lower case, international ones in their xn-- form",
         "voice.example.com",
         max_length=240,  # of 253, minus the labels that are prepended
@@ -128,13 +134,15 @@ DomainName = Annotated[
 HttpsUrl = Annotated[
     str,
     text_format(
-        rf"^https://{_HOST}({_PORT})?{_REST}$", "an https URL with its host in lower case", "https://login.example.com/"
+        rf"^https://{_HOST_PATTERN}({_PORT_PATTERN})?{_PATH_AND_QUERY_PATTERN}$",
+        "an https URL with its host in lower case",
+        "https://login.example.com/",
     ),
 ]
 PublicUrl = Annotated[
     str,
     text_format(
-        rf"^https://{_HOST}(/{_PATH_CHARACTER}*{_SEGMENT_CHARACTER})?$",
+        rf"^https://{_HOST_PATTERN}(/{_PATH_CHARACTER}*{_SEGMENT_CHARACTER})?$",
         "an https URL on port 443, without query, fragment and final slash",
         "https://engines.example.com/v1",
     ),
@@ -142,12 +150,16 @@ PublicUrl = Annotated[
 """Agents may only connect to port 443, and append paths to the URL."""
 CollectorUrl = Annotated[
     str,
-    text_format(rf"^https://{_HOST}{_REST}$", "an https URL on port 443", "https://collector.example.com/v1/traces"),
+    text_format(
+        rf"^https://{_HOST_PATTERN}{_PATH_AND_QUERY_PATTERN}$",
+        "an https URL on port 443",
+        "https://collector.example.com/v1/traces",
+    ),
 ]
 RunbookUrl = Annotated[
     str,
     text_format(
-        rf"^https://{_HOST}({_PORT})?(/({_PATH_CHARACTER}|[?#])*{_SEGMENT_CHARACTER})?$",
+        rf"^https://{_HOST_PATTERN}({_PORT_PATTERN})?(/({_PATH_CHARACTER}|[?#])*{_SEGMENT_CHARACTER})?$",
         "an https URL without a final slash",
         "https://wiki.example.com/runbooks",
     ),
@@ -155,9 +167,9 @@ RunbookUrl = Annotated[
 Origin = Annotated[
     str,
     text_format(
-        rf"^(https://({_HOST}|\[[0-9a-f:]{{2,39}}\])({_PORT})?|http://localhost({_PORT})?)$",
+        rf"^(https://({_HOST_PATTERN}|\[[0-9a-f:]{{2,39}}\])({_PORT_PATTERN})?|http://localhost({_PORT_PATTERN})?)$",
         "scheme, host and port of a web page, as browsers send them",
-        _ORIGIN,
+        _EXAMPLE_ORIGIN,
     ),
     AfterValidator(_check_origin),
 ]
@@ -165,7 +177,7 @@ Origin = Annotated[
 Email = Annotated[
     str,
     text_format(
-        rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@({_LABEL}\.)+{_LABEL}$",
+        rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@({_DNS_LABEL_PATTERN}\.)+{_DNS_LABEL_PATTERN}$",
         "an e-mail address with its domain in lower case",
         "oncall@example.com",
         max_length=254,
@@ -174,7 +186,7 @@ Email = Annotated[
 
 # Ids on AWS
 
-_HEX = "[0-9a-f]"
+_HEX_DIGIT = "[0-9a-f]"
 AccountId = Annotated[str, text_format(r"^[0-9]{12}$", "an account's 12 digits in quotes", "123456789012")]
 AwsZone = Annotated[str, text_format(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "us-east-1a")]
 EndpointName = Annotated[
@@ -188,14 +200,17 @@ EndpointName = Annotated[
 MachineImage = Annotated[
     str,
     text_format(
-        rf"^(ami-{_HEX}{{8}}({_HEX}{{9}})?|/[A-Za-z0-9_./-]{{1,1000}}(:[1-9][0-9]{{0,9}})?)$",
+        rf"^(ami-{_HEX_DIGIT}{{8}}({_HEX_DIGIT}{{9}})?|/[A-Za-z0-9_./-]{{1,1000}}(:[1-9][0-9]{{0,9}})?)$",
         "an AMI's id (ami- and 8 or 17 hexadecimal digits), or an SSM parameter with its version (/voice/vad:3)",
         "ami-0123456789abcdef0",
     ),
 ]
 """Id of an AMI, or an SSM parameter with one, followed by a colon and the parameter's version."""
 ReservationId = Annotated[
-    str, text_format(rf"^cr-{_HEX}{{8}}({_HEX}{{9}})?$", "cr- and 8 or 17 hexadecimal digits", "cr-0123456789abcdef0")
+    str,
+    text_format(
+        rf"^cr-{_HEX_DIGIT}{{8}}({_HEX_DIGIT}{{9}})?$", "cr- and 8 or 17 hexadecimal digits", "cr-0123456789abcdef0"
+    ),
 ]
 HostedZoneId = Annotated[
     str,
@@ -229,9 +244,9 @@ SecretName = Annotated[str, text_format("^[0-9a-zA-Z-]{1,127}$", "up to 127 lett
 
 # Ids on Azure
 
-_GUID = rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
-_SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
-_WORD = "[a-z0-9]([a-z0-9_.-]{0,78}[a-z0-9_])?"
+_GUID_PATTERN = rf"{_HEX_DIGIT}{{8}}(-{_HEX_DIGIT}{{4}}){{3}}-{_HEX_DIGIT}{{12}}"
+_EXAMPLE_SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000000"
+_RESOURCE_NAME_PATTERN = "[a-z0-9]([a-z0-9_.-]{0,78}[a-z0-9_])?"
 """Names of networks, subnets and capacity reservation groups.
 https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules lists all rules."""
 
@@ -247,32 +262,39 @@ def _azure_id_format(provider: str, *levels: tuple[str, str, str]) -> Any:  # no
     patterns = "".join(f"/{kind}/{name}" for kind, name, _ in levels)
     examples = "".join(f"/{kind}/{example}" for kind, _, example in levels)
     return text_format(
-        rf"(?i)^/subscriptions/{_GUID}/resourceGroups/{group}/providers/Microsoft\.{provider}{patterns}$",
+        rf"(?i)^/subscriptions/{_GUID_PATTERN}/resourceGroups/{group}/providers/Microsoft\.{provider}{patterns}$",
         "a whole resource id",
-        f"/subscriptions/{_SUBSCRIPTION}/resourceGroups/shared/providers/Microsoft.{provider}{examples}",
+        f"/subscriptions/{_EXAMPLE_SUBSCRIPTION_ID}/resourceGroups/shared/providers/Microsoft.{provider}{examples}",
     )
 
 
-_NETWORK = ("virtualNetworks", _WORD, "hub")
+_NETWORK_LEVEL = ("virtualNetworks", _RESOURCE_NAME_PATTERN, "hub")
 
 ObjectId = Annotated[
     str,
-    text_format(f"^{_GUID}$", "the object id of a group in Microsoft Entra", "11111111-2222-3333-4444-555555555555"),
+    text_format(
+        f"^{_GUID_PATTERN}$", "the object id of a group in Microsoft Entra", "11111111-2222-3333-4444-555555555555"
+    ),
 ]
-NetworkId = Annotated[str, _azure_id_format("Network", _NETWORK)]
-SubnetId = Annotated[str, _azure_id_format("Network", _NETWORK, ("subnets", _WORD, "nodes"))]
+NetworkId = Annotated[str, _azure_id_format("Network", _NETWORK_LEVEL)]
+SubnetId = Annotated[str, _azure_id_format("Network", _NETWORK_LEVEL, ("subnets", _RESOURCE_NAME_PATTERN, "nodes"))]
 RegistryId = Annotated[str, _azure_id_format("ContainerRegistry", ("registries", "[a-z0-9]{5,50}", "images"))]
 WorkspaceId = Annotated[
     str, _azure_id_format("OperationalInsights", ("workspaces", "[a-z0-9][a-z0-9-]{2,61}[a-z0-9]", "shared-logs"))
 ]
 DnsZoneId = Annotated[
-    str, _azure_id_format("Network", ("privateDnsZones", rf"{_LABEL}(\.{_LABEL})+", "privatelink.azurecr.io"))
+    str,
+    _azure_id_format(
+        "Network", ("privateDnsZones", rf"{_DNS_LABEL_PATTERN}(\.{_DNS_LABEL_PATTERN})+", "privatelink.azurecr.io")
+    ),
 ]
-ReservationGroupId = Annotated[str, _azure_id_format("Compute", ("capacityReservationGroups", _WORD, "a100"))]
+ReservationGroupId = Annotated[
+    str, _azure_id_format("Compute", ("capacityReservationGroups", _RESOURCE_NAME_PATTERN, "a100"))
+]
 VaultId = Annotated[str, _azure_id_format("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[a-z0-9]", "certificates"))]
 AddressRange = Annotated[
     str,
     text_format(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
-    AfterValidator(_check_range),
+    AfterValidator(_check_address_range),
 ]
 AzureZone = Annotated[str, text_format("^[1-9]$", "the number of a zone, in quotes", "1")]

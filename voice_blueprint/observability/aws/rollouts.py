@@ -3,25 +3,25 @@
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.aws.alerts import alerts
+from voice_blueprint.observability.aws.alerts import build_alerts
 
 CALLER_ALERTS = frozenset({"sessions-refused", "first-transcript-slow"})
 """Gateway alerts that any tier can cause."""
-HOST_ALERT = "hosts-abandoned"
+HOSTS_ABANDONED_ALERT = "hosts-abandoned"
 
 
-def rollback_alarms(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
+def list_rollback_alarms(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
     """Return the alarms that roll back a rollout of a fleet.
 
     They fire if callers are affected, or if new hosts do not become healthy.
     """
     return tuple(
-        alert.alarm_name(deployment)
-        for alert in alerts(deployment)
+        alert.format_alarm_name(deployment)
+        for alert in build_alerts(deployment)
         if alert.id in CALLER_ALERTS
         or (
             alert.tier is tier
-            and (alert.callers_affected or alert.id == HOST_ALERT)
+            and (alert.affects_callers or alert.id == HOSTS_ABANDONED_ALERT)
             and alert.target in (None, fleet, tier.value)
         )
     )
@@ -32,6 +32,6 @@ def can_surge(purchase: Purchase) -> bool:
     return not isinstance(purchase, CapacityReservation | CapacityBlock)
 
 
-def surge_size(surge_percent: int, hosts: int) -> int:
+def calculate_surge_size(surge_percent: int, hosts: int) -> int:
     """Return the number of hosts of a group that are replaced at the same time."""
     return max(1, hosts * surge_percent // 100) if hosts else 0

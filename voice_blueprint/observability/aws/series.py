@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from voice_blueprint.aws.metrics import AUTO_SCALING, ELASTICACHE, LOG_METRICS, SERVICE_METRICS, log_namespace
+from voice_blueprint.aws.metrics import (
+    AUTO_SCALING_NAMESPACE,
+    ELASTICACHE_NAMESPACE,
+    LOG_METRICS,
+    SERVICE_METRICS,
+    build_log_namespace,
+)
 from voice_blueprint.contract.metrics import (
     ALLOWANCE_DIMENSION,
     DEPLOYMENT_DIMENSION,
@@ -15,7 +21,7 @@ from voice_blueprint.contract.metrics import (
     REASON_DIMENSION,
     Allowance,
     DropReason,
-    Loss,
+    LossReason,
     Metric,
     StartPhase,
 )
@@ -83,20 +89,20 @@ class Series:
 
 _DIMENSION_BY_TYPE = {
     DropReason: REASON_DIMENSION,
-    Loss: LOSS_DIMENSION,
+    LossReason: LOSS_DIMENSION,
     StartPhase: PHASE_DIMENSION,
     Allowance: ALLOWANCE_DIMENSION,
 }
 
 
-def fleet_series(
+def build_fleet_series(
     deployment: Deployment,
     fleet: str,
     metric: str,
     statistic: Statistic,
     *,
     label: str = "",
-    part: DropReason | Loss | StartPhase | Allowance | None = None,
+    part: DropReason | LossReason | StartPhase | Allowance | None = None,
 ) -> Series:
     """Return a metric that a fleet's hosts or the gateway's tasks publish.
 
@@ -109,7 +115,7 @@ def fleet_series(
     return Series(definition, definition.namespace, dimensions, statistic, label or part or fleet)
 
 
-def service_series(
+def build_service_series(
     namespace: str, metric: str, statistic: Statistic, values: tuple[str | Resource, ...], label: str = ""
 ) -> Series:
     """Return a metric of an AWS service. ``values`` are in the order of the metric's dimensions."""
@@ -118,17 +124,17 @@ def service_series(
     return Series(definition, definition.namespace, dimensions, statistic, label or str(values[0]))
 
 
-def group_series(group: str, metric: str, statistic: Statistic) -> Series:
+def build_group_series(group: str, metric: str, statistic: Statistic) -> Series:
     """Return a metric of an Auto Scaling group."""
-    return service_series(AUTO_SCALING, metric, statistic, (group,))
+    return build_service_series(AUTO_SCALING_NAMESPACE, metric, statistic, (group,))
 
 
-def node_series(node: str, metric: str, statistic: Statistic) -> Series:
+def build_node_series(node: str, metric: str, statistic: Statistic) -> Series:
     """Return a metric of a state store node."""
-    return service_series(ELASTICACHE, metric, statistic, (node,))
+    return build_service_series(ELASTICACHE_NAMESPACE, metric, statistic, (node,))
 
 
-def log_series(deployment: Deployment, metric: str, label: str) -> Series:
+def build_log_series(deployment: Deployment, metric: str, label: str) -> Series:
     """Return the sum of a metric that a metric filter counts."""
     definition = LOG_METRICS[metric].metric
-    return Series(definition, log_namespace(deployment.name), {}, "Sum", label)
+    return Series(definition, build_log_namespace(deployment.name), {}, "Sum", label)

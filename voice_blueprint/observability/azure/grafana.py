@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from voice_blueprint.azure.names import resource_name
+from voice_blueprint.azure.names import build_resource_name
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.azure.dashboards import Dashboard, Panel
 
@@ -13,12 +13,12 @@ _DATA_SOURCE = {"type": "prometheus", "uid": "${prometheus}"}
 _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 2
 
 
-def dashboard_document(deployment: Deployment, dashboard: Dashboard) -> dict[str, Any]:
+def build_dashboard_document(deployment: Deployment, dashboard: Dashboard) -> dict[str, Any]:
     """Return a dashboard in Grafana's JSON format.
 
     The user selects the Prometheus data source, since its id differs between Grafana instances.
     """
-    name = resource_name(deployment, dashboard.topic)
+    name = build_resource_name(deployment, dashboard.topic)
     return {
         "uid": name[:40],
         "title": name,
@@ -31,11 +31,11 @@ def dashboard_document(deployment: Deployment, dashboard: Dashboard) -> dict[str
         "templating": {
             "list": [{"name": "prometheus", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
         },
-        "panels": [_panel_document(number, panel) for number, panel in enumerate(dashboard.panels)],
+        "panels": [_build_panel_document(number, panel) for number, panel in enumerate(dashboard.panels)],
     }
 
 
-def _panel_document(number: int, panel: Panel) -> dict[str, Any]:
+def _build_panel_document(number: int, panel: Panel) -> dict[str, Any]:
     row, column = divmod(number, _COLUMNS)
     return {
         "id": number + 1,
@@ -45,7 +45,7 @@ def _panel_document(number: int, panel: Panel) -> dict[str, Any]:
         "interval": f"{panel.period_s}s",
         "gridPos": {"x": column * _WIDTH, "y": row * _HEIGHT, "w": _WIDTH, "h": _HEIGHT},
         "fieldConfig": {
-            "defaults": {"min": 0, "custom": {"stacking": {"mode": "normal" if panel.stacked else "none"}}},
+            "defaults": {"min": 0, "custom": {"stacking": {"mode": "normal" if panel.is_stacked else "none"}}},
             "overrides": [],
         },
         "targets": [

@@ -10,11 +10,11 @@ from typing import Literal
 
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.capacity.bounds import EDGE_INSTANCES, EDGE_UNITS
-from voice_blueprint.capacity.load import peak_calls
+from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.file.model.azure import ExistingNetwork
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, lacks_digests
-from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSALS
+from voice_blueprint.observability.alerting import ALERT_CONDITIONS, MIN_REFUSALS
 from voice_blueprint.observability.azure.alerts import WINDOW_MINUTES
 
 MonitoredService = Literal["Microsoft.Cache/redisEnterprise", "Microsoft.Network/applicationGateways",
@@ -30,7 +30,7 @@ class PlatformAlert:
         aggregation: Aggregation of the values in a window.
         threshold: The alert fires above this value.
         minutes: Window of the aggregation; at least the metric's time grain.
-        every_minutes: Time between evaluations.
+        evaluation_interval_minutes: Time between evaluations.
         dimension: Dimension with the value to which the metric is restricted. With `*`, each value fires separately.
         unit: Unit of the threshold, for messages.
     """
@@ -41,22 +41,22 @@ class PlatformAlert:
     aggregation: Literal["Average", "Maximum", "Total"]
     threshold: float
     minutes: int
-    every_minutes: int = 1
+    evaluation_interval_minutes: int = 1
     dimension: tuple[str, str] | None = None
     unit: str = ""
 
     @property
     def meaning(self) -> str:
         """Sentence for the operator who is paged."""
-        return CONDITIONS[self.id].meaning
+        return ALERT_CONDITIONS[self.id].meaning
 
     @property
-    def callers_affected(self) -> bool:
+    def affects_callers(self) -> bool:
         """Whether callers are affected; such an alert pages an operator."""
-        return CONDITIONS[self.id].callers_affected
+        return ALERT_CONDITIONS[self.id].affects_callers
 
 
-def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
+def build_platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
     """Yield the alerts on the state store, the application gateway and the NAT gateway of an Azure section.
 
     Without its image, a backend has no pod and stays unhealthy. Names, time grains and dimensions of metrics:
@@ -65,36 +65,44 @@ def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
     if deployment.azure.callers:
         for id_, metric in (("redis-memory-high", "usedmemorypercentage"), ("redis-load-high", "serverLoad")):
             yield PlatformAlert(
-                id_, "Microsoft.Cache/redisEnterprise", metric, "Maximum", CONDITIONS[id_].threshold, 5, 5, unit=" %"
+                id_,
+                "Microsoft.Cache/redisEnterprise",
+                metric,
+                "Maximum",
+                ALERT_CONDITIONS[id_].threshold,
+                5,
+                5,
+                unit=" %",
             )
         edge: MonitoredService = "Microsoft.Network/applicationGateways"
         agents = AGENT_POD_IMAGES if deployment.azure.agents else ()
         if not lacks_digests(deployment, (*CALLER_TIER_IMAGES[Component.GATEWAY], *agents)):
             yield PlatformAlert(
-                "edge-unhealthy", edge, "UnhealthyHostCount", "Average", CONDITIONS["edge-unhealthy"].threshold, 5,
+                "edge-unhealthy", edge, "UnhealthyHostCount", "Average", ALERT_CONDITIONS["edge-unhealthy"].threshold,
+                5,
                 dimension=("BackendSettingsPool", "*"), unit=" backends",
             )  # fmt: skip
         yield PlatformAlert(
-            "edge-errors", edge, "FailedRequests", "Total", _max_failed_requests(deployment), WINDOW_MINUTES,
+            "edge-errors", edge, "FailedRequests", "Total", _calculate_max_failed_requests(deployment), WINDOW_MINUTES,
             unit=" requests",
         )  # fmt: skip
-        units = CONDITIONS["edge-at-maximum"].threshold / 100 * EDGE_INSTANCES[1] * EDGE_UNITS
+        units = ALERT_CONDITIONS["edge-at-maximum"].threshold / 100 * EDGE_INSTANCES[1] * EDGE_UNITS
         yield PlatformAlert("edge-at-maximum", edge, "CapacityUnits", "Average", units, 15, unit=" capacity units")
     if not isinstance(deployment.azure.access, ExistingNetwork):
         # Any failed connection is due to exhausted ports:
         # https://learn.microsoft.com/azure/nat-gateway/nat-metrics
         yield PlatformAlert(
             "nat-ports-exhausted", "Microsoft.Network/natGateways", "SNATConnectionCount", "Total",
-            CONDITIONS["nat-ports-exhausted"].threshold, 5, dimension=("ConnectionState", "Failed"),
+            ALERT_CONDITIONS["nat-ports-exhausted"].threshold, 5, dimension=("ConnectionState", "Failed"),
             unit=" connections",
         )  # fmt: skip
 
 
-def _max_failed_requests(deployment: Deployment) -> float:
+def _calculate_max_failed_requests(deployment: Deployment) -> float:
     """Return the threshold of failed requests in a window, as a share of the calls that begin in it at the peak.
 
     A metric alert cannot divide by the number of requests. Each refused call is a failed request.
     """
     load = deployment.load
-    calls_per_window = peak_calls(load) / load.minutes_each * WINDOW_MINUTES if load else 0.0
-    return max(MIN_REFUSALS * WINDOW_MINUTES, round(CONDITIONS["edge-errors"].threshold / 100 * calls_per_window))
+    calls_per_window = calculate_peak_calls(load) / load.minutes_each * WINDOW_MINUTES if load else 0.0
+    return max(MIN_REFUSALS * WINDOW_MINUTES, round(ALERT_CONDITIONS["edge-errors"].threshold / 100 * calls_per_window))

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from voice_blueprint.azure.contract import NAMESPACE
 from voice_blueprint.azure.metrics import (
-    CONTAINER_CPU,
+    CONTAINER_CPU_METRIC,
     POOL_METRIC_LABEL,
     ROLE_METRIC_LABEL,
     SERVICE_METRIC_LABEL,
@@ -15,7 +15,7 @@ from voice_blueprint.azure.metrics import (
     ClusterMetric,
     EngineMetric,
     SpeechMetric,
-    sum_query,
+    build_sum_query,
 )
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, METRICS
@@ -29,17 +29,17 @@ from voice_blueprint.file.model.azure import (
     TtsService,
 )
 
-TARGET_SHARE = 0.8
+REPLICA_TARGET_UTILIZATION = 0.8
 """Utilization of a replica at which another one is added: a new GPU node and a cold engine need 15 to 25 minutes,
 during which callers continue to arrive. This is our choice, to be measured."""
 
-WAITING_SHARE = 0.1
+MAX_WAITING_FRACTION = 0.1
 """Share of a cell's sessions that may wait for prefill, since callers notice this wait. This is our choice, to be
 measured."""
 
 
 @dataclass(frozen=True)
-class ScalingPace:
+class ScalingBehavior:
     """Rate limits of a Kubernetes autoscaler. Of two limits, the higher one applies.
 
     Attributes:
@@ -51,11 +51,11 @@ class ScalingPace:
     pods: int
     percent: int
     period_s: int
-    settle_s: int
+    stabilization_window_s: int
 
 
-SCALE_UP = ScalingPace(pods=2, percent=100, period_s=60, settle_s=0)
-SCALE_DOWN = ScalingPace(pods=1, percent=0, period_s=600, settle_s=1800)
+SCALE_UP_BEHAVIOR = ScalingBehavior(pods=2, percent=100, period_s=60, stabilization_window_s=0)
+SCALE_DOWN_BEHAVIOR = ScalingBehavior(pods=1, percent=0, period_s=600, stabilization_window_s=1800)
 """Removes one replica at a time, since its callers move to other replicas, and only if it has not been needed for a
 long time, since restoring its caches and its node takes minutes."""
 
@@ -66,28 +66,28 @@ class Trigger:
 
     Attributes:
         query: PromQL for the sum over all replicas.
-        per_replica: Target value per replica.
+        target_per_replica: Target value per replica.
     """
 
     name: str
     query: str
-    per_replica: float
+    target_per_replica: float
 
 
-def scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger, ...]]:
+def build_scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger, ...]]:
     """Return the triggers of a service on each of its pools."""
     pools = size_service(azure, service).pools
     sessions = {pool.pool: pool.engine.sessions for pool in pools}
     match service:
         case PrefillDecodeCell():
-            return {pool: _cell_triggers(service.name, pool, each) for pool, each in sessions.items()}
+            return {pool: _build_cell_triggers(service.name, pool, each) for pool, each in sessions.items()}
         case AggregatedService():
-            return {pool: _aggregated_triggers(service.name, pool, each) for pool, each in sessions.items()}
+            return {pool: _build_aggregated_triggers(service.name, pool, each) for pool, each in sessions.items()}
         case TtsService():
-            return {pool: (_speech_trigger(service.name, pool, each),) for pool, each in sessions.items()}
+            return {pool: (_build_speech_trigger(service.name, pool, each),) for pool, each in sessions.items()}
         case ChatService():
             return {
-                pool.pool: _aggregated_triggers(
+                pool.pool: _build_aggregated_triggers(
                     service.name,
                     pool.pool,
                     pool.engine.sessions,
@@ -98,17 +98,17 @@ def scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[
     assert_never(service)
 
 
-def start_query(query: str, deployment: str) -> str:
+def add_zero_default(query: str, deployment: str) -> str:
     """Return a trigger's PromQL with the value 0 while its Deployment has no replicas and therefore no series.
 
     KEDA interprets no series as an error here. Below version 2.19 it does not set the minimum number of replicas then,
     so a Deployment that has waited for its image would stay at 0 (https://github.com/kedacore/keda/issues/7239).
     """
     labels = f'namespace="{NAMESPACE}",deployment="{deployment}"'
-    return f"({query}) or sum({ClusterMetric.WANTED}{{{labels}}} == 0)"
+    return f"({query}) or sum({ClusterMetric.DESIRED_REPLICAS}{{{labels}}} == 0)"
 
 
-def cpu_trigger(deployment: str, cpus: float) -> Trigger:
+def build_cpu_trigger(deployment: str, cpus: float) -> Trigger:
     """Return the trigger on the CPU utilization of pods without GPUs.
 
     These pods also have a trigger on their load.
@@ -118,22 +118,24 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
         cpus: CPUs per pod.
     """
     labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
-    return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * TARGET_UTILIZATION)
+    return Trigger("cpu", f"sum(rate({CONTAINER_CPU_METRIC}{{{labels}}}[2m]))", cpus * TARGET_UTILIZATION)
 
 
-def slots_trigger(component: str) -> Trigger:
+def build_slots_trigger(component: str) -> Trigger:
     """Return the trigger on the percentage of used slots per pod."""
     return Trigger(
-        "places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * TARGET_UTILIZATION
+        "places",
+        f'sum({METRICS["SlotsTaken"].prometheus_name}{{{FLEET_DIMENSION}="{component}"}})',
+        100 * TARGET_UTILIZATION,
     )
 
 
-def sockets_trigger(sockets: int) -> Trigger:
+def build_sockets_trigger(sockets: int) -> Trigger:
     """Return the trigger on the open sockets of gateways, relative to the maximum of a pod."""
-    return Trigger("sockets", f"sum({METRICS['OpenSockets'].series})", sockets * TARGET_UTILIZATION)
+    return Trigger("sockets", f"sum({METRICS['OpenSockets'].prometheus_name})", sockets * TARGET_UTILIZATION)
 
 
-def conversations_trigger(conversations: int) -> Trigger:
+def build_conversations_trigger(conversations: int) -> Trigger:
     """Return the trigger on the active conversations of agents, relative to the maximum of a pod.
 
     Args:
@@ -142,7 +144,7 @@ def conversations_trigger(conversations: int) -> Trigger:
     return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * TARGET_UTILIZATION)
 
 
-def _aggregated_triggers(
+def _build_aggregated_triggers(
     service: str, pool: str, sessions: int, *, earlier_pool_sessions: int = 0
 ) -> tuple[Trigger, ...]:
     """Return the triggers of aggregated engines: requests in flight, and memory of sessions.
@@ -157,35 +159,40 @@ def _aggregated_triggers(
     labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
     if earlier_pool_sessions:
         service_labels = {SERVICE_METRIC_LABEL: service}
-        in_flight = (
-            f"{sum_query(EngineMetric.RUNNING, **service_labels)} + {sum_query(EngineMetric.WAITING, **service_labels)}"
+        running, waiting = (
+            build_sum_query(metric, **service_labels) for metric in (EngineMetric.RUNNING, EngineMetric.WAITING)
         )
-        in_flight = f"clamp_min({in_flight} - {earlier_pool_sessions * TARGET_SHARE:g}, 0)"
+        in_flight = f"{running} + {waiting}"
+        in_flight = f"clamp_min({in_flight} - {earlier_pool_sessions * REPLICA_TARGET_UTILIZATION:g}, 0)"
     else:
-        in_flight = f"{sum_query(EngineMetric.RUNNING, **labels)} + {sum_query(EngineMetric.WAITING, **labels)}"
+        in_flight = (
+            f"{build_sum_query(EngineMetric.RUNNING, **labels)} + {build_sum_query(EngineMetric.WAITING, **labels)}"
+        )
     return (
-        Trigger("requests", in_flight, sessions * TARGET_SHARE),
-        Trigger("kv-cache", sum_query(EngineMetric.KV_USAGE, **labels), TARGET_SHARE),
+        Trigger("requests", in_flight, sessions * REPLICA_TARGET_UTILIZATION),
+        Trigger("kv-cache", build_sum_query(EngineMetric.KV_USAGE, **labels), REPLICA_TARGET_UTILIZATION),
     )
 
 
-def _speech_trigger(service: str, pool: str, sessions: int) -> Trigger:
+def _build_speech_trigger(service: str, pool: str, sessions: int) -> Trigger:
     """Return the trigger of text to speech: requests of the whole pipeline.
 
     The stages' own gauges count each request twice.
     """
     labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
-    in_flight = f"{sum_query(SpeechMetric.RUNNING, **labels)} + {sum_query(SpeechMetric.WAITING, **labels)}"
-    return Trigger("requests", in_flight, sessions * TARGET_SHARE)
+    in_flight = f"{build_sum_query(SpeechMetric.RUNNING, **labels)} + {build_sum_query(SpeechMetric.WAITING, **labels)}"
+    return Trigger("requests", in_flight, sessions * REPLICA_TARGET_UTILIZATION)
 
 
-def _cell_triggers(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
+def _build_cell_triggers(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
     """Return the triggers of cells. Each cell is one pod, so the busier engine adds a whole cell."""
     labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
     prefill = labels | {ROLE_METRIC_LABEL: CellRole.PREFILL.value}
     decode = labels | {ROLE_METRIC_LABEL: CellRole.DECODE.value}
     return (
-        Trigger("prefill-waiting", sum_query(EngineMetric.WAITING, **prefill), sessions * WAITING_SHARE),
-        Trigger("decode-running", sum_query(EngineMetric.RUNNING, **decode), sessions * TARGET_SHARE),
-        Trigger("decode-kv-cache", sum_query(EngineMetric.KV_USAGE, **decode), TARGET_SHARE),
+        Trigger("prefill-waiting", build_sum_query(EngineMetric.WAITING, **prefill), sessions * MAX_WAITING_FRACTION),
+        Trigger(
+            "decode-running", build_sum_query(EngineMetric.RUNNING, **decode), sessions * REPLICA_TARGET_UTILIZATION
+        ),
+        Trigger("decode-kv-cache", build_sum_query(EngineMetric.KV_USAGE, **decode), REPLICA_TARGET_UTILIZATION),
     )

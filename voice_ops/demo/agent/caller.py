@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pipecat.frames.protobufs import frames_pb2
 
 Samples = NDArray[np.int16]
-RATE = 16000
+SAMPLE_RATE_HZ = 16000
 FRAME_S = 0.02
-FRAME_SAMPLES = round(RATE * FRAME_S)
+SAMPLES_PER_FRAME = round(SAMPLE_RATE_HZ * FRAME_S)
 ANSWER_TIMEOUT_S = 180.0
 MAX_LAG_S = 0.5
 """Maximum delay of a sent frame. A machine that is further behind skips ahead."""
-PAUSE_S = 0.2
+ANSWER_POLL_INTERVAL_S = 0.2
 
 
 class Caller:
@@ -35,7 +35,7 @@ class Caller:
         self._url = url
         self._headers = headers
         self.conversation = self.token = ""
-        self.heard_rate = RATE
+        self.heard_rate = SAMPLE_RATE_HZ
         self.interruptions = 0
         self._outgoing_frames: list[Samples] = []
         self._reset()
@@ -67,9 +67,9 @@ class Caller:
         await self._wait_until(lambda: not self._outgoing_frames and bool(self._chunks))
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
-                await asyncio.sleep(PAUSE_S)
-        await self._wait_until(lambda: self._current_time() > self._playback_ends_at)
-        return self._received_audio()
+                await asyncio.sleep(ANSWER_POLL_INTERVAL_S)
+        await self._wait_until(lambda: self._get_current_time() > self._playback_ends_at)
+        return self._get_received_audio()
 
     async def interrupt(self, question: Samples, objection: Samples, delay_s: float) -> float:
         """Ask a question, and interrupt the answer.
@@ -80,9 +80,9 @@ class Caller:
         self._reset()
         self._outgoing_frames = _split_frames(question)
         await self._wait_until(
-            lambda: not self._outgoing_frames and self._received_audio().size > delay_s * self.heard_rate
+            lambda: not self._outgoing_frames and self._get_received_audio().size > delay_s * self.heard_rate
         )
-        self._outgoing_frames, self._onset_at = _split_frames(objection), self._current_time()
+        self._outgoing_frames, self._onset_at = _split_frames(objection), self._get_current_time()
         await self._wait_until(lambda: bool(self.interrupted_s))
         return self.interrupted_s
 
@@ -97,7 +97,7 @@ class Caller:
         Raises:
             ConnectionError: The agent closes the connection before that.
         """
-        await self._wait_until(lambda: self._received_audio().size >= seconds * self.heard_rate)
+        await self._wait_until(lambda: self._get_received_audio().size >= seconds * self.heard_rate)
 
     async def wait_closed(self) -> int | None:
         """Wait for the connection to close, and return its code."""
@@ -105,7 +105,7 @@ class Caller:
             await self._socket.wait_closed()
         return self._socket.close_code
 
-    def _received_audio(self) -> Samples:
+    def _get_received_audio(self) -> Samples:
         return np.frombuffer(b"".join(self._chunks), "<i2")
 
     async def _listen(self) -> None:
@@ -115,7 +115,7 @@ class Caller:
                 case "audio":
                     self.heard_rate = frame.audio.sample_rate
                     self._chunks.append(frame.audio.audio)
-                    begin = max(self._current_time(), self._playback_ends_at)
+                    begin = max(self._get_current_time(), self._playback_ends_at)
                     self._playback_ends_at = begin + len(frame.audio.audio) / 2 / self.heard_rate
                 case "message":
                     message: dict[str, Any] = json.loads(frame.message.data)
@@ -124,25 +124,25 @@ class Caller:
                     self.interruptions += 1
                     # Audio that was received but not played is discarded.
                     if self._onset_at and not self.interrupted_s:
-                        self.interrupted_s = min(self._current_time(), self._playback_ends_at) - self._onset_at
-                    self._playback_ends_at = min(self._current_time(), self._playback_ends_at)
+                        self.interrupted_s = min(self._get_current_time(), self._playback_ends_at) - self._onset_at
+                    self._playback_ends_at = min(self._get_current_time(), self._playback_ends_at)
 
     async def _speak(self) -> None:
-        begin, sent = self._current_time(), 0
+        begin, sent = self._get_current_time(), 0
         while True:
-            samples = self._microphone(
-                self._outgoing_frames.pop(0) if self._outgoing_frames else np.zeros(FRAME_SAMPLES, np.int16)
+            samples = self._record_frame(
+                self._outgoing_frames.pop(0) if self._outgoing_frames else np.zeros(SAMPLES_PER_FRAME, np.int16)
             )
             frame = frames_pb2.Frame()  # type: ignore[attr-defined]
-            frame.audio.audio, frame.audio.sample_rate, frame.audio.num_channels = samples.tobytes(), RATE, 1
+            frame.audio.audio, frame.audio.sample_rate, frame.audio.num_channels = samples.tobytes(), SAMPLE_RATE_HZ, 1
             await self._socket.send(frame.SerializeToString())
             sent += 1
-            lag_s = self._current_time() - begin - sent * FRAME_S
+            lag_s = self._get_current_time() - begin - sent * FRAME_S
             if lag_s > MAX_LAG_S:
                 begin += lag_s  # a microphone does not repeat audio
             await asyncio.sleep(-lag_s)
 
-    def _microphone(self, samples: Samples) -> Samples:
+    def _record_frame(self, samples: Samples) -> Samples:
         """Return the frame that the microphone records. Subclasses can change the frame."""
         return samples
 
@@ -156,11 +156,12 @@ class Caller:
                 await asyncio.sleep(FRAME_S)
 
     @staticmethod
-    def _current_time() -> float:
+    def _get_current_time() -> float:
         return asyncio.get_running_loop().time()
 
 
 def _split_frames(samples: Samples) -> list[Samples]:
     return [
-        samples[begin : begin + FRAME_SAMPLES] for begin in range(0, samples.size - FRAME_SAMPLES + 1, FRAME_SAMPLES)
+        samples[begin : begin + SAMPLES_PER_FRAME]
+        for begin in range(0, samples.size - SAMPLES_PER_FRAME + 1, SAMPLES_PER_FRAME)
     ]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import xllamacpp
 
-THREADS = 1  # a second thread waits for the first while a core is busy with transcription
-CONTEXT_TOKENS = 2048
+THREAD_COUNT = 1  # a second thread waits for the first while a core is busy with transcription
+MAX_CONTEXT_TOKENS = 2048
 
 
 def main() -> None:
@@ -24,9 +24,9 @@ def main() -> None:
     settings.model.path = str(next(Path(package.origin).parent.glob("*.gguf")))
     settings.hostnames = ["127.0.0.1"]
     settings.port = int(sys.argv[1])
-    settings.n_ctx = CONTEXT_TOKENS
+    settings.n_ctx = MAX_CONTEXT_TOKENS
     settings.n_parallel = 1
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREADS
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREAD_COUNT
     settings.sampling.temp = 0  # at higher temperatures, such a small model returns random answers in any language
     settings.warmup = False
     server = xllamacpp.Server(settings)

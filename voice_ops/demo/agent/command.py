@@ -21,17 +21,17 @@ import typer
 from faster_whisper import WhisperModel
 from redis.asyncio import Redis
 
-from voice_ops.demo.agent.caller import RATE, Caller, Samples
-from voice_ops.demo.agent.services import AgentPath, response_text
+from voice_ops.demo.agent.caller import SAMPLE_RATE_HZ, Caller, Samples
+from voice_ops.demo.agent.services import AgentPath, fetch_text
 from voice_ops.demo.agent.vllm import ChatServer, serve_vllm
-from voice_ops.demo.command import find_weights, word_error_rate
+from voice_ops.demo.command import calculate_word_error_rate, find_weights
 from voice_ops.demo.services import DATA_PLANE_BUILD, LOOPBACK, ServiceError
 from voice_ops.demo.web import PageServer
 from voice_ops.exits import FAILED, INTERRUPTED
-from voice_ops.findings import load_checked
-from voice_ops.output import empty_table, err, format_markup, out, stop
+from voice_ops.findings import load_checked_deployment
+from voice_ops.output import create_exit, create_table, err, format_markup, out
 from voice_ops.progress import Progress
-from voice_ops.provenance import current_commit, describe_machine
+from voice_ops.provenance import describe_machine, get_current_commit
 from voice_runtime.store import connect
 
 QUESTIONS = (
@@ -46,12 +46,12 @@ QUESTIONS = (
     "What is the opposite of hot?",
 )
 LONG_STORY_PROMPT = "Please tell me a long story about a dog and a cat."
-OBJECTION = "Stop please, that is enough."
+INTERRUPTION_TEXT = "Stop please, that is enough."
 INTERRUPT_AFTER_S = 0.5
 MAX_ERROR_RATE = 0.4
 """Maximum word error rate of an answer that one small model speaks and another transcribes: "France is" becomes
 "Francis". For an unrelated answer, almost all words differ."""
-MAX_MISHEARD_SHARE = 0.3
+MAX_INACCURATE_FRACTION = 0.3
 """Maximum share of answers above that rate. A small language model sometimes invents names and other scripts, which no
 small model transcribes as they were written."""
 
@@ -90,7 +90,7 @@ class Turn:
     @property
     def error_rate(self) -> float:
         """Share of words that differ."""
-        return word_error_rate(self.text, self.caller_transcript)
+        return calculate_word_error_rate(self.text, self.caller_transcript)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class ConversationResult:
     turns: list[Turn]
     stages_ms: list[dict[str, int]]
     interrupted_s: float
-    prompts: list[dict[str, int]]
+    token_counts: list[dict[str, int]]
 
 
 def demo(
@@ -125,17 +125,21 @@ def demo(
     """
     try:
         with tempfile.TemporaryDirectory(prefix="voice-agent-") as folder:
-            chat = contextlib.nullcontext() if engines is None else serve_vllm(load_checked(engines), Path(folder))
+            chat = (
+                contextlib.nullcontext()
+                if engines is None
+                else serve_vllm(load_checked_deployment(engines), Path(folder))
+            )
             with chat as server, start_services(Path(folder), server) as path:
-                missed_goals = report(asyncio.run(talk(path, QUESTIONS)))
+                missed_goals = report_result(asyncio.run(run_conversation(path, QUESTIONS)))
                 if page:
-                    _serve(path)
+                    _serve_page(path)
                 elif missed_goals:
-                    raise stop(f"missed: {', '.join(goal.name for goal in missed_goals)}", FAILED)
+                    raise create_exit(f"missed: {', '.join(goal.name for goal in missed_goals)}", FAILED)
     except (ServiceError, ConnectionError, TimeoutError) as error:
-        raise stop(str(error) or "no answer came in time", FAILED) from None
+        raise create_exit(str(error) or "no answer came in time", FAILED) from None
     except KeyboardInterrupt:
-        raise stop("interrupted: everything is stopped", INTERRUPTED) from None
+        raise create_exit("interrupted: everything is stopped", INTERRUPTED) from None
 
 
 @contextlib.contextmanager
@@ -150,27 +154,27 @@ def start_services(folder: Path, chat: ChatServer | None = None) -> Iterator[Age
     data_plane = DATA_PLANE_BUILD if (DATA_PLANE_BUILD / "vad-dataplane").exists() else None
     with AgentPath(folder, find_weights(None), data_plane=data_plane) as path:
         with Progress(err).phase(f"store, gateway, VAD, Whisper, {'' if chat else 'SmolLM2, '}Piper, agent"):
-            path.start_store().wait_ready()
+            path.start_store().wait_until_ready()
             gateway = path.start_gateway()
             path.start_vad()
             path.start_engine()
             path.start_engines(chat)
-            path.wait_ready()
+            path.wait_until_ready()
             path.wait_for_capacity(gateway)
-            path.start_agent(gateway).wait_ready()
+            path.start_agent(gateway).wait_until_ready()
         yield path
 
 
-async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
+async def run_conversation(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
     """Ask the agent questions aloud, listen to the answers, and interrupt the last one.
 
     Raises:
         ConnectionError: The agent closes the connection.
         TimeoutError: No answer arrived.
     """
-    rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or RATE)
+    rate = int(fetch_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or SAMPLE_RATE_HZ)
     *spoken_questions, story, objection = [
-        resample_for_caller(path.synthesize(text), rate) for text in (*questions, LONG_STORY_PROMPT, OBJECTION)
+        resample_for_caller(path.synthesize(text), rate) for text in (*questions, LONG_STORY_PROMPT, INTERRUPTION_TEXT)
     ]
     store = connect(path.store_settings)
     answers: list[tuple[str, Samples]] = []
@@ -190,26 +194,26 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
     turns = [Turn(text, transcribe(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answers]
-    return ConversationResult(turns, stage_durations(path), interrupted_s, prompt_tokens(path))
+    return ConversationResult(turns, read_stage_durations(path), interrupted_s, read_token_counts(path))
 
 
-def stage_durations(path: AgentPath) -> list[dict[str, int]]:
+def read_stage_durations(path: AgentPath) -> list[dict[str, int]]:
     """Return the duration in milliseconds of each stage of each turn, from the agent's log."""
-    return [line["stages_ms"] for line in _log_lines(path, "turn")]
+    return [line["stages_ms"] for line in _read_log_lines(path, "turn")]
 
 
-def prompt_tokens(path: AgentPath) -> list[dict[str, int]]:
+def read_token_counts(path: AgentPath) -> list[dict[str, int]]:
     """Return the token counts of each request to the language model from the agent's log."""
-    return _log_lines(path, "prompt")
+    return _read_log_lines(path, "prompt")
 
 
-def _log_lines(path: AgentPath, message: str) -> list[dict[str, Any]]:
+def _read_log_lines(path: AgentPath, message: str) -> list[dict[str, Any]]:
     lines = (path.folder / "agent.log").read_text(encoding="utf-8").splitlines()
     logged = [json.loads(line) for line in lines if line.startswith("{")]
     return [line for line in logged if line.get("message") == message]  # a metric has no message
 
 
-def _serve(path: AgentPath) -> None:
+def _serve_page(path: AgentPath) -> None:
     server = PageServer()
     server.start(agent=f"ws://{LOOPBACK}:{path.ports['agent']}")
     out.print(format_markup("open [bold]{}/agent.html[/] and talk; Ctrl-C ends", server.url))
@@ -217,7 +221,7 @@ def _serve(path: AgentPath) -> None:
     try:
         signal.pause()
     except KeyboardInterrupt:
-        print_stages(stage_durations(path))
+        print_stage_durations(read_stage_durations(path))
     finally:
         server.stop()
 
@@ -231,23 +235,23 @@ async def read_conversation(store: Redis, conversation: str) -> list[dict[str, s
 def resample_for_caller(pcm: bytes, rate: int) -> Samples:
     """Resample PCM16 from any rate to the rate of a caller."""
     sentence = np.frombuffer(pcm, "<i2")
-    return np.asarray(soxr.resample(sentence, rate, RATE), np.int16)
+    return np.asarray(soxr.resample(sentence, rate, SAMPLE_RATE_HZ), np.int16)
 
 
 def transcribe(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
     """Transcribe PCM16 of any sample rate with Whisper."""
-    audio = soxr.resample(answer_audio.astype(np.float32) / 32768, rate, RATE)
+    audio = soxr.resample(answer_audio.astype(np.float32) / 32768, rate, SAMPLE_RATE_HZ)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
     return " ".join(segment.text.strip() for segment in segments)
 
 
-def report(result: ConversationResult) -> list[Goal]:
+def report_result(result: ConversationResult) -> list[Goal]:
     """Print the measured durations next to the goals, and return the missed goals.
 
     Raises:
         ConnectionError: The transcripts of too many answers do not match the answers.
     """
-    print_stages(result.stages_ms)
+    print_stage_durations(result.stages_ms)
     totals = [sum(stages.values()) for stages in result.stages_ms]
     measured = {
         MEDIAN: statistics.median(totals),
@@ -255,32 +259,38 @@ def report(result: ConversationResult) -> list[Goal]:
         BARGE_IN: result.interrupted_s * 1000,
     }
     missed_goals = [goal for goal, duration_ms in measured.items() if duration_ms > goal.max_ms]
-    table = empty_table(
-        "On two idle cores", [""], ["goal, ms", "measured, ms"], "", f"commit {current_commit()}, {describe_machine()}"
+    table = create_table(
+        "On two idle cores",
+        [""],
+        ["goal, ms", "measured, ms"],
+        "",
+        f"commit {get_current_commit()}, {describe_machine()}",
     )
     for goal, duration_ms in measured.items():
         table.add_row(
             goal.name, str(goal.max_ms), f"{duration_ms:.0f}", "missed" if goal in missed_goals else "reached"
         )
     out.print(table)
-    cached_tokens, tokens = (sum(each[field_name] for each in result.prompts) for field_name in ("cached", "tokens"))
+    cached_tokens, tokens = (
+        sum(each[field_name] for each in result.token_counts) for field_name in ("cached", "tokens")
+    )
     out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} prompt tokens")
     inaccurate_turns = [turn for turn in result.turns if turn.error_rate > MAX_ERROR_RATE]
     for turn in inaccurate_turns:
         out.print(f"spoken: {turn.text}\n  transcribed: {turn.caller_transcript}")
-    if len(inaccurate_turns) > len(result.turns) * MAX_MISHEARD_SHARE:
+    if len(inaccurate_turns) > len(result.turns) * MAX_INACCURATE_FRACTION:
         raise ConnectionError(
             f"{len(inaccurate_turns)} of {len(result.turns)} answers were transcribed as something else"
         )
     return missed_goals
 
 
-def print_stages(turns: list[dict[str, int]]) -> None:
+def print_stage_durations(turns: list[dict[str, int]]) -> None:
     """Print the stages of the time from the end of a question to the first sound of the answer."""
     totals = [sum(stages.values()) for stages in turns]
     names = list(dict.fromkeys(name for stages in turns for name in stages))
     title = f"From the end of the question to the first sound, {len(turns)} turns"
-    table = empty_table(title, ["part of a turn"], ["median, ms", "share"])
+    table = create_table(title, ["part of a turn"], ["median, ms", "share"])
     for name in names:
         duration_ms = statistics.median(stages.get(name, 0) for stages in turns)
         share = sum(stages.get(name, 0) for stages in turns) / max(sum(totals), 1)

@@ -13,8 +13,8 @@ from voice_sandbox.loopback import find_free_port
 
 ENGINES_PYTHON = ROOT / ".tools/agent/bin/python"
 """Python of the environment of the demo's engines, which ``make demo-agent`` creates."""
-VOICE = "en_US-joe-medium"
-PROMPT = "You are a helpful assistant on the telephone. Answer in one short sentence."
+VOICE_NAME = "en_US-joe-medium"
+SYSTEM_PROMPT = "You are a helpful assistant on the telephone. Answer in one short sentence."
 TIMEOUT_S = 5
 
 
@@ -39,14 +39,14 @@ class AgentPath(VoicePath):
             script = Path(__file__).with_name(f"{name}.py")
             command = [str(ENGINES_PYTHON), str(script), str(self.ports[name])]
             url = f"http://{LOOPBACK}:{self.ports[name]}{path}"
-            self._start(name, command, _NO_TELEMETRY, lambda url=url: response_text(url) is not None)  # type: ignore[misc]
+            self._start(name, command, _NO_TELEMETRY_VARIABLES, lambda url=url: fetch_text(url) is not None)  # type: ignore[misc]
 
     def start_agent(self, gateway: Gateway, name: str = "agent", **variables: str) -> Service:
         """Start an agent on the port ``ports[name]``. The engines must be ready."""
         self.ports[name] = find_free_port()
-        rate = response_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
-        environment = self._common_settings(name, "agent") | {
-            **_NO_TELEMETRY,
+        rate = fetch_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
+        environment = self._build_common_settings(name, "agent") | {
+            **_NO_TELEMETRY_VARIABLES,
             "VOICE_HTTP_PORT": str(self.ports[name]),
             "VOICE_BIND_ADDRESS": LOOPBACK,
             "VOICE_CONVERSATIONS": "4",
@@ -61,9 +61,9 @@ class AgentPath(VoicePath):
             "VOICE_SPEECH_URL": f"http://{LOOPBACK}:{self.ports['speech']}/v1",
             "VOICE_SPEECH_MODEL": "piper",
             "VOICE_SPEECH_KEY": "",
-            "VOICE_SPEECH_VOICE": VOICE,
+            "VOICE_SPEECH_VOICE": VOICE_NAME,
             "VOICE_SPEECH_RATE": rate,
-            "VOICE_PROMPT": PROMPT,
+            "VOICE_PROMPT": SYSTEM_PROMPT,
             "VOICE_ANSWER_TOKENS": "60",
             "VOICE_TOOLS_URL": "",
             "VOICE_TOOLS_KEY": "",
@@ -77,7 +77,7 @@ class AgentPath(VoicePath):
         }
         url = f"http://{LOOPBACK}:{self.ports[name]}/healthz"
         return self._start(
-            name, [sys.executable, "-m", "voice_agent"], environment, lambda: response_text(url) is not None
+            name, [sys.executable, "-m", "voice_agent"], environment, lambda: fetch_text(url) is not None
         )
 
     def synthesize(self, text: str) -> bytes:
@@ -88,10 +88,10 @@ class AgentPath(VoicePath):
             return bytes(answer.read())
 
 
-_NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
+_NO_TELEMETRY_VARIABLES = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
-def response_text(url: str) -> str | None:
+def fetch_text(url: str) -> str | None:
     """Return the response of a service, or ``None`` if the service is not ready."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of this machine

@@ -5,33 +5,33 @@ from functools import partial
 from typing import Any
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import AREA, Account, sign_in
-from voice_ops.aws.refusals import ERRORS, explain
+from voice_ops.aws.account import REPORT_AREA, Account, sign_in
+from voice_ops.aws.refusals import AWS_ERRORS, explain_error
 from voice_ops.preflight.aws import fleets, identity, machines, quotas, registry, setup
-from voice_ops.preflight.questions import run_checks, skipped_rows
+from voice_ops.preflight.questions import report_skipped_checks, run_checks
 from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
-from voice_ops.preflight.report import Row
+from voice_ops.preflight.report import CheckResult
 
-CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[Row]]] = {
-    "identity": identity.identity_rows,
-    "CDK bootstrap": setup.bootstrap_rows,
-    "permissions of the deploy": identity.permission_rows,
-    f"service {QUOTA_TOPIC_SUFFIX}": quotas.quota_rows,
-    "instance types in each zone": fleets.offering_rows,
-    "instance types against the catalogue": fleets.drift_rows,
-    "container images": registry.registry_rows,
-    "machine images": machines.image_rows,
-    "capacity reservations": machines.reservation_rows,
-    "artifacts": fleets.artifact_rows,
-    "RunInstances dry run": fleets.dry_run_rows,
-    "domain and certificate": setup.domain_rows,
-    "version of the state store": machines.store_rows,
-    "secrets that must exist": setup.secret_rows,
+CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[CheckResult]]] = {
+    "identity": identity.check_identity,
+    "CDK bootstrap": setup.check_bootstrap,
+    "permissions of the deploy": identity.check_permissions,
+    f"service {QUOTA_TOPIC_SUFFIX}": quotas.compare_quotas,
+    "instance types in each zone": fleets.check_offerings,
+    "instance types against the catalogue": fleets.check_catalogue_drift,
+    "container images": registry.check_registry_images,
+    "machine images": machines.check_machine_images,
+    "capacity reservations": machines.check_reservations,
+    "artifacts": fleets.check_artifacts,
+    "RunInstances dry run": fleets.check_host_launches,
+    "domain and certificate": setup.check_domain,
+    "version of the state store": machines.check_state_store_version,
+    "secrets that must exist": setup.check_secrets,
 }
 """All checks by topic, in the order in which they run."""
 
 
-def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Iterator[Row]:
+def run_preflight(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Iterator[CheckResult]:
     """Run all preflight checks of AWS, and list those that were skipped.
 
     Args:
@@ -40,9 +40,9 @@ def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Ite
     """
     try:
         account = Account(deployment, templates, sign_in(deployment))
-    except ERRORS as error:
-        refusal = explain(error)
-        yield from skipped_rows(AREA, CHECKS_BY_TOPIC, refusal.result, refusal.remedy)
+    except AWS_ERRORS as error:
+        refusal = explain_error(error)
+        yield from report_skipped_checks(REPORT_AREA, CHECKS_BY_TOPIC, refusal.result, refusal.remedy)
         return
     questions = {topic: partial(rows_for, account) for topic, rows_for in CHECKS_BY_TOPIC.items()}
-    yield from run_checks(AREA, questions, ERRORS, explain)
+    yield from run_checks(REPORT_AREA, questions, AWS_ERRORS, explain_error)

@@ -1,7 +1,7 @@
 """IAM actions of `voice` commands: minimal policies for operators and pipelines.
 
-Commands that deploy or delete stacks with the CDK also assume the roles of its bootstrap (``deployer_policy``). A stack
-is deleted with the role that deployed it.
+Commands that deploy or delete stacks with the CDK also assume the roles of its bootstrap (``build_deployer_policy``). A
+stack is deleted with the role that deployed it.
 """
 
 _STACK_ACTIONS = {

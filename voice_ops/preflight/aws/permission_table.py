@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from voice_sandbox.aws.adapters.schemas import schema
+from voice_sandbox.aws.adapters.schemas import load_resource_schema
 
-TABLE_FILE = Path(__file__).with_name("permissions.json")
-HANDLERS = ("create", "read", "update", "delete")
+PERMISSION_TABLE_FILE = Path(__file__).with_name("permissions.json")
+SCHEMA_HANDLERS = ("create", "read", "update", "delete")
 """Handlers of a resource type. A deploy calls the first three, and a rollback calls the last one."""
 ACTION_PATTERN = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
 """Pattern of IAM actions; a few schemas contain other names."""
 
 
-def derive_table(types: Iterable[str]) -> dict[str, list[str]]:
+def derive_permission_table(types: Iterable[str]) -> dict[str, list[str]]:
     """Return the sorted actions of each type from cfn-lint's schemas.
 
     Raises:
@@ -28,19 +28,21 @@ def derive_table(types: Iterable[str]) -> dict[str, list[str]]:
     """
     table: dict[str, list[str]] = {}
     for kind in sorted(types):
-        handlers = schema(kind).get("handlers")
+        handlers = load_resource_schema(kind).get("handlers")
         if not handlers:
             raise ValueError(f"the schema of {kind} lists no handlers")
-        actions = {action for name in HANDLERS for action in handlers.get(name, {}).get("permissions", ())}
+        actions = {action for name in SCHEMA_HANDLERS for action in handlers.get(name, {}).get("permissions", ())}
         table[kind] = sorted(action for action in actions if ACTION_PATTERN.fullmatch(action))
     return table
 
 
 def main() -> None:
     """Write the table for all deployed resource types, which are those with an adapter in the local AWS."""
-    from voice_sandbox.aws.adapters.table import KINDS  # noqa: PLC0415  imports moto
+    from voice_sandbox.aws.adapters.table import RESOURCE_KINDS  # noqa: PLC0415  imports moto
 
-    TABLE_FILE.write_text(json.dumps(derive_table(KINDS), indent=1) + "\n", encoding="utf-8")
+    PERMISSION_TABLE_FILE.write_text(
+        json.dumps(derive_permission_table(RESOURCE_KINDS), indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

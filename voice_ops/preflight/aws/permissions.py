@@ -19,7 +19,7 @@ IAM_PREFIXES |= {"elasticloadbalancingv2": "elasticloadbalancing"}
 BOOTSTRAP_ROLES = ("deploy", "file-publishing", "lookup")
 """Roles of the CDK's bootstrap that `cdk deploy` assumes."""
 
-QUALIFIER = "hnb659fds"
+BOOTSTRAP_QUALIFIER = "hnb659fds"
 """The CDK's default qualifier, which is also used by the templates' bootstrap parameter."""
 
 
@@ -28,12 +28,12 @@ class UnknownResourceTypeError(Exception):
 
 
 @functools.cache
-def _load_table() -> dict[str, list[str]]:
+def _load_permission_table() -> dict[str, list[str]]:
     table: dict[str, list[str]] = json.loads(resources.files(__package__).joinpath("permissions.json").read_bytes())
     return table
 
 
-def actions_for(types: Iterable[str]) -> list[str]:
+def list_required_actions(types: Iterable[str]) -> list[str]:
     """Return the permissions that CloudFormation's role requires for these resource types.
 
     The schemas contain all possible calls of a type. Calls to services without a resource in the deployment belong to
@@ -43,18 +43,20 @@ def actions_for(types: Iterable[str]) -> list[str]:
         UnknownResourceTypeError: The table has no row for a type.
     """
     kinds = set(types)
-    unknown = sorted(kinds - _load_table().keys())
+    unknown = sorted(kinds - _load_permission_table().keys())
     if unknown:
         raise UnknownResourceTypeError(
             f"the permissions for {', '.join(unknown)} are unknown; run python -m "
             "voice_ops.preflight.aws.permission_table"
         )
-    services = {_iam_prefix(kind) for kind in kinds}
-    used = {action for kind in kinds for action in _load_table()[kind] if action.partition(":")[0] in services}
+    services = {_get_iam_prefix(kind) for kind in kinds}
+    used = {
+        action for kind in kinds for action in _load_permission_table()[kind] if action.partition(":")[0] in services
+    }
     return sorted(used | set(TEMPLATE_ACTIONS))
 
 
-def simulable_actions(actions: Iterable[str]) -> list[str]:
+def filter_non_wildcard_actions(actions: Iterable[str]) -> list[str]:
     """Return the actions without wildcards, which IAM's simulator does not accept."""
     return [action for action in actions if not action.endswith("*")]
 
@@ -63,29 +65,29 @@ def split_policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
     """Yield policy documents that together allow the actions, each within the size limit of a managed policy."""
     batch: list[str] = []
     for action in actions:
-        if len(json.dumps(_policy_document([*batch, action]), separators=(",", ":"))) > MAX_POLICY_CHARACTERS:
-            yield _policy_document(batch)
+        if len(json.dumps(_build_policy_document([*batch, action]), separators=(",", ":"))) > MAX_POLICY_CHARACTERS:
+            yield _build_policy_document(batch)
             batch = []
         batch.append(action)
-    yield _policy_document(batch)
+    yield _build_policy_document(batch)
 
 
-def deployer_policy(account: str, region: str, partition: str = "aws") -> dict[str, object]:
+def build_deployer_policy(account: str, region: str, partition: str = "aws") -> dict[str, object]:
     """Return the policy for running `cdk deploy`, which assumes the bootstrap's roles."""
-    return _policy_document(
-        ["sts:AssumeRole"], [role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES]
+    return _build_policy_document(
+        ["sts:AssumeRole"], [build_bootstrap_role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES]
     )
 
 
-def role_arn(name: str, account: str, region: str, partition: str = "aws") -> str:
+def build_bootstrap_role_arn(name: str, account: str, region: str, partition: str = "aws") -> str:
     """Return the ARN of a role of the CDK's bootstrap, such as ``deploy`` or ``cfn-exec``."""
-    return f"arn:{partition}:iam::{account}:role/cdk-{QUALIFIER}-{name}-role-{account}-{region}"
+    return f"arn:{partition}:iam::{account}:role/cdk-{BOOTSTRAP_QUALIFIER}-{name}-role-{account}-{region}"
 
 
-def _policy_document(actions: list[str], resources: list[str] | str = "*") -> dict[str, object]:
+def _build_policy_document(actions: list[str], resources: list[str] | str = "*") -> dict[str, object]:
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resources}]}
 
 
-def _iam_prefix(kind: str) -> str:
+def _get_iam_prefix(kind: str) -> str:
     service = kind.split("::")[1].lower()
     return IAM_PREFIXES.get(service, service)

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from voice_blueprint import catalog
-from voice_blueprint.limits import limit_needs
-from voice_ops.aws.account import AREA, Account
-from voice_ops.aws.refusals import ERRORS, error_code, explain
-from voice_ops.needs import fargate_needs, vcpu_needs
-from voice_ops.preflight.quota import PendingRequest, QuotaState, quota_row
-from voice_ops.preflight.report import IncreaseError, Row, Status
+from voice_blueprint.limits import calculate_limit_usages
+from voice_ops.aws.account import REPORT_AREA, Account
+from voice_ops.aws.refusals import AWS_ERRORS, explain_error, get_error_code
+from voice_ops.needs import calculate_required_fargate_vcpus, calculate_required_vcpus
+from voice_ops.preflight.quota import PendingRequest, QuotaState, compare_quota
+from voice_ops.preflight.report import CheckResult, CheckStatus, QuotaIncreaseError
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas import ServiceQuotasClient
     from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef
 
-OPEN_STATUSES = ("PENDING", "CASE_OPENED")
+OPEN_REQUEST_STATUSES = ("PENDING", "CASE_OPENED")
 
-SPOT_CODES = {
+SPOT_QUOTA_CODES = {
     "standard": ("L-34B43A08",),
     "inf": ("L-B5D1601B",),
     "trn": ("L-6B0D517C",),
@@ -36,11 +36,11 @@ SPOT_CODES = {
 against "All P Spot Instance Requests": for p5 types, the first one that exists in the account is used. Source: Service
 Quotas ListServiceQuotas (service code ec2); several public listings of its response agree."""
 
-FARGATE_QUOTA = "L-3032A538"
+FARGATE_QUOTA_CODE = "L-3032A538"
 """Fargate On-Demand vCPU resource count; its default in a new account is low.
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html"""
 
-STANDARD_FAMILIES = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
+STANDARD_INSTANCE_FAMILIES = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
 """Instance families of the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
 
 
@@ -56,48 +56,48 @@ class QuotaNeed:
     service: str
     codes: tuple[str, ...]
     unit: str
-    low: int
-    high: int
+    min_usage: int
+    max_usage: int
     used_by_others: Callable[[Account], int]
 
 
-def quota_rows(account: Account) -> Iterator[Row]:
+def compare_quotas(account: Account) -> Iterator[CheckResult]:
     """Compare the account's quotas with the need of the deployment."""
     client = account.session.client("service-quotas")
     requested: dict[str, dict[str, PendingRequest]] = {}
-    for need in _quota_needs(account):
+    for need in _list_quota_needs(account):
         if need.service not in requested:
-            requested[need.service] = _open_requests(account, need.service)
-        yield _need_row(account, client, need, requested[need.service])
+            requested[need.service] = _list_open_requests(account, need.service)
+        yield _compare_quota_need(account, client, need, requested[need.service])
 
 
-def vcpu_room(account: Account, family: str, *, spot: bool) -> int | None:
+def calculate_available_vcpus(account: Account, family: str, *, spot: bool) -> int | None:
     """Return the vCPUs of a family that the account can still launch while the deployment runs.
 
     Returns:
         The quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.
     """
     codes = {row.family: row.code for row in catalog.quotas().values()}
-    need = QuotaNeed("ec2", SPOT_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
+    need = QuotaNeed("ec2", SPOT_QUOTA_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
     try:
         quota = _find_quota(account.session.client("service-quotas"), need)
         running = _count_running_vcpus(account, include_own=True)
-    except ERRORS:
+    except AWS_ERRORS:
         return None
     return int(quota["Value"]) - running[family, spot] if quota else None
 
 
-def _need_row(
+def _compare_quota_need(
     account: Account, client: ServiceQuotasClient, need: QuotaNeed, requested: dict[str, PendingRequest]
-) -> Row:
+) -> CheckResult:
     quota = _find_quota(client, need)
     if quota is None:
-        return Row(
-            AREA,
+        return CheckResult(
+            REPORT_AREA,
             f"quota: {need.codes[0]} of {need.service}",
-            Status.UNANSWERED,
+            CheckStatus.UNANSWERED,
             f"Service Quotas has no such quota in {account.region}",
-            f"{need.low} at the minimum, {need.high} at the maximum",
+            f"{need.min_usage} at the minimum, {need.max_usage} at the maximum",
             "look it up in the console of Service Quotas",
         )
     code = quota["QuotaCode"]
@@ -106,19 +106,19 @@ def _need_row(
         unit=need.unit,
         limit=int(quota["Value"]),
         used_by_others=need.used_by_others(account),
-        min_need=need.low,
-        max_need=need.high,
+        min_need=need.min_usage,
+        max_need=need.max_usage,
     )
-    return quota_row(
-        AREA, state, requested.get(code), lambda desired: _request_increase(client, need.service, code, desired)
+    return compare_quota(
+        REPORT_AREA, state, requested.get(code), lambda desired: _request_increase(client, need.service, code, desired)
     )
 
 
-def _quota_needs(account: Account) -> Iterator[QuotaNeed]:
+def _list_quota_needs(account: Account) -> Iterator[QuotaNeed]:
     codes = {row.family: row.code for row in catalog.quotas().values()}
     running: dict[tuple[str, bool], int] = {}
 
-    def others(key: tuple[str, bool]) -> Callable[[Account], int]:
+    def create_other_usage_counter(key: tuple[str, bool]) -> Callable[[Account], int]:
         def count(account: Account) -> int:
             if not running:
                 running.update(_count_running_vcpus(account))
@@ -126,15 +126,15 @@ def _quota_needs(account: Account) -> Iterator[QuotaNeed]:
 
         return count
 
-    for (family, spot), (low, high) in vcpu_needs(account.deployment).items():
-        chosen = SPOT_CODES[family] if spot else (codes[family],)
-        yield QuotaNeed("ec2", chosen, "vCPU", low, high, others((family, spot)))
-    low, high = fargate_needs(account.deployment)
-    yield QuotaNeed("fargate", (FARGATE_QUOTA,), "vCPU", low, high, _count_fargate_vcpus)
-    addresses, networks = (sum(1 for _ in account.resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
+    for (family, spot), (low, high) in calculate_required_vcpus(account.deployment).items():
+        chosen = SPOT_QUOTA_CODES[family] if spot else (codes[family],)
+        yield QuotaNeed("ec2", chosen, "vCPU", low, high, create_other_usage_counter((family, spot)))
+    low, high = calculate_required_fargate_vcpus(account.deployment)
+    yield QuotaNeed("fargate", (FARGATE_QUOTA_CODE,), "vCPU", low, high, _count_fargate_vcpus)
+    addresses, networks = (sum(1 for _ in account.iter_resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
     balancers = sum(
         resource["Properties"].get("Type") == "network"
-        for resource in account.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
+        for resource in account.iter_resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     )
     yield QuotaNeed("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _count_addresses)
     yield QuotaNeed("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _count_networks)
@@ -143,7 +143,10 @@ def _quota_needs(account: Account) -> Iterator[QuotaNeed]:
     )
     # These limits apply to a load balancer, a service or this deployment's hosts, so other usage in the account does
     # not count.
-    needed = {each.limit.id: each for each in sorted(limit_needs(account.deployment), key=lambda each: each.units.max)}
+    needed = {
+        each.limit.id: each
+        for each in sorted(calculate_limit_usages(account.deployment), key=lambda each: each.units.max)
+    }
     for each in needed.values():
         if each.limit.service and each.limit.quota:
             low, high = each.units.min, each.units.max
@@ -156,12 +159,12 @@ def _find_quota(client: ServiceQuotasClient, need: QuotaNeed) -> ServiceQuotaTyp
             try:
                 return get_quota(ServiceCode=need.service, QuotaCode=code)["Quota"]
             except ClientError as error:
-                if error_code(error) != "NoSuchResourceException":
+                if get_error_code(error) != "NoSuchResourceException":
                     raise
     return None
 
 
-def _open_requests(account: Account, service: str) -> dict[str, PendingRequest]:
+def _list_open_requests(account: Account, service: str) -> dict[str, PendingRequest]:
     result = account.list_all(
         "service-quotas", "list_requested_service_quota_change_history", "RequestedQuotas[]", ServiceCode=service
     )
@@ -170,26 +173,26 @@ def _open_requests(account: Account, service: str) -> dict[str, PendingRequest]:
             int(request["DesiredValue"]), f"{request['Id']}, {request['Created']:%Y-%m-%d}"
         )
         for request in result
-        if request["Status"] in OPEN_STATUSES
+        if request["Status"] in OPEN_REQUEST_STATUSES
     }
 
 
 def _request_increase(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
     try:
         answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
-    except ERRORS as error:
-        if isinstance(error, ClientError) and error_code(error) == "ResourceAlreadyExistsException":
+    except AWS_ERRORS as error:
+        if isinstance(error, ClientError) and get_error_code(error) == "ResourceAlreadyExistsException":
             return "another request is open; no request was filed"
-        refusal = explain(error)
-        raise IncreaseError(f"{refusal.result}; {refusal.remedy}") from None
+        refusal = explain_error(error)
+        raise QuotaIncreaseError(f"{refusal.result}; {refusal.remedy}") from None
     return f"filed request {answer['RequestedQuota']['Id']}"
 
 
-def quota_family(instance_type: str) -> str | None:
+def find_quota_family(instance_type: str) -> str | None:
     """Return the quota family of an instance type, or ``None`` if no fleet uses the family."""
     family_match = re.match(r"[a-z]+", instance_type)
     prefix = family_match[0] if family_match else ""
-    if prefix in STANDARD_FAMILIES:
+    if prefix in STANDARD_INSTANCE_FAMILIES:
         return "standard"
     return {"inf": "inf", "trn": "trn", "p": "p", "g": "g-vt", "gr": "g-vt", "vt": "g-vt"}.get(prefix)
 
@@ -210,18 +213,21 @@ def _count_running_vcpus(account: Account, *, include_own: bool = False) -> Coun
     vcpus = {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in rows}
     total: Counter[tuple[str, bool]] = Counter()
     for (kind, spot), count in running.items():
-        if family := quota_family(kind):
+        if family := find_quota_family(kind):
             total[family, spot] += count * vcpus[kind]
     return total
 
 
 def _count_addresses(account: Account) -> int:
     addresses = account.session.client("ec2").describe_addresses()["Addresses"]
-    return sum(not account.is_ours(address.get("Tags", [])) for address in addresses)
+    return sum(not account.belongs_to_deployment(address.get("Tags", [])) for address in addresses)
 
 
 def _count_networks(account: Account) -> int:
-    return sum(not account.is_ours(vpc.get("Tags", [])) for vpc in account.list_all("ec2", "describe_vpcs", "Vpcs[]"))
+    return sum(
+        not account.belongs_to_deployment(vpc.get("Tags", []))
+        for vpc in account.list_all("ec2", "describe_vpcs", "Vpcs[]")
+    )
 
 
 def _count_load_balancers(account: Account) -> int:
@@ -230,7 +236,7 @@ def _count_load_balancers(account: Account) -> int:
     client = account.session.client("elbv2")
     batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags accepts 20
     tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
-    return sum(not account.is_ours(row["Tags"]) for row in tags)
+    return sum(not account.belongs_to_deployment(row["Tags"]) for row in tags)
 
 
 def _count_fargate_vcpus(account: Account) -> int:
@@ -238,7 +244,7 @@ def _count_fargate_vcpus(account: Account) -> int:
     client, units = account.session.client("ecs"), 0
     for cluster in account.list_all("ecs", "list_clusters", "clusterArns[]"):
         tags = client.list_tags_for_resource(resourceArn=cluster).get("tags", [])
-        if account.is_ours([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
+        if account.belongs_to_deployment([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
             continue
         tasks = list(account.list_all("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
         for start in range(0, len(tasks), 100):  # DescribeTasks accepts 100

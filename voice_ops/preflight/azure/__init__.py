@@ -10,34 +10,34 @@ from azure.core.exceptions import AzureError
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.preflight.azure import quotas, registrations, roles, sizes, vaults
-from voice_ops.preflight.azure.account import AREA, Account, connect
-from voice_ops.preflight.azure.refusals import explain
-from voice_ops.preflight.questions import Refusal, run_checks, skipped_rows
+from voice_ops.preflight.azure.account import REPORT_AREA, Account, create_account
+from voice_ops.preflight.azure.refusals import explain_error
+from voice_ops.preflight.questions import Refusal, report_skipped_checks, run_checks
 from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
-from voice_ops.preflight.report import Row
+from voice_ops.preflight.report import CheckResult
 
 SUBSCRIPTION_VARIABLES = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 """Environment variables with the subscription; Pulumi's provider also uses the first."""
 
 
-CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[Row]]] = {
-    "identity": roles.identity_rows,
-    "permissions of the deploy": roles.permission_rows,
-    "permission to assign roles": roles.assignment_rows,
-    "resource providers": registrations.provider_rows,
-    "encryption at host": registrations.encryption_rows,
-    "administrators of the cluster": roles.administrator_rows,
-    f"compute {QUOTA_TOPIC_SUFFIX}": quotas.compute_rows,
-    f"network {QUOTA_TOPIC_SUFFIX}": quotas.network_rows,
-    "VM sizes in the location and its zones": sizes.size_rows,
-    "vaults, certificate and secrets": vaults.vault_rows,
+CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[CheckResult]]] = {
+    "identity": roles.check_identity,
+    "permissions of the deploy": roles.check_permissions,
+    "permission to assign roles": roles.check_role_assignment,
+    "resource providers": registrations.check_provider_registrations,
+    "encryption at host": registrations.check_host_encryption,
+    "administrators of the cluster": roles.check_administrator_groups,
+    f"compute {QUOTA_TOPIC_SUFFIX}": quotas.compare_vcpu_quotas,
+    f"network {QUOTA_TOPIC_SUFFIX}": quotas.compare_network_quotas,
+    "VM sizes in the location and its zones": sizes.check_vm_sizes,
+    "vaults, certificate and secrets": vaults.check_vaults,
 }
 """All checks by topic, in the order in which they run."""
 
 
-def examine(
+def run_preflight(
     deployment: Deployment, resources: Counter[str], environment: Mapping[str, str] = os.environ
-) -> Iterator[Row]:
+) -> Iterator[CheckResult]:
     """Run all preflight checks of Azure, and list those that were skipped.
 
     Args:
@@ -47,11 +47,11 @@ def examine(
     """
     subscription = find_subscription(environment)
     if isinstance(subscription, Refusal):
-        yield from skipped_rows(AREA, CHECKS_BY_TOPIC, subscription.result, subscription.remedy)
+        yield from report_skipped_checks(REPORT_AREA, CHECKS_BY_TOPIC, subscription.result, subscription.remedy)
         return
-    account = connect(deployment, resources, subscription)
+    account = create_account(deployment, resources, subscription)
     questions = {topic: partial(rows_for, account) for topic, rows_for in CHECKS_BY_TOPIC.items()}
-    yield from run_checks(AREA, questions, (AzureError,), explain)
+    yield from run_checks(REPORT_AREA, questions, (AzureError,), explain_error)
 
 
 def find_subscription(environment: Mapping[str, str]) -> str | Refusal:
@@ -60,7 +60,7 @@ def find_subscription(environment: Mapping[str, str]) -> str | Refusal:
     if subscription and _is_uuid(subscription):
         return subscription
     reason = f"{subscription!r} is not a subscription id" if subscription else "no subscription is set"
-    return Refusal(reason, f"sign in with `az login`, and set {SUBSCRIPTION_VARIABLES[0]}", no_credentials=True)
+    return Refusal(reason, f"sign in with `az login`, and set {SUBSCRIPTION_VARIABLES[0]}", lacks_credentials=True)
 
 
 def _is_uuid(text: str) -> bool:

@@ -23,18 +23,22 @@ from azure.mgmt.resource.features import FeatureClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
+from voice_ops.timeouts import CONNECT_TIMEOUT_S, MAX_ATTEMPTS, READ_TIMEOUT_S
 
-AREA = "Azure"
+REPORT_AREA = "Azure"
 MANAGEMENT_SCOPE = "https://management.azure.com/.default"
 GRAPH_URL = "https://graph.microsoft.com"
 """Microsoft Graph, which contains the tenant's groups."""
 
-CLIENT_OPTIONS = {"retry_total": ATTEMPTS - 1, "connection_timeout": CONNECT_S, "read_timeout": READ_S}
+CLIENT_OPTIONS = {
+    "retry_total": MAX_ATTEMPTS - 1,
+    "connection_timeout": CONNECT_TIMEOUT_S,
+    "read_timeout": READ_TIMEOUT_S,
+}
 """Timeouts and retries of every SDK client. Between attempts, the SDKs wait according to ``Retry-After``."""
 
 
-def json_body(response: HttpResponse) -> dict[str, Any]:
+def parse_json_body(response: HttpResponse) -> dict[str, Any]:
     """Return the JSON object of a response.
 
     Raises:
@@ -87,47 +91,47 @@ class Account:
     @cached_property
     def compute(self) -> ComputeManagementClient:
         """Client for usage, SKUs and scale sets."""
-        return ComputeManagementClient(self.credential, self.subscription, **self._options)
+        return ComputeManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
     def quota(self) -> QuotaMgmtClient:
         """Client for limits, increase requests, and the usage of providers other than compute."""
-        return QuotaMgmtClient(self.credential, self.subscription, **self._options)
+        return QuotaMgmtClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
     def authorization(self) -> AuthorizationManagementClient:
         """Client for role assignments and definitions."""
-        return AuthorizationManagementClient(self.credential, self.subscription, **self._options)
+        return AuthorizationManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
     def providers(self) -> ResourceManagementClient:
         """Client for registrations of a subscription with Azure Resource Manager."""
-        return ResourceManagementClient(self.credential, self.subscription, **self._options)
+        return ResourceManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
     def features(self) -> FeatureClient:
         """Client for features that must be registered for a subscription."""
-        return FeatureClient(self.credential, self.subscription, **self._options)
+        return FeatureClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
     def graph(self) -> PipelineClient[HttpRequest, HttpResponse]:
         """Client for Microsoft Graph."""
         sign_in = BearerTokenCredentialPolicy(self.credential, f"{GRAPH_URL}/.default")
-        options = dict(self._options)
+        options = dict(self._client_options)
         limits = {key: options.pop(key) for key in ("connection_timeout", "read_timeout")}
         transport = {"transport": options.pop("transport")} if "transport" in options else {}
         return PipelineClient(GRAPH_URL, policies=[RetryPolicy(**options), sign_in], **(transport or limits))
 
-    def quota_scope(self, provider: str) -> str:
+    def build_quota_scope(self, provider: str) -> str:
         """Return the scope of a provider's quotas in the location."""
         return f"subscriptions/{self.subscription}/providers/{provider}/locations/{self.location}"
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def _client_options(self) -> dict[str, Any]:
         return {**CLIENT_OPTIONS, **self.options}
 
 
-def connect(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:
+def create_account(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:
     """Return an account with the operator's credentials from the environment, workload identity or the Azure CLI."""
     # The SDK logs all attempted sign-in methods, which the result summarizes in one line.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)

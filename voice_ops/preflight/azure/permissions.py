@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from voice_sandbox.azure.arm import arm_type
+from voice_sandbox.azure.arm import to_arm_type
 
-OPERATIONS = ("read", "write", "delete")
+RESOURCE_OPERATIONS = ("read", "write", "delete")
 LINK_ACTIONS = {
     "managedidentity:UserAssignedIdentity": "assign/action",
     "network:NatGateway": "join/action",
@@ -24,22 +24,25 @@ COMMON_ACTIONS = ("Microsoft.ContainerService/managedClusters/listClusterUserCre
 """Action that is always required, since the stack exports a kubeconfig."""
 
 
-def actions_for(kinds: Iterable[str]) -> list[str]:
+def list_required_actions(kinds: Iterable[str]) -> list[str]:
     """Return the permissions for running `pulumi up`.
 
     Args:
         kinds: Types such as ``network:NatGateway``.
     """
     kinds = set(kinds)
-    links = {f"{arm_type(kind)}/{LINK_ACTIONS[kind]}" for kind in kinds & LINK_ACTIONS.keys()}
-    types = {RESOURCE_GROUP_TYPE if kind == "resources:ResourceGroup" else arm_type(kind) for kind in kinds}
+    links = {f"{to_arm_type(kind)}/{LINK_ACTIONS[kind]}" for kind in kinds & LINK_ACTIONS.keys()}
+    types = {RESOURCE_GROUP_TYPE if kind == "resources:ResourceGroup" else to_arm_type(kind) for kind in kinds}
     peer = {PEERING_ACTION} if "network:VirtualNetworkPeering" in kinds else set()
     return sorted(
-        {f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | peer | set(COMMON_ACTIONS)
+        {f"{kind}/{operation}" for kind in types for operation in RESOURCE_OPERATIONS}
+        | links
+        | peer
+        | set(COMMON_ACTIONS)
     )
 
 
-def is_allowed(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
+def is_action_allowed(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
     """Return True if a role's permission allows an action. Azure ignores case."""
 
     def matches(patterns: Iterable[str]) -> bool:

@@ -8,20 +8,20 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from voice_ops.preflight.questions import Refusal, first_line
+from voice_ops.preflight.questions import Refusal, extract_first_line
 
 UNREGISTERED_CODES = {"MissingSubscriptionRegistration", "MissingRegistrationForResourceProvider"}
 THROTTLED_STATUS = 429
 DENIED_STATUS = 403
 
 
-def explain(error: Exception) -> Refusal:
+def explain_error(error: Exception) -> Refusal:
     """Explain an exception of an Azure SDK in one line, with a remedy."""
-    message = first_line(str(getattr(error, "message", None) or error))
+    message = extract_first_line(str(getattr(error, "message", None) or error))
     if isinstance(error, ClientAuthenticationError):
-        code = error_code(error)
+        code = extract_error_code(error)
         reason = f"the credentials were rejected ({code})" if code else f"no credentials were found: {message}"
-        return Refusal(reason, "sign in again with `az login`", no_credentials=True)
+        return Refusal(reason, "sign in again with `az login`", lacks_credentials=True)
     if isinstance(error, ServiceRequestError | ServiceResponseError):
         return Refusal(f"cannot reach Azure: {message}", "check the network and the proxy settings")
     if isinstance(error, DecodeError):
@@ -30,12 +30,12 @@ def explain(error: Exception) -> Refusal:
         return Refusal(message, "see the message; `az account show` shows who is signed in")
     if error.status_code == THROTTLED_STATUS:
         return Refusal(
-            f"the request was throttled after retries ({error_code(error) or THROTTLED_STATUS})",
+            f"the request was throttled after retries ({extract_error_code(error) or THROTTLED_STATUS})",
             "run it again in a minute",
         )
-    if error_code(error) in UNREGISTERED_CODES:
+    if extract_error_code(error) in UNREGISTERED_CODES:
         return Refusal(
-            f"a resource provider is not registered ({error_code(error)})",
+            f"a resource provider is not registered ({extract_error_code(error)})",
             "register the provider in the message, such as az provider register --namespace Microsoft.Quota",
         )
     if error.status_code == DENIED_STATUS:
@@ -44,6 +44,6 @@ def explain(error: Exception) -> Refusal:
     return Refusal(message, "see the message")
 
 
-def error_code(error: HttpResponseError) -> str:
+def extract_error_code(error: HttpResponseError) -> str:
     """Return the error code of Azure Resource Manager, or an empty string if there is none."""
     return str(error.error.code) if error.error and error.error.code else ""

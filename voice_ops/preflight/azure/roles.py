@@ -8,37 +8,37 @@ from azure.core.rest import HttpRequest
 from voice_blueprint.azure.names import Role
 from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID
 from voice_blueprint.file.model.deployment import Environment
-from voice_ops.preflight.azure.account import AREA, GRAPH_URL, Account, json_body
-from voice_ops.preflight.azure.permissions import actions_for, is_allowed
-from voice_ops.preflight.report import Row, make_row
+from voice_ops.preflight.azure.account import GRAPH_URL, REPORT_AREA, Account, parse_json_body
+from voice_ops.preflight.azure.permissions import is_action_allowed, list_required_actions
+from voice_ops.preflight.report import CheckResult, create_check_result
 
 MAX_SHOWN_ACTIONS = 5
 ASSIGN_ACTION = "Microsoft.Authorization/roleAssignments/write"
 
 
-def identity_rows(account: Account) -> Iterator[Row]:
+def check_identity(account: Account) -> Iterator[CheckResult]:
     """Report the caller's identity, tenant and subscription."""
     claims = account.claims
     who = claims.get("upn") or claims.get("appid") or "unknown identity"
     result = f"{who} of tenant {claims.get('tid', 'unknown')}"
-    yield make_row(AREA, "identity", result, f"a sign-in for subscription {account.subscription}")
+    yield create_check_result(REPORT_AREA, "identity", result, f"a sign-in for subscription {account.subscription}")
 
 
-def permission_rows(account: Account) -> Iterator[Row]:
+def check_permissions(account: Account) -> Iterator[CheckResult]:
     """Compare the roles on the subscription with the actions of the cluster program's resources.
 
     Roles on parts of the subscription and deny assignments are ignored.
     """
-    needs = actions_for(account.resources)
-    granted = [*_role_permissions(account)]
-    denied = [action for action in needs if not any(is_allowed(action, *each) for each, _ in granted)]
+    needs = list_required_actions(account.resources)
+    granted = [*_list_role_permissions(account)]
+    denied = [action for action in needs if not any(is_action_allowed(action, *each) for each, _ in granted)]
     more = f" and {len(denied) - MAX_SHOWN_ACTIONS} more" if len(denied) > MAX_SHOWN_ACTIONS else ""
     remedy = (
         "assign Owner on the subscription, or a role with the permissions that `voice preflight FILE --permissions` "
         "prints"
     )
-    yield make_row(
-        AREA,
+    yield create_check_result(
+        REPORT_AREA,
         "permissions of the deploy",
         f"denied: {', '.join(denied[:MAX_SHOWN_ACTIONS])}{more}" if denied else "allowed",
         f"{len(needs)} actions",
@@ -46,16 +46,18 @@ def permission_rows(account: Account) -> Iterator[Row]:
     )
 
 
-def assignment_rows(account: Account) -> Iterator[Row]:
+def check_role_assignment(account: Account) -> Iterator[CheckResult]:
     """Report whether the permission to assign roles has a condition, such as a list of roles.
 
     The condition is not evaluated:
     https://learn.microsoft.com/azure/role-based-access-control/delegate-role-assignments-overview
     """
-    conditions = [condition for each, condition in _role_permissions(account) if is_allowed(ASSIGN_ACTION, *each)]
+    conditions = [
+        condition for each, condition in _list_role_permissions(account) if is_action_allowed(ASSIGN_ACTION, *each)
+    ]
     bound = bool(conditions) and all(conditions)
-    yield make_row(
-        AREA,
+    yield create_check_result(
+        REPORT_AREA,
         "permission to assign roles",
         "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
         ASSIGN_ACTION,
@@ -72,15 +74,15 @@ def _format_role(role: Role) -> str:
     return role.name.replace("_", " ").title()
 
 
-def administrator_rows(account: Account) -> Iterator[Row]:
+def check_administrator_groups(account: Account) -> Iterator[CheckResult]:
     """Check that every administrator group exists. Placeholders are errors in production, and accepted elsewhere."""
     deployment = account.deployment
     for group in deployment.azure.admin_groups:
         placeholder = group == PLACEHOLDER_ID
         is_group = None if placeholder else _group_exists(account, group)
         missing = is_group is False or (placeholder and deployment.environment is Environment.PRODUCTION)
-        yield make_row(
-            AREA,
+        yield create_check_result(
+            REPORT_AREA,
             "administrators of the cluster",
             f"{group}, which does not exist" if missing else group,
             "groups of your Microsoft Entra tenant",
@@ -104,10 +106,10 @@ def _group_exists(account: Account, group: str) -> bool | None:
     if response.status_code == HTTPStatus.NOT_FOUND:
         return False
     response.raise_for_status()
-    return "id" in json_body(response)
+    return "id" in parse_json_body(response)
 
 
-def _role_permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
+def _list_role_permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
     """Yield the actions, the exclusions and the condition of each of the caller's roles on the subscription.
 
     Roles that are assigned through groups are included.

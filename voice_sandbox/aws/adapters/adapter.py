@@ -13,13 +13,13 @@ from botocore.exceptions import ClientError
 from botocore.model import ListShape, Shape
 from botocore.parsers import ResponseParserError
 
-from voice_sandbox.aws.adapters.schemas import create_only_paths, naming_properties
-from voice_sandbox.aws.adapters.tagging import TAG_CALLS
-from voice_sandbox.aws.clients import client
-from voice_sandbox.aws.shapes import Json, conform, member_name
+from voice_sandbox.aws.adapters.schemas import list_create_only_paths, list_naming_properties
+from voice_sandbox.aws.adapters.tagging import TAG_OPERATIONS
+from voice_sandbox.aws.clients import get_client
+from voice_sandbox.aws.shapes import Json, conform_to_shape, find_member_name
 
 if TYPE_CHECKING:
-    from voice_sandbox.aws.adapters.kind import Kind, Members, Setting
+    from voice_sandbox.aws.adapters.kind import Kind, MemberList, Setting
 
 Properties = dict[str, Any]
 
@@ -59,8 +59,8 @@ class Adapter:
 
     def create(self, properties: Properties) -> None:
         """Create the resource. It exists as soon as it has an id, even if a later call fails."""
-        kind, properties = self.kind, self._api_properties(properties)
-        separate = self._separate_properties()
+        kind, properties = self.kind, self._to_api_properties(properties)
+        separate = self._list_separate_properties()
         given = {
             key: value
             for key, value in properties.items()
@@ -74,8 +74,8 @@ class Adapter:
         if not kind.create:
             given = {}
             self._update({}, properties)
-        if kind.service in TAG_CALLS and "Tags" not in given:
-            self.retag({}, tag_map(properties))
+        if kind.service in TAG_OPERATIONS and "Tags" not in given:
+            self.retag({}, convert_tags_to_map(properties))
         self.configure(given, properties)
 
     def change(self, new: Properties) -> None:
@@ -84,9 +84,9 @@ class Adapter:
             self.delete()
             self.create(new)
             return
-        before, after = self._api_properties(self.properties), self._api_properties(new)
-        if self.kind.service in TAG_CALLS:
-            self.retag(tag_map(before), tag_map(after))
+        before, after = self._to_api_properties(self.properties), self._to_api_properties(new)
+        if self.kind.service in TAG_OPERATIONS:
+            self.retag(convert_tags_to_map(before), convert_tags_to_map(after))
         self._update(before, after)
         self.configure(before, after)
 
@@ -122,7 +122,7 @@ class Adapter:
             raise NotImplementedError(f"{self.resource_type}: the local AWS cannot read this type")
         operation, argument, path = self.kind.live
         state: Json = self.call_on_resource(operation, self.properties, {argument: self.id})
-        shape = self._output_shape(operation)
+        shape = self._find_output_shape(operation)
         for part in path.split(".") if path else ():
             state, shape = state.get(part), shape.members[part]
             if isinstance(shape, ListShape):
@@ -130,14 +130,14 @@ class Adapter:
             if not state:
                 return None
         pairs = {}
-        for key, value in self._api_properties(self.properties).items():
-            name = member_name(shape, key)
+        for key, value in self._to_api_properties(self.properties).items():
+            name = find_member_name(shape, key)
             if name is not None and "{{resolve:" not in json.dumps(value):
-                pairs[key] = (conform(shape.members[name], value, key), state.get(name))
+                pairs[key] = (conform_to_shape(shape.members[name], value, key), state.get(name))
         expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
         return pairs if expected_name == actual_name else None  # a prefix of another resource's name matched
 
-    def exists(self, properties: Properties) -> bool:
+    def adopt_existing(self, properties: Properties) -> bool:
         """Return True if the service has a resource of this name, and manage that resource from now on.
 
         Types without a read call are assumed not to exist; their creation then fails.
@@ -155,11 +155,11 @@ class Adapter:
             self.id, self.properties = "", {}
         return is_present
 
-    def expected_id(self, properties: Properties) -> str | None:
+    def predict_physical_id(self, properties: Properties) -> str | None:
         """Return the physical id that a resource with these properties has, or None if its service generates it."""
         scope = {"account": self.scope.account, "region": self.scope.region}
         try:
-            return (self.kind.id or f"{{{self.kind.name}}}").format(**{**scope, **self._api_properties(properties)})
+            return (self.kind.id or f"{{{self.kind.name}}}").format(**{**scope, **self._to_api_properties(properties)})
         except LookupError:
             return None
 
@@ -170,7 +170,7 @@ class Adapter:
         """
         calls = [(each.kind.service, each.kind.delete) for each in (self, other)]
         own, others = (
-            [values.get(key) for key in naming_properties(each.resource_type)]
+            [values.get(key) for key in list_naming_properties(each.resource_type)]
             for each, values in ((self, self.properties), (other, properties))
         )
         return calls[0] == calls[1] and own == others
@@ -194,7 +194,7 @@ class Adapter:
         for key, members in self.kind.members.items():
             self._update_members(members, key, before, after)
 
-    def address(self, properties: Properties) -> dict[str, Any]:
+    def build_identifying_arguments(self, properties: Properties) -> dict[str, Any]:
         """Return the arguments that identify the resource in operations."""
         location = select_keys(properties, *self.kind.location)
         return {**location, self.kind.key: self.id} if self.kind.key else location
@@ -205,13 +205,16 @@ class Adapter:
         They do if CloudFormation's schema requires it, or if the row has no call that can make the change.
         """
         old = self.properties
-        if not all(self._can_change(key) for key in changed_keys(old, new)):
+        if not all(self._can_change(key) for key in find_changed_keys(old, new)):
             return True
-        return any(_value_at(old, path) != _value_at(new, path) for path in create_only_paths(self.resource_type))
+        return any(
+            _get_value_at_path(old, path) != _get_value_at_path(new, path)
+            for path in list_create_only_paths(self.resource_type)
+        )
 
     def accepts_argument(self, operation: str, name: str) -> bool:
         """Return True if an operation accepts an argument."""
-        return bool(operation) and member_name(self._input_shape(operation), name) is not None
+        return bool(operation) and find_member_name(self._find_input_shape(operation), name) is not None
 
     def call_on_resource(
         self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None
@@ -221,7 +224,9 @@ class Adapter:
         The call contains the given arguments, and the resource's address as far as the operation accepts it.
         """
         address = {
-            key: value for key, value in self.address(properties).items() if self.accepts_argument(operation, key)
+            key: value
+            for key, value in self.build_identifying_arguments(properties).items()
+            if self.accepts_argument(operation, key)
         }
         return self.call(operation, arguments or {}, address)
 
@@ -241,9 +246,9 @@ class Adapter:
         arguments = {key: self._format(value, {}) if isinstance(value, str) else value for key, value in always}
         for values in (*properties, extra):
             arguments.update(values)
-        shape = self._input_shape(operation)
+        shape = self._find_input_shape(operation)
         if shape is not None:
-            arguments = conform(shape, arguments, self.resource_type)
+            arguments = conform_to_shape(shape, arguments, self.resource_type)
         try:
             result: dict[str, Any] = getattr(self._client(), operation)(**arguments)
         except (ClientError, ResponseParserError) as error:
@@ -257,14 +262,20 @@ class Adapter:
 
     def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Change the resource's tags from the first map to the second."""
-        calls = TAG_CALLS[self.kind.service]
+        calls = TAG_OPERATIONS[self.kind.service]
         if removed := sorted(before.keys() - after.keys()):
             keys = [{"Key": key} for key in removed] if calls.keys == calls.tags else removed
-            self.call(calls.untag, calls.always, {calls.resource: self.tag_target(), calls.keys: keys})
+            self.call(
+                calls.untag, calls.constant_arguments, {calls.resource: self.get_tag_resource_id(), calls.keys: keys}
+            )
         if new := {key: value for key, value in after.items() if before.get(key) != value}:
-            self.call(calls.tag, calls.always, {calls.resource: self.tag_target(), calls.tags: calls.to_list(new)})
+            self.call(
+                calls.tag,
+                calls.constant_arguments,
+                {calls.resource: self.get_tag_resource_id(), calls.tags: calls.to_list(new)},
+            )
 
-    def tag_target(self) -> str:
+    def get_tag_resource_id(self) -> str:
         """Return the identifier of the resource in the service's tag calls."""
         return self._format(self.kind.arn, self.properties)
 
@@ -275,7 +286,7 @@ class Adapter:
         name = f"{stem}-{suffix}"
         return name.lower() if self.kind.lower else name
 
-    def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
+    def build_patch_operations(self, before: Properties, after: Properties) -> list[dict[str, str]]:
         """Return the patch operations that change properties from one state to the other."""
         return build_patch(before, after, self.kind.patches)
 
@@ -284,12 +295,12 @@ class Adapter:
         if not kind.update:
             return
         if self.accepts_argument(kind.update, "patchOperations"):
-            arguments: Properties = {"patchOperations": self.patches(before, after)}
+            arguments: Properties = {"patchOperations": self.build_patch_operations(before, after)}
             if not arguments["patchOperations"]:
                 return
         else:
-            separate = self._separate_properties()
-            if not changed_keys(before, after) - separate:
+            separate = self._list_separate_properties()
+            if not find_changed_keys(before, after) - separate:
                 return
             arguments = {
                 key: value
@@ -309,7 +320,7 @@ class Adapter:
         elif setting.remove:
             self.call_on_resource(setting.remove, properties)
 
-    def _update_members(self, members: Members, key: str, before: Properties, after: Properties) -> None:
+    def _update_members(self, members: MemberList, key: str, before: Properties, after: Properties) -> None:
         def name(item: Json) -> Json:
             return item[members.argument] if isinstance(item, Mapping) else item
 
@@ -329,18 +340,18 @@ class Adapter:
         named = (kind.settings, kind.members, kind.moves, kind.patches, kind.own_properties, kind.ignored)
         return (
             kind.recreated
-            or (key == "Tags" and kind.service in TAG_CALLS)
+            or (key == "Tags" and kind.service in TAG_OPERATIONS)
             or any(name in group for group in named)
             or self.accepts_argument(kind.update, name)
         )
 
-    def _separate_properties(self) -> set[str]:
+    def _list_separate_properties(self) -> set[str]:
         """Return the properties that have calls of their own, so that other operations need not accept them."""
         kind = self.kind
-        tags = {"Tags"} if kind.service in TAG_CALLS else set()
+        tags = {"Tags"} if kind.service in TAG_OPERATIONS else set()
         return {*kind.settings, *kind.members, *kind.own_properties} | tags
 
-    def _api_properties(self, properties: Properties) -> Properties:
+    def _to_api_properties(self, properties: Properties) -> Properties:
         return omit_keys(self.translate(properties), *self.kind.ignored)
 
     def _format(self, text: str, values: Mapping[str, Any]) -> str:
@@ -348,19 +359,19 @@ class Adapter:
         return text.format(**{"id": self.id, **scope_values, **values})
 
     def _convert_tags(self, properties: Properties) -> Properties:
-        if "Tags" in properties and self.kind.service in TAG_CALLS:
-            return {**properties, "Tags": TAG_CALLS[self.kind.service].to_list(tag_map(properties))}
+        if "Tags" in properties and self.kind.service in TAG_OPERATIONS:
+            return {**properties, "Tags": TAG_OPERATIONS[self.kind.service].to_list(convert_tags_to_map(properties))}
         return properties
 
     def _client(self) -> Any:
-        return client(self.kind.service, region=self.scope.region, account=self.scope.account)
+        return get_client(self.kind.service, region=self.scope.region, account=self.scope.account)
 
-    def _input_shape(self, operation: str) -> Shape | None:
+    def _find_input_shape(self, operation: str) -> Shape | None:
         meta = self._client().meta
         shape: Shape | None = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).input_shape
         return shape
 
-    def _output_shape(self, operation: str) -> Any:
+    def _find_output_shape(self, operation: str) -> Any:
         meta = self._client().meta
         return meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
 
@@ -380,12 +391,12 @@ def build_patch(before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapp
     ]
 
 
-def changed_keys(old: Properties, new: Properties) -> set[str]:
+def find_changed_keys(old: Properties, new: Properties) -> set[str]:
     """Return the names of the properties that differ."""
     return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
-def tag_map(properties: Properties) -> dict[str, str]:
+def convert_tags_to_map(properties: Properties) -> dict[str, str]:
     """Return a resource's tags as a map. A template contains either a map or a list of keys and values."""
     tags = properties.get("Tags") or {}
     if isinstance(tags, Mapping):
@@ -409,7 +420,7 @@ def is_missing(error: ClientError) -> bool:
     return any(word in code for word in ("NotFound", "NoSuch", "DoesNotExist", "NonExistent"))
 
 
-def _value_at(properties: Json, path: list[str]) -> Json:
+def _get_value_at_path(properties: Json, path: list[str]) -> Json:
     for name in path:
         properties = properties.get(name) if isinstance(properties, Mapping) else None
     return properties

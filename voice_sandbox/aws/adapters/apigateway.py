@@ -28,15 +28,15 @@ class Method(Adapter):
 class RestApi(Adapter):
     """A REST API whose paths and methods are separate resources of the template."""
 
-    def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
+    def build_patch_operations(self, before: Properties, after: Properties) -> list[dict[str, str]]:
         """Return the patch operations, including the one that changes the endpoint type."""
-        current, desired = _endpoint_type(before), _endpoint_type(after)
-        return super().patches(before, after) + build_patch(
+        current, desired = _get_endpoint_type(before), _get_endpoint_type(after)
+        return super().build_patch_operations(before, after) + build_patch(
             {"type": current}, {"type": desired}, {"type": f"/endpointConfiguration/types/{current}"}
         )
 
 
-def _endpoint_type(properties: Properties) -> str:
+def _get_endpoint_type(properties: Properties) -> str:
     return str(properties.get("EndpointConfiguration", {}).get("Types", ["EDGE"])[0])
 
 

@@ -6,7 +6,7 @@ import time
 
 from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 
-POLL_S = 0.1
+POLL_INTERVAL_S = 0.1
 PAUSE_TIMEOUT_S = 120.0
 """Maximum wait for an instance refresh during a checkpoint pause or the bake time."""
 STALL_TIMEOUT_S = 600.0
@@ -16,7 +16,7 @@ PAUSE_ADVICE = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in th
 STALL_ADVICE = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
 
 
-class Progress:
+class StallDetector:
     """Tracks when a group last made progress, so that a rehearsal does not wait forever."""
 
     def __init__(self, group: str) -> None:
@@ -52,7 +52,7 @@ class Group(Adapter):
             ValueError: A launch failed before the minimum number of hosts was in service.
         """
         super().create(properties)
-        progress = Progress(self.id)
+        progress = StallDetector(self.id)
         while True:
             named = {"AutoScalingGroupNames": [self.id]}
             (group,) = self.call("describe_auto_scaling_groups", named)["AutoScalingGroups"]
@@ -70,7 +70,7 @@ class Group(Adapter):
                         f"{{{serving}/{group['MinSize']}/{group['DesiredCapacity']}}}. "
                         f"Failed Scaling Activity: {activity['StatusMessage']}"
                     )
-            time.sleep(POLL_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def change(self, new: Properties) -> None:
         """Change the group. If the update policy requires it, a new launch template starts an instance refresh.
@@ -91,7 +91,7 @@ class Group(Adapter):
             DesiredConfiguration={"LaunchTemplate": template},
         )
         named = {"AutoScalingGroupName": self.id, "InstanceRefreshIds": [refresh["InstanceRefreshId"]]}
-        progress = Progress(self.id)
+        progress = StallDetector(self.id)
         while True:
             (instance_refresh,) = self.call("describe_instance_refreshes", named)["InstanceRefreshes"]
             if instance_refresh["Status"] == "Successful":
@@ -109,7 +109,7 @@ class Group(Adapter):
             progress.raise_if_stalled(
                 (percent, reason), f"{percent} % of its hosts are replaced {reason}".strip(), limit, remedy
             )
-            time.sleep(POLL_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def translate(self, properties: Properties) -> Properties:
         """Convert tags and subnets to the API's format."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select_keys, tag_map
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, convert_tags_to_map, select_keys
 from voice_sandbox.aws.shapes import Json
 
 
 class Address(Adapter):
     """An Elastic IP address. Its physical id is the address itself, but EC2 identifies it by an allocation id."""
 
-    def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
+    def build_identifying_arguments(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
         """Return the allocation id."""
         return select_keys(dict(self.attributes()), "AllocationId")
 
-    def tag_target(self) -> str:
+    def get_tag_resource_id(self) -> str:
         """Return the allocation id."""
         return str(self.attributes()["AllocationId"])
 
@@ -36,7 +36,7 @@ class LaunchTemplate(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the template's own tags."""
-        self.retag(_specified_tags(before), _specified_tags(after))
+        self.retag(_collect_specified_tags(before), _collect_specified_tags(after))
 
     def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
         """Return the newest version without the template's own tags, which moto adds to the tag specifications."""
@@ -48,8 +48,8 @@ class LaunchTemplate(Adapter):
         return pairs
 
 
-def _specified_tags(properties: Properties) -> dict[str, str]:
-    return tag_map((properties.get("TagSpecifications") or [{}])[0])
+def _collect_specified_tags(properties: Properties) -> dict[str, str]:
+    return convert_tags_to_map((properties.get("TagSpecifications") or [{}])[0])
 
 
 _PEER_FIELDS = {
@@ -61,7 +61,7 @@ _PEER_FIELDS = {
     "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
 }
 # Default rules of a new group whose template contains none.
-_DEFAULT_RULES: dict[str, list[Properties]] = {
+_DEFAULT_GROUP_RULES: dict[str, list[Properties]] = {
     "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}],
     "SecurityGroupIngress": [],
 }
@@ -94,7 +94,7 @@ class SecurityGroup(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Revoke the rules that the template no longer contains, then authorize the new rules."""
-        for key, always in _DEFAULT_RULES.items():
+        for key, always in _DEFAULT_GROUP_RULES.items():
             current, desired = before.get(key, always), after.get(key, always)
             direction = key.removeprefix("SecurityGroup").lower()
             for verb, rules in (
@@ -113,7 +113,7 @@ class SecurityGroup(Adapter):
         rule_ids = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
         response = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
         rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in rule_ids]
-        for key, always in _DEFAULT_RULES.items():
+        for key, always in _DEFAULT_GROUP_RULES.items():
             inline_rules = [_to_template_rule(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
             pairs[key] = (self.properties.get(key, always), inline_rules)
         return pairs

@@ -33,7 +33,7 @@ class ReplicationGroup(Adapter):
         if before.get("NumNodeGroups") != after.get("NumNodeGroups"):
             shards = after["NumNodeGroups"]
             self.call("modify_replication_group_shard_configuration", resized, NodeGroupCount=shards)
-        current, desired = _replica_count(before), _replica_count(after)
+        current, desired = _get_replica_count(before), _get_replica_count(after)
         if desired != current:
             self.call(
                 f"{'increase' if desired > current else 'decrease'}_replica_count", resized, NewReplicaCount=desired
@@ -62,7 +62,7 @@ class ReplicationGroup(Adapter):
         return {f"{name}.{part}": str(endpoint[part]) for name, endpoint in endpoints.items() for part in endpoint}
 
 
-def _replica_count(properties: Properties) -> int:
+def _get_replica_count(properties: Properties) -> int:
     if "ReplicasPerNodeGroup" in properties:
         return int(properties["ReplicasPerNodeGroup"])
     return int(properties.get("NumCacheClusters", 1)) - 1

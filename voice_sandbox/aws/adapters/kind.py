@@ -11,10 +11,10 @@ from pydantic.dataclasses import dataclass
 
 from voice_sandbox.aws.adapters.adapter import Adapter
 
-_STRICT = ConfigDict(extra="forbid")
+_STRICT_CONFIG = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=_STRICT_CONFIG)
 class Setting:
     """A property with a call of its own. A create operation that accepts the property sets it directly.
 
@@ -31,8 +31,8 @@ class Setting:
     default: Any = None
 
 
-@dataclass(frozen=True, config=_STRICT)
-class Members:
+@dataclass(frozen=True, config=_STRICT_CONFIG)
+class MemberList:
     """A list whose items are added and removed individually. An item that is an object contains the call's arguments.
 
     Attributes:
@@ -48,7 +48,7 @@ class Members:
     hold: bool = False
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=_STRICT_CONFIG)
 class Kind:
     """A row, which describes a resource type in terms of its service's API. Operations have boto3's names.
 
@@ -102,7 +102,7 @@ class Kind:
     defaults: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    members: Mapping[str, Members] = field(default_factory=dict)
+    members: Mapping[str, MemberList] = field(default_factory=dict)
     moves: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     patches: Mapping[str, str] = field(default_factory=dict)
     always: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

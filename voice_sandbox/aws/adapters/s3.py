@@ -20,20 +20,20 @@ class Bucket(Adapter):
             result["AccessControl"] = re.sub(r"(?<!^)(?=[A-Z])", "-", result["AccessControl"]).lower()
         if "BucketEncryption" in result:
             rules = result["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-            result["BucketEncryption"] = [_encryption_rule(rule) for rule in rules]
+            result["BucketEncryption"] = [_convert_encryption_rule(rule) for rule in rules]
         if "LifecycleConfiguration" in result:
             result["LifecycleConfiguration"] = [
-                _lifecycle_rule(rule) for rule in result["LifecycleConfiguration"]["Rules"]
+                _convert_lifecycle_rule(rule) for rule in result["LifecycleConfiguration"]["Rules"]
             ]
         return result
 
 
-def _encryption_rule(rule: Properties) -> dict[str, Any]:
+def _convert_encryption_rule(rule: Properties) -> dict[str, Any]:
     default = {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"]}
     return default | select_keys(rule, "BucketKeyEnabled")
 
 
-def _lifecycle_rule(rule: Properties) -> dict[str, Any]:
+def _convert_lifecycle_rule(rule: Properties) -> dict[str, Any]:
     """Convert a rule to the format of the API, which nests the days and the prefix."""
     names = {"Id": "ID", "ExpirationInDays": "Expiration"}
     result = {names.get(key, key): value for key, value in rule.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @cache
-def schema(resource_type: str) -> dict[str, Any]:
+def load_resource_schema(resource_type: str) -> dict[str, Any]:
     """Return the schema of a type.
 
     cfn-lint is imported by the first call, since the import takes half a second.
@@ -18,25 +18,25 @@ def schema(resource_type: str) -> dict[str, Any]:
     return schema
 
 
-def create_only_paths(resource_type: str) -> list[list[str]]:
+def list_create_only_paths(resource_type: str) -> list[list[str]]:
     """Return the paths of the properties whose change requires a new resource.
 
     `conditionalCreateOnlyProperties` are not included. Whether they can change in place depends on the service, which
     here means on whether the table has a call for the change.
     """
-    paths: list[str] = schema(resource_type).get("createOnlyProperties", [])
+    paths: list[str] = load_resource_schema(resource_type).get("createOnlyProperties", [])
     return [path.split("/")[2:] for path in paths]
 
 
-def naming_properties(resource_type: str) -> list[str]:
+def list_naming_properties(resource_type: str) -> list[str]:
     """Return the properties of a template that are a part of the resource's identifier."""
-    type_schema = schema(resource_type)
+    type_schema = load_resource_schema(resource_type)
     keys = [path.split("/")[-1] for path in type_schema.get("primaryIdentifier", [])]
     generated = {path.split("/")[-1] for path in type_schema.get("readOnlyProperties", [])}
     return [key for key in keys if key not in generated]
 
 
-def identifier_properties(resource_type: str) -> list[str]:
+def list_identifier_properties(resource_type: str) -> list[str]:
     """Return the properties that identify a resource, or an empty list if AWS generates one of them."""
-    keys = naming_properties(resource_type)
-    return keys if len(keys) == len(schema(resource_type).get("primaryIdentifier", [])) else []
+    keys = list_naming_properties(resource_type)
+    return keys if len(keys) == len(load_resource_schema(resource_type).get("primaryIdentifier", [])) else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, omit_keys, select_keys
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, find_changed_keys, omit_keys, select_keys
 
 
 class Topic(Adapter):
@@ -17,7 +17,7 @@ class Topic(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the attributes that differ."""
-        for key in changed_keys(before["Attributes"], after["Attributes"]):
+        for key in find_changed_keys(before["Attributes"], after["Attributes"]):
             value = after["Attributes"].get(key, "")
             self.call("set_topic_attributes", TopicArn=self.id, AttributeName=key, AttributeValue=value)
 
@@ -29,7 +29,7 @@ class TopicPolicy(Adapter):
         """Set the policy of the template's topics, and restore the default policy of removed topics."""
         for topic in before.get("Topics", []):
             if topic not in after["Topics"]:
-                self._set_policy(topic, self._owner_only_policy(topic))
+                self._set_policy(topic, self._build_owner_only_policy(topic))
         for topic in after["Topics"]:
             self._set_policy(topic, after["PolicyDocument"])
 
@@ -40,7 +40,7 @@ class TopicPolicy(Adapter):
     def _set_policy(self, topic: str, policy: Properties) -> None:
         self.call("set_topic_attributes", TopicArn=topic, AttributeName="Policy", AttributeValue=policy)
 
-    def _owner_only_policy(self, topic: str) -> dict[str, Any]:
+    def _build_owner_only_policy(self, topic: str) -> dict[str, Any]:
         statement = {
             "Effect": "Allow",
             "Principal": {"AWS": "*"},

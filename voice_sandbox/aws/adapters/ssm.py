@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, omit_keys
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, find_changed_keys, omit_keys
 
 
 class Parameter(Adapter):
@@ -10,5 +10,5 @@ class Parameter(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Overwrite the parameter if a property other than its tags has changed."""
-        if changed_keys(before, after) - {"Tags"}:
+        if find_changed_keys(before, after) - {"Tags"}:
             self.call("put_parameter", omit_keys(after, "Tags"), Overwrite=True)

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 
 from voice_sandbox.aws.adapters.kind import Kind
 
-_TABLE = Path(__file__).with_name("table.yaml")
+_TABLE_FILE = Path(__file__).with_name("table.yaml")
 
-KINDS = TypeAdapter(dict[str, Kind]).validate_python(
-    yaml.load(_TABLE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+RESOURCE_KINDS = TypeAdapter(dict[str, Kind]).validate_python(
+    yaml.load(_TABLE_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 )

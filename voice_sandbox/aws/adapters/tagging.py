@@ -25,17 +25,17 @@ class TagOperations:
     resource: str = "ResourceArn"
     tags: str = "Tags"
     keys: str = "TagKeys"
-    pair: tuple[str, str] = ("Key", "Value")
-    always: Mapping[str, str] = field(default_factory=dict)
+    key_value_names: tuple[str, str] = ("Key", "Value")
+    constant_arguments: Mapping[str, str] = field(default_factory=dict)
 
     def to_list(self, tags: Mapping[str, str]) -> list[dict[str, str]]:
         """Convert a map of tags to the service's list format."""
-        return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
+        return [dict(zip(self.key_value_names, tag, strict=True)) for tag in tags.items()]
 
 
 _DEFAULT_OPERATIONS = TagOperations()
 
-TAG_CALLS: dict[str, TagOperations] = {
+TAG_OPERATIONS: dict[str, TagOperations] = {
     "acm": TagOperations("add_tags_to_certificate", "remove_tags_from_certificate", "CertificateArn", keys="Tags"),
     "apigateway": _DEFAULT_OPERATIONS,
     "cloudwatch": TagOperations(resource="ResourceARN"),
@@ -45,12 +45,15 @@ TAG_CALLS: dict[str, TagOperations] = {
     "elasticache": TagOperations("add_tags_to_resource", "remove_tags_from_resource", "ResourceName"),
     "elbv2": TagOperations("add_tags", "remove_tags", "ResourceArns"),
     "iam": TagOperations("tag_role", "untag_role", "RoleName"),  # the only type with tags here
-    "kms": TagOperations(resource="KeyId", pair=("TagKey", "TagValue")),
+    "kms": TagOperations(resource="KeyId", key_value_names=("TagKey", "TagValue")),
     "logs": _DEFAULT_OPERATIONS,
     "secretsmanager": TagOperations(resource="SecretId"),
     "sns": _DEFAULT_OPERATIONS,
     "ssm": TagOperations(
-        "add_tags_to_resource", "remove_tags_from_resource", "ResourceId", always={"ResourceType": "Parameter"}
+        "add_tags_to_resource",
+        "remove_tags_from_resource",
+        "ResourceId",
+        constant_arguments={"ResourceType": "Parameter"},
     ),
     "wafv2": TagOperations(resource="ResourceARN"),
 }

@@ -11,7 +11,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 class WebAcl(Adapter):
     """A web ACL, which WAF identifies by name, scope and id, and protects with a lock token."""
 
-    def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - all of it is in the id
+    def build_identifying_arguments(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - all of it is in the id
         """Return the address with the current lock token."""
         name, identifier, scope = self.id.split("|")
         acl_id = {"Name": name, "Id": identifier, "Scope": scope}
@@ -21,7 +21,7 @@ class WebAcl(Adapter):
         """Return the ARN."""
         return {"Arn": self.call_on_resource("get_web_acl", self.properties)["WebACL"]["ARN"]}
 
-    def tag_target(self) -> str:
+    def get_tag_resource_id(self) -> str:
         """Return the ARN."""
         return str(self.attributes()["Arn"])
 

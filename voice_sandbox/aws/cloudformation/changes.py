@@ -30,7 +30,7 @@ class ChangeSet:
     description: str | None
     notification_arns: list[str]
     changes: list[Change]
-    imports: bool = False
+    imports_existing: bool = False
     status: str = "CREATE_COMPLETE"
     execution_status: str = "AVAILABLE"
     status_reason: str | None = None
@@ -58,12 +58,12 @@ def has_changes(stack: Stack, desired: DesiredState) -> bool:
     """Return True if a stack differs from the desired state."""
     return (
         desired.template != stack.template_dict
-        or desired.resolved != stack.resolved
+        or desired.resolved_parameters != stack.resolved_parameters
         or desired.tags not in (None, stack.tags)
     )
 
 
-def planned_changes(stack: Stack, template: Mapping[str, Any]) -> list[Change]:
+def plan_changes(stack: Stack, template: Mapping[str, Any]) -> list[Change]:
     """Return the change of each resource whose part of the template differs."""
     old: Mapping[str, Any] = stack.template_dict.get("Resources", {})
     new: Mapping[str, Any] = template["Resources"]

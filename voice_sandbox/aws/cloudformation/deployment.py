@@ -8,14 +8,14 @@ from typing import Any
 
 from voice_sandbox.aws.adapters.adapter import Properties, Scope
 from voice_sandbox.aws.adapters.kind import Kind
-from voice_sandbox.aws.adapters.table import KINDS
-from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
+from voice_sandbox.aws.clients import get_client
 from voice_sandbox.aws.cloudformation import faults
 from voice_sandbox.aws.cloudformation.functions import Evaluator
 from voice_sandbox.aws.cloudformation.removal import RETAIN_POLICIES, delete_resources
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
-from voice_sandbox.aws.cloudformation.template import TemplateError, dependencies, dependency_order
-from voice_sandbox.aws.cloudformation.values import resolve_dynamic
+from voice_sandbox.aws.cloudformation.template import TemplateError, find_dependencies, sort_by_dependency
+from voice_sandbox.aws.cloudformation.values import resolve_dynamic_references
 from voice_sandbox.aws.shapes import Json
 
 
@@ -66,10 +66,10 @@ class Deployment:
         self.evaluator = Evaluator(
             template=template,
             parameters={**pseudo, **resolved},
-            resource=lambda name: self._deployed_resource(name).physical_id,
-            attribute=lambda name, attribute: self._deployed_resource(name).attribute(attribute),
-            import_value=self._imported_value,
-            zones=self._zones,
+            resolve_resource=lambda name: self._get_deployed_resource(name).physical_id,
+            resolve_attribute=lambda name, attribute: self._get_deployed_resource(name).get_attribute(attribute),
+            import_value=self._resolve_imported_value,
+            list_zones=self._list_zones,
         )
 
     def apply(self) -> None:
@@ -79,12 +79,12 @@ class Deployment:
             DeploymentError: A resource fails; the message contains the service's reason.
         """
         bodies = self.template["Resources"]
-        needs = dependencies(bodies)
-        for name in dependency_order(needs):
+        needs = find_dependencies(bodies)
+        for name in sort_by_dependency(needs):
             if self._is_enabled(bodies[name]):
                 self._apply_resource(name, bodies[name], needs[name])
 
-    def outputs(self) -> list[dict[str, Any]]:
+    def resolve_outputs(self) -> list[dict[str, Any]]:
         """Return the stack's outputs."""
         results = []
         for key, body in (self.template.get("Outputs") or {}).items():
@@ -116,8 +116,10 @@ class Deployment:
         """Create, change, replace or keep one resource."""
         current = self.stack.resources.get(name)
         scope = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
-        kind = KINDS[body["Type"]]
-        target = Resource(kind.adapter(body["Type"], kind, scope), has_explicit_name=False, needs=needs, body=body)
+        kind = RESOURCE_KINDS[body["Type"]]
+        target = Resource(
+            kind.adapter(body["Type"], kind, scope), has_explicit_name=False, dependencies=needs, body=body
+        )
         verb, failed = ("UPDATE", current) if current else ("CREATE", target)
         try:
             properties = self.evaluator.evaluate(body.get("Properties", {}))
@@ -146,9 +148,9 @@ class Deployment:
     def _create(self, target: Resource, properties: Properties, current: Resource | None) -> None:
         adapter = target.adapter
         self.stack.set_resource_status(target, "CREATE_IN_PROGRESS")
-        if owner := self._owner(target, properties):
+        if owner := self._find_owner(target, properties):
             raise TemplateError(
-                f"{adapter.expected_id(properties)} already exists in stack {owner.stack_id}. "
+                f"{adapter.predict_physical_id(properties)} already exists in stack {owner.stack_id}. "
                 f"Give {target.logical_id} ({target.resource_type}) another name or version."
             )
         try:
@@ -156,10 +158,10 @@ class Deployment:
             adapter.create(self._resolve(properties))
         except Exception:
             if adapter.id:
-                target.apply_properties(properties)
+                target.record_properties(properties)
                 delete_resources(self.stack, [target], keep=frozenset())
             raise
-        target.apply_properties(properties)
+        target.record_properties(properties)
         if current is not None:
             self.superseded.append(current)
         self.stack.resources[target.logical_id] = target
@@ -169,16 +171,16 @@ class Deployment:
         """Return True if automatic import applies to an existing resource that belongs to no stack."""
         if not self.imports_existing or not is_importable(target.body, target.adapter.kind):
             return False
-        return self._owner(target, properties) is None and target.adapter.exists(properties)
+        return self._find_owner(target, properties) is None and target.adapter.adopt_existing(properties)
 
-    def _owner(self, target: Resource, properties: Properties) -> Stack | None:
+    def _find_owner(self, target: Resource, properties: Properties) -> Stack | None:
         """Return the stack that has the resource which a creation with these properties would overwrite, if any."""
-        if (expected := target.adapter.expected_id(properties)) is None:
+        if (expected := target.adapter.predict_physical_id(properties)) is None:
             return None
         for stack in self.stacks:
             for each in (
                 *stack.resources.values(),
-                *stack.leftovers,
+                *stack.undeleted_resources,
                 *(self.superseded if stack is self.stack else ()),
             ):
                 if each.physical_id == expected and each.adapter.shares_identity(target.adapter, properties):
@@ -188,32 +190,36 @@ class Deployment:
     def _import(self, target: Resource, properties: Properties) -> None:
         """Import an existing resource into the stack unchanged; differences from the template are drift."""
         self.stack.set_resource_status(target, "IMPORT_IN_PROGRESS")
-        target.imported = True
-        target.apply_properties(properties)
+        target.is_imported = True
+        target.record_properties(properties)
         self.stack.resources[target.logical_id] = target
         self.stack.set_resource_status(target, "IMPORT_COMPLETE")
 
     def _update(self, current: Resource, target: Resource, properties: Properties) -> None:
-        current.body, current.needs, current.has_explicit_name = target.body, target.needs, target.has_explicit_name
+        current.body, current.dependencies, current.has_explicit_name = (
+            target.body,
+            target.dependencies,
+            target.has_explicit_name,
+        )
         if properties == current.adapter.properties:
             return
         self.stack.set_resource_status(current, "UPDATE_IN_PROGRESS")
         before = current.adapter.properties
-        current.adapter.update_policy = self._update_policy(target.body)
+        current.adapter.update_policy = self._resolve_update_policy(target.body)
         try:
             current.adapter.change(self._resolve(properties))
         except Exception:
             # Some calls of a failed update may have succeeded, and are reverted as far as possible.
-            current.apply_properties(properties)
+            current.record_properties(properties)
             current.adapter.update_policy = {}
             with suppress(Exception):
                 current.adapter.change(self._resolve(before))
-            current.apply_properties(before)
+            current.record_properties(before)
             raise
-        current.apply_properties(properties)
+        current.record_properties(properties)
         self.stack.set_resource_status(current, "UPDATE_COMPLETE")
 
-    def _update_policy(self, body: Mapping[str, Any]) -> Properties:
+    def _resolve_update_policy(self, body: Mapping[str, Any]) -> Properties:
         policy: Properties = self.evaluator.evaluate(body.get("UpdatePolicy", {}))
         if self.rolls_back and (refresh := policy.get("AutoScalingInstanceRefresh")):
             preferences = {name: item for name, item in refresh["Preferences"].items() if name != "AlarmSpecification"}
@@ -221,24 +227,26 @@ class Deployment:
         return policy
 
     def _resolve(self, properties: Properties) -> Properties:
-        resolved: Properties = resolve_dynamic(properties, region=self.stack.region_name, account=self.stack.account_id)
+        resolved: Properties = resolve_dynamic_references(
+            properties, region=self.stack.region_name, account=self.stack.account_id
+        )
         return resolved
 
-    def _deployed_resource(self, name: str) -> Resource:
+    def _get_deployed_resource(self, name: str) -> Resource:
         body = self.template["Resources"].get(name)
         # A resource that this update removes still exists, but must not be referred to.
         if body is None or not self._is_enabled(body) or name not in self.stack.resources:
             raise TemplateError(f"Template format error: Unresolved resource dependencies [{name}]")
         return self.stack.resources[name]
 
-    def _imported_value(self, name: str) -> Json:
+    def _resolve_imported_value(self, name: str) -> Json:
         self.imports.add(name)
         if name not in self.exports:
             raise TemplateError(f"No export named {name} found.")
         return self.exports[name].value
 
-    def _zones(self, region: str) -> list[str]:
-        api: Any = client("ec2", region=region, account=self.stack.account_id)
+    def _list_zones(self, region: str) -> list[str]:
+        api: Any = get_client("ec2", region=region, account=self.stack.account_id)
         return sorted(zone["ZoneName"] for zone in api.describe_availability_zones()["AvailabilityZones"])
 
 

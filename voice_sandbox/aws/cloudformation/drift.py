@@ -22,7 +22,7 @@ from voice_sandbox.aws.shapes import Json
 
 
 @dataclass
-class Detection:
+class DriftDetection:
     """The result of DetectStackDrift, with the attributes that moto's serializer reads."""
 
     stack_id: str
@@ -40,18 +40,18 @@ class Detection:
         return "DRIFTED" if self.drifted_stack_resource_count else "IN_SYNC"
 
 
-def detect_drift(stack: Stack, names: Collection[str] = ()) -> Detection:
+def detect_drift(stack: Stack, names: Collection[str] = ()) -> DriftDetection:
     """Compare the named resources of a stack, by default all of them, with their actual state."""
     drifts = [
-        _resource_drift(stack, resource)
+        _detect_resource_drift(stack, resource)
         for name, resource in list(stack.resources.items())
         if resource.adapter.kind.live and (not names or name in names)
     ]
-    return Detection(stack.stack_id, drifts)
+    return DriftDetection(stack.stack_id, drifts)
 
 
-def _resource_drift(stack: Stack, resource: Resource) -> dict[str, Any]:
-    attached = [item.adapter for item in stack.resources.values() if resource.logical_id in item.needs]
+def _detect_resource_drift(stack: Stack, resource: Resource) -> dict[str, Any]:
+    attached = [item.adapter for item in stack.resources.values() if resource.logical_id in item.dependencies]
     description: dict[str, Any] = {
         "StackId": stack.stack_id,
         "LogicalResourceId": resource.logical_id,
@@ -99,10 +99,10 @@ def _matches_expected(expected: Json, actual: Json) -> bool:
         )
     if expected in ([], {}, "", None) and actual in ([], {}, "", None):
         return True
-    return any(one == other for one in _possible_values(expected) for other in _possible_values(actual))
+    return any(one == other for one in _iter_possible_values(expected) for other in _iter_possible_values(actual))
 
 
-def _possible_values(value: Json) -> Iterator[Json]:
+def _iter_possible_values(value: Json) -> Iterator[Json]:
     """Yield a value and, if the value is JSON text such as a policy, its parsed content."""
     yield value
     if isinstance(value, str) and value.startswith("{"):

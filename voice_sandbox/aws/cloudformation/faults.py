@@ -7,7 +7,7 @@ from pathlib import Path
 _fault_files: list[Path] = []
 
 
-def read_faults_from(file: Path) -> None:
+def add_fault_file(file: Path) -> None:
     """Read the faults from a file with one ``stack/logical id`` per line. Changes of the file take effect."""
     _fault_files.append(file)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from voice_sandbox.aws.cloudformation.template import SUBSTITUTION, TemplateError
+from voice_sandbox.aws.cloudformation.template import SUBSTITUTION_PATTERN, TemplateError
 from voice_sandbox.aws.shapes import Json
 
 _NO_VALUE = object()  # value of Ref to AWS::NoValue, which removes the property or list item
@@ -22,18 +22,18 @@ class Evaluator:
     Attributes:
         template: The template, for its Mappings and Conditions.
         parameters: Resolved parameters and pseudo parameters.
-        resource: Returns the physical id of a resource.
-        attribute: Returns an attribute of a resource.
+        resolve_resource: Returns the physical id of a resource.
+        resolve_attribute: Returns an attribute of a resource.
         import_value: Returns the value of another stack's export.
-        zones: Returns the availability zones of a region.
+        list_zones: Returns the availability zones of a region.
     """
 
     template: Mapping[str, Any]
     parameters: Mapping[str, Any]
-    resource: Callable[[str], str]
-    attribute: Callable[[str, str], Any]
+    resolve_resource: Callable[[str], str]
+    resolve_attribute: Callable[[str, str], Any]
     import_value: Callable[[str], Any]
-    zones: Callable[[str], list[str]]
+    list_zones: Callable[[str], list[str]]
     _conditions: dict[str, bool] = field(default_factory=dict)
 
     def evaluate(self, node: Json) -> Json:
@@ -55,29 +55,29 @@ class Evaluator:
             return node
         if len(node) == 1:
             key, argument = next(iter(node.items()))
-            function = _FUNCTIONS.get(key)
+            function = _INTRINSIC_FUNCTIONS.get(key)
             if function is not None:
                 return function(self, argument)
             if key.startswith("Fn::"):
                 raise TemplateError(f"Template error: the sandbox does not support {key}")
         return {key: value for key, item in node.items() if (value := self._evaluate(item)) is not _NO_VALUE}
 
-    def ref(self, name: str) -> Json:
+    def resolve_ref(self, name: str) -> Json:
         if name == "AWS::NoValue":
             return _NO_VALUE
-        return self.parameters[name] if name in self.parameters else self.resource(name)
+        return self.parameters[name] if name in self.parameters else self.resolve_resource(name)
 
     def get_att(self, argument: str | list[Any]) -> Json:
         """Evaluate `Fn::GetAtt`, in list or dotted form."""
         name, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
-        return self.attribute(name, self.evaluate(attribute))
+        return self.resolve_attribute(name, self.evaluate(attribute))
 
-    def sub(self, argument: str | list[Any]) -> str:
+    def substitute_variables(self, argument: str | list[Any]) -> str:
         """Evaluate `Fn::Sub`."""
         text, variables = (argument, {}) if isinstance(argument, str) else argument
         variables = {name: self.evaluate(node) for name, node in variables.items()}
         pieces, end = [], 0
-        for match in SUBSTITUTION.finditer(text):
+        for match in SUBSTITUTION_PATTERN.finditer(text):
             literal, name = match.groups()
             pieces.append(text[end : match.start()])
             end = match.end()
@@ -86,7 +86,7 @@ class Evaluator:
             elif name in variables:
                 pieces.append(_to_text(variables[name]))
             else:
-                pieces.append(_to_text(self.get_att(name) if "." in name else self.ref(name)))
+                pieces.append(_to_text(self.get_att(name) if "." in name else self.resolve_ref(name)))
         return "".join([*pieces, text[end:]])
 
     def choose_branch(self, argument: list[Any]) -> Json:
@@ -102,7 +102,7 @@ class Evaluator:
         except KeyError as error:
             raise TemplateError(f"Template error: Unable to get mapping for {name}::{first}::{second}") from error
 
-    def cidr(self, argument: list[Any]) -> list[str]:
+    def split_cidr(self, argument: list[Any]) -> list[str]:
         """Evaluate `Fn::Cidr`."""
         block, count, bits = ([*self.evaluate(argument), 8])[:3]
         network = ipaddress.ip_network(block)
@@ -134,14 +134,14 @@ def _split(evaluator: Evaluator, argument: list[Any]) -> list[str]:
     return str(text).split(separator)
 
 
-_FUNCTIONS: dict[str, Callable[[Evaluator, Any], Any]] = {
+_INTRINSIC_FUNCTIONS: dict[str, Callable[[Evaluator, Any], Any]] = {
     "Condition": lambda e, a: e.evaluate_condition(a) if isinstance(a, str) else {"Condition": e.evaluate(a)},
     "Fn::And": lambda e, a: all(e.evaluate(item) for item in a),
     "Fn::Base64": lambda e, a: base64.b64encode(str(e.evaluate(a)).encode()).decode(),
-    "Fn::Cidr": Evaluator.cidr,
+    "Fn::Cidr": Evaluator.split_cidr,
     "Fn::Equals": Evaluator.equals,
     "Fn::FindInMap": Evaluator.find_in_map,
-    "Fn::GetAZs": lambda e, a: e.zones(e.evaluate(a) or e.parameters["AWS::Region"]),
+    "Fn::GetAZs": lambda e, a: e.list_zones(e.evaluate(a) or e.parameters["AWS::Region"]),
     "Fn::GetAtt": Evaluator.get_att,
     "Fn::If": Evaluator.choose_branch,
     "Fn::ImportValue": lambda e, a: e.import_value(e.evaluate(a)),
@@ -150,6 +150,6 @@ _FUNCTIONS: dict[str, Callable[[Evaluator, Any], Any]] = {
     "Fn::Or": lambda e, a: any(e.evaluate(item) for item in a),
     "Fn::Select": _select,
     "Fn::Split": _split,
-    "Fn::Sub": Evaluator.sub,
-    "Ref": Evaluator.ref,
+    "Fn::Sub": Evaluator.substitute_variables,
+    "Ref": Evaluator.resolve_ref,
 }

@@ -13,11 +13,11 @@ from moto.cloudformation.parsing import Export
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
 from moto.core.exceptions import ServiceException
 
-from voice_sandbox.aws.adapters.table import KINDS
+from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
 from voice_sandbox.aws.cloudformation import operations
-from voice_sandbox.aws.cloudformation.changes import ChangeSet, has_changes, planned_changes
+from voice_sandbox.aws.cloudformation.changes import ChangeSet, has_changes, plan_changes
 from voice_sandbox.aws.cloudformation.deployment import DeploymentError
-from voice_sandbox.aws.cloudformation.drift import Detection, detect_drift
+from voice_sandbox.aws.cloudformation.drift import DriftDetection, detect_drift
 from voice_sandbox.aws.cloudformation.operations import DesiredState
 from voice_sandbox.aws.cloudformation.stack import Stack
 from voice_sandbox.aws.cloudformation.template import TemplateError, parse_template, validate_template
@@ -47,7 +47,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         self.deleted_stacks: dict[str, Stack] = {}  # type: ignore[assignment]
         self.change_sets: dict[str, ChangeSet] = {}  # type: ignore[assignment]
         self.exports: dict[str, Export] = {}
-        self.detections: dict[str, Detection] = {}
+        self.detections: dict[str, DriftDetection] = {}
         self._lock = threading.RLock()
 
     def create_stack(  # type: ignore[override]
@@ -58,7 +58,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         with self._lock:
             desired = self._parse_desired_state(template, parameters, options.get("tags"))
             stack = self._add_stack(name, options)
-            operations.create(stack, desired, self.stacks.values(), self.exports, self._claim_exports)
+            operations.create_stack(stack, desired, self.stacks.values(), self.exports, self._claim_exports)
             return stack
 
     def update_stack(  # type: ignore[override]
@@ -99,7 +99,7 @@ class SandboxCloudFormation(CloudFormationBackend):
                 raise ValidationError(
                     message=f"ContinueUpdateRollback cannot be called from current stack status: {stack.status}"
                 )
-            operations.roll_back(stack, self.exports, "User Initiated")
+            operations.roll_back_stack(stack, self.exports, "User Initiated")
 
     def delete_stack(self, name_or_stack_id: str, retain: Iterable[str] = ()) -> None:
         """Delete a stack. If one of its resources cannot be deleted, the stack ends in DELETE_FAILED.
@@ -108,11 +108,11 @@ class SandboxCloudFormation(CloudFormationBackend):
             name_or_stack_id: Name or id; as in AWS, a stack that does not exist is accepted.
             retain: Logical ids of resources to retain.
         """
-        stack = self._live_stack(name_or_stack_id)
+        stack = self._find_live_stack(name_or_stack_id)
         if stack and stack.status.startswith("UPDATE_") and stack.status.endswith("_IN_PROGRESS"):
             raise ValidationError(message=f"Stack [{stack.name}] cannot be deleted while in status {stack.status}")
         with self._lock:
-            stack = self._live_stack(name_or_stack_id)
+            stack = self._find_live_stack(name_or_stack_id)
             if stack is None:
                 return
             if stack.enable_termination_protection:
@@ -127,7 +127,7 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             for name in retain:
                 stack.resources.pop(name, None)
-            if operations.delete(stack, self._claim_exports):
+            if operations.delete_stack(stack, self._claim_exports):
                 self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
 
     def set_termination_protection(self, name: str, *, protected: bool) -> Stack:
@@ -142,7 +142,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         Raises:
             ValidationError: The stack does not exist.
         """
-        stack = self._live_stack(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
+        stack = self._find_live_stack(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
         if stack is None:
             raise ValidationError(message=f"Stack with id {name_or_stack_id} does not exist")
         return stack
@@ -163,12 +163,12 @@ class SandboxCloudFormation(CloudFormationBackend):
         **options: Json,
     ) -> tuple[str, str]:
         """Plan a change of an existing or new stack, and return the ids of the change set and the stack."""
-        if existing := self._live_stack(stack_name):
+        if existing := self._find_live_stack(stack_name):
             _reject_if_busy(existing)
         with self._lock:
             # moto passes "no tags" for a request without tags, which keeps the current ones.
             desired = self._parse_desired_state(template, parameters, options.get("tags") or None)
-            stack = self._live_stack(stack_name)
+            stack = self._find_live_stack(stack_name)
             if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
                 stack = self._add_stack(stack_name, options)
                 stack.set_status("REVIEW_IN_PROGRESS", "User Initiated")
@@ -183,7 +183,7 @@ class SandboxCloudFormation(CloudFormationBackend):
                 desired=desired,
                 description=description,
                 notification_arns=options.get("notification_arns") or [],
-                changes=planned_changes(stack, desired.template),
+                changes=plan_changes(stack, desired.template),
             )
             change_set.fail_if_empty()
             self.change_sets[change_set.change_set_id] = change_set
@@ -226,13 +226,15 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             del self.change_sets[change_set.change_set_id]
             change_set.stack.change_set_id = change_set.change_set_id
-            desired = replace(change_set.desired, imports_existing=change_set.imports)
+            desired = replace(change_set.desired, imports_existing=change_set.imports_existing)
             if change_set.stack.status == "REVIEW_IN_PROGRESS":
-                operations.create(change_set.stack, desired, self.stacks.values(), self.exports, self._claim_exports)
+                operations.create_stack(
+                    change_set.stack, desired, self.stacks.values(), self.exports, self._claim_exports
+                )
             else:
                 self._update(change_set.stack, desired)
 
-    def detect_drift(self, name: str, resources: Collection[str] | None) -> Detection:
+    def detect_drift(self, name: str, resources: Collection[str] | None) -> DriftDetection:
         """Compare a stack with its actual state, and record the result.
 
         Raises:
@@ -255,7 +257,7 @@ class SandboxCloudFormation(CloudFormationBackend):
             self.detections[detection.stack_drift_detection_id] = detection
             return detection
 
-    def get_drift_detection(self, identifier: str) -> Detection:
+    def get_drift_detection(self, identifier: str) -> DriftDetection:
         """Return a drift detection by its id.
 
         Raises:
@@ -268,13 +270,13 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _update(self, stack: Stack, desired: DesiredState) -> None:
         if stack.status in _BROKEN_STATUSES:
             raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
-        operations.update(stack, desired, self.stacks.values(), self.exports, self._claim_exports)
+        operations.update_stack(stack, desired, self.stacks.values(), self.exports, self._claim_exports)
 
-    def _live_stack(self, name_or_id: str) -> Stack | None:
+    def _find_live_stack(self, name_or_id: str) -> Stack | None:
         return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
 
     def _reject_duplicate_name(self, name: str) -> None:
-        if self._live_stack(name):
+        if self._find_live_stack(name):
             raise AlreadyExistsException(f"Stack [{name}] already exists")
 
     def _add_stack(self, name: str, options: dict[str, Any]) -> Stack:
@@ -296,7 +298,7 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _parse_desired_state(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> DesiredState:
         try:
             template = parse_template(body)
-            validate_template(template, KINDS.keys())
+            validate_template(template, RESOURCE_KINDS.keys())
             resolved = resolve_parameters(template, parameters, region=self.region_name, account=self.account_id)
         except TemplateError as error:
             raise ValidationError(message=str(error)) from error

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from voice_sandbox.aws.adapters.adapter import is_missing
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
-from voice_sandbox.aws.cloudformation.template import dependency_order
+from voice_sandbox.aws.cloudformation.template import sort_by_dependency
 
 RETAIN_POLICIES = frozenset({"Retain", "RetainExceptOnCreate"})
 
@@ -35,20 +35,20 @@ def delete_resources(
         The reason for each logical id that could not be deleted; dependencies of such a resource are kept as well.
     """
     by_name = {resource.logical_id: resource for resource in resources}
-    order = dependency_order({name: resource.needs for name, resource in by_name.items()})
+    order = sort_by_dependency({name: resource.dependencies for name, resource in by_name.items()})
     failed: dict[str, str] = {}
     blocked: set[str] = set()
     for name in reversed(order):
         resource = by_name[name]
         if name in blocked:
-            blocked |= resource.needs
+            blocked |= resource.dependencies
         elif resource.body.get(policy) in keep:
             stack.set_resource_status(resource, "DELETE_SKIPPED")
         else:
             reason = _delete_resource(stack, resource, snapshot=resource.body.get(policy) == "Snapshot")
             if reason:
                 failed[name] = reason
-                blocked |= resource.needs
+                blocked |= resource.dependencies
     return failed
 
 

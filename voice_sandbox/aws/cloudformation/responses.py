@@ -10,7 +10,7 @@ from moto.cloudformation.models import cloudformation_backends
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
-from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.clients import get_client
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
             raise ValidationError(
                 message=f"CancelUpdateStack cannot be called from current stack status: {stack.status}"
             )
-        api: Any = client("autoscaling", region=self.region, account=self.current_account)
+        api: Any = get_client("autoscaling", region=self.region, account=self.current_account)
         for resource in list(stack.resources.values()):
             if resource.resource_type == "AWS::AutoScaling::AutoScalingGroup":
                 with suppress(api.exceptions.ActiveInstanceRefreshNotFoundFault):
@@ -58,16 +58,16 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return ActionResult({"StackId": stack.stack_id})
 
     def describe_stack_resource(self) -> ActionResult:
-        stack, resources = self._requested_resources()
-        return ActionResult({"StackResourceDetail": _resource_detail(stack, resources[0])})
+        stack, resources = self._find_requested_resources()
+        return ActionResult({"StackResourceDetail": _build_resource_detail(stack, resources[0])})
 
     def describe_stack_resources(self) -> ActionResult:
-        stack, resources = self._requested_resources()
-        return ActionResult({"StackResources": [_resource_detail(stack, item) for item in resources]})
+        stack, resources = self._find_requested_resources()
+        return ActionResult({"StackResources": [_build_resource_detail(stack, item) for item in resources]})
 
     def list_stack_resources(self) -> ActionResult:
-        stack, resources = self._requested_resources()
-        return ActionResult({"StackResourceSummaries": [_resource_detail(stack, item) for item in resources]})
+        stack, resources = self._find_requested_resources()
+        return ActionResult({"StackResourceSummaries": [_build_resource_detail(stack, item) for item in resources]})
 
     def detect_stack_drift(self) -> ActionResult:
         """Handle DetectStackDrift. The detection has completed when the call returns."""
@@ -76,7 +76,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         )
 
     def detect_stack_resource_drift(self) -> ActionResult:
-        stack, (resource, *_) = self._requested_resources()
+        stack, (resource, *_) = self._find_requested_resources()
         drifts = self.stacks.detect_drift(stack.name, [resource.logical_id]).drifts
         if not drifts:
             raise ValidationError(message=f"Resource type {resource.resource_type} does not support drift detection")
@@ -97,20 +97,20 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         self.params.setdefault("ChangeSetType", "UPDATE")
         result = super().create_change_set()
         imports = bool(self._get_bool_param("ImportExistingResources"))
-        self.stacks.describe_change_set(*self._change_set_names()).imports = imports
+        self.stacks.describe_change_set(*self._read_change_set_names()).imports_existing = imports
         return result
 
     def describe_change_set(self) -> ActionResult:
-        return ActionResult(self.stacks.describe_change_set(*self._change_set_names()))
+        return ActionResult(self.stacks.describe_change_set(*self._read_change_set_names()))
 
     def delete_change_set(self) -> ActionResult:
-        self.stacks.delete_change_set(*self._change_set_names())
+        self.stacks.delete_change_set(*self._read_change_set_names())
         return EmptyResult()
 
-    def _change_set_names(self) -> tuple[str, str | None]:
+    def _read_change_set_names(self) -> tuple[str, str | None]:
         return self._get_param("ChangeSetName"), self._get_param("StackName")
 
-    def _requested_resources(self) -> tuple[Stack, list[Resource]]:
+    def _find_requested_resources(self) -> tuple[Stack, list[Resource]]:
         """Return the stack, and the resource that the request names or else all of its resources."""
         stack = self.stacks.get_stack(self._get_param("StackName"))
         requested = self._get_param("LogicalResourceId")
@@ -123,7 +123,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         """Skip moto's check, since changes can only be detected with the resolved parameters of the stack."""
 
 
-def _resource_detail(stack: Stack, resource: Resource) -> dict[str, Any]:
+def _build_resource_detail(stack: Stack, resource: Resource) -> dict[str, Any]:
     return {
         "StackName": stack.name,
         "StackId": stack.stack_id,

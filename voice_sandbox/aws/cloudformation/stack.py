@@ -22,23 +22,23 @@ class Resource:
     Attributes:
         adapter: Manages the resource through its service; contains its physical id and its properties.
         has_explicit_name: Whether the template contains the resource's name.
-        needs: Logical ids of the resources that this one refers to.
+        dependencies: Logical ids of the resources that this one refers to.
         body: The resource's part of the template, for its deletion policies.
         status: CloudFormation's status of the resource.
         reason: Reason for the status.
         timestamp: Time of the status.
-        imported: Whether the resource existed before the stack, so that a rollback does not delete it.
+        is_imported: Whether the resource existed before the stack, so that a rollback does not delete it.
         drift: Description of the last drift detection; empty before the first and after a change.
     """
 
     adapter: Adapter
     has_explicit_name: bool
-    needs: set[str]
+    dependencies: set[str]
     body: Mapping[str, Any]
     status: str = ""
     reason: str | None = None
     timestamp: datetime = field(default_factory=utcnow)
-    imported: bool = False
+    is_imported: bool = False
     drift: dict[str, Any] = field(default_factory=dict)
     _attributes: Mapping[str, Any] | None = None
 
@@ -56,7 +56,7 @@ class Resource:
     def resource_type(self) -> str:
         return str(self.body["Type"])
 
-    def attribute(self, name: str) -> Json:
+    def get_attribute(self, name: str) -> Json:
         """Return the value of `Fn::GetAtt`.
 
         Raises:
@@ -72,7 +72,7 @@ class Resource:
                 f"{name} in Fn::GetAtt (known here: {', '.join(sorted(self._attributes)) or 'none'})"
             ) from error
 
-    def apply_properties(self, properties: Properties) -> None:
+    def record_properties(self, properties: Properties) -> None:
         """Record the current properties of the resource."""
         self.adapter.properties = properties
         self._attributes = None
@@ -90,7 +90,7 @@ class Stack:
     template: str = ""
     template_dict: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
-    resolved: dict[str, Any] = field(default_factory=dict)
+    resolved_parameters: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     notification_arns: list[str] = field(default_factory=list)
     role_arn: str | None = None
@@ -105,7 +105,9 @@ class Stack:
     deletion_time: datetime | None = None
     change_set_id: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
-    leftovers: list[Resource] = field(default_factory=list)  # new resources of an update whose rollback failed
+    undeleted_resources: list[Resource] = field(
+        default_factory=list
+    )  # new resources of an update whose rollback failed
     outputs: list[dict[str, Any]] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
@@ -131,7 +133,7 @@ class Stack:
             hidden = str(declared[name].get("NoEcho", "")).lower() == "true"
             entry: dict[str, str | None] = {"ParameterKey": name, "ParameterValue": "****" if hidden else value}
             if declared[name].get("Type", "").startswith("AWS::SSM::"):
-                resolved = self.resolved.get(name)
+                resolved = self.resolved_parameters.get(name)
                 entry["ResolvedValue"] = ",".join(resolved) if isinstance(resolved, list) else resolved
             descriptions.append(entry)
         return descriptions
@@ -151,7 +153,7 @@ class Stack:
     ) -> None:
         """Record the current template and parameters of the stack."""
         self.template, self.template_dict = body, template
-        self.parameters, self.resolved = parameters, resolved
+        self.parameters, self.resolved_parameters = parameters, resolved
         if tags is not None:
             self.tags = tags
 
@@ -159,10 +161,10 @@ class Stack:
         """Remove deleted resources, so that another deletion only processes the remaining ones."""
 
         def remains(item: Resource) -> bool:
-            return item.status not in {"DELETE_COMPLETE", "DELETE_SKIPPED"} and not item.imported
+            return item.status not in {"DELETE_COMPLETE", "DELETE_SKIPPED"} and not item.is_imported
 
         self.resources = {name: item for name, item in self.resources.items() if remains(item)}
-        self.leftovers = [item for item in self.leftovers if remains(item)]
+        self.undeleted_resources = [item for item in self.undeleted_resources if remains(item)]
 
     def set_status(self, status: str, reason: str | None = None) -> None:
         """Set the stack's status, and add an event."""

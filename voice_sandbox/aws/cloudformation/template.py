@@ -23,7 +23,7 @@ PSEUDO_PARAMETERS = frozenset(
         "AWS::URLSuffix",
     }
 )
-SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
+SUBSTITUTION_PATTERN = re.compile(r"\$\{(!?)([^}]+)\}")
 
 
 class TemplateError(ValueError):
@@ -85,34 +85,34 @@ def validate_template(template: Mapping[str, Any], known_types: Container[str]) 
     known = {*resources, *template.get("Parameters", {}), *PSEUDO_PARAMETERS}
     for section in ("Resources", "Outputs"):
         bodies = template.get(section) or {}
-        named = set(references(bodies)).union(*(_explicit_dependencies(body) for body in bodies.values()))
+        named = set(iter_references(bodies)).union(*(_list_explicit_dependencies(body) for body in bodies.values()))
         if missing := sorted(named - known):
             raise TemplateError(
                 f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] "
                 f"in the {section} block of the template"
             )
-    dependency_order(dependencies(resources))
+    sort_by_dependency(find_dependencies(resources))
 
 
-def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
+def find_dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the resources to which each resource refers by Ref, GetAtt, Sub or DependsOn."""
     dependencies_by_name = {}
     for name, body in resources.items():
-        names = {*references(body.get("Properties", {})), *_explicit_dependencies(body)}
+        names = {*iter_references(body.get("Properties", {})), *_list_explicit_dependencies(body)}
         dependencies_by_name[name] = (names & resources.keys()) - {name}
     return dependencies_by_name
 
 
-def _explicit_dependencies(body: Mapping[str, Any]) -> list[str]:
+def _list_explicit_dependencies(body: Mapping[str, Any]) -> list[str]:
     explicit: str | list[str] = body.get("DependsOn", [])
     return [explicit] if isinstance(explicit, str) else explicit
 
 
-def references(node: Json) -> Iterator[str]:
+def iter_references(node: Json) -> Iterator[str]:
     """Yield all names to which a part of a template refers."""
     if isinstance(node, list):
         for item in node:
-            yield from references(item)
+            yield from iter_references(item)
     elif isinstance(node, dict):
         for key, value in node.items():
             if key == "Ref":
@@ -121,14 +121,14 @@ def references(node: Json) -> Iterator[str]:
                 yield value.split(".")[0] if isinstance(value, str) else value[0]
             elif key == "Fn::Sub":
                 text, variables = (value, {}) if isinstance(value, str) else value
-                names = [name for literal, name in SUBSTITUTION.findall(text) if not literal]
+                names = [name for literal, name in SUBSTITUTION_PATTERN.findall(text) if not literal]
                 yield from (name.split(".")[0] for name in names if name not in variables)
-                yield from references(list(variables.values()))
+                yield from iter_references(list(variables.values()))
             else:
-                yield from references(value)
+                yield from iter_references(value)
 
 
-def dependency_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
+def sort_by_dependency(needs: Mapping[str, Iterable[str]]) -> list[str]:
     """Return the names in dependency order. Independent names keep the given order.
 
     Raises:

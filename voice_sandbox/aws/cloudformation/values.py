@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from voice_sandbox.aws.clients import client
+from voice_sandbox.aws.clients import get_client
 from voice_sandbox.aws.cloudformation.template import TemplateError
 from voice_sandbox.aws.shapes import Json
 
@@ -38,26 +38,26 @@ def resolve_parameters(
         _validate_value(name, str(value), declaration)
         kind = declaration.get("Type", "String")
         if kind.startswith("AWS::SSM::Parameter::Value"):
-            value = _ssm_parameter(str(value), region=region, account=account)
+            value = _read_ssm_parameter(str(value), region=region, account=account)
         is_list = kind == "CommaDelimitedList" or "List<" in kind
         values[name] = [item.strip() for item in str(value).split(",")] if is_list else value
     return values
 
 
-def resolve_dynamic(node: Json, *, region: str, account: str) -> Json:
+def resolve_dynamic_references(node: Json, *, region: str, account: str) -> Json:
     """Resolve the `{{resolve:...}}` references in resource properties."""
     if isinstance(node, dict):
-        return {key: resolve_dynamic(item, region=region, account=account) for key, item in node.items()}
+        return {key: resolve_dynamic_references(item, region=region, account=account) for key, item in node.items()}
     if isinstance(node, list):
-        return [resolve_dynamic(item, region=region, account=account) for item in node]
+        return [resolve_dynamic_references(item, region=region, account=account) for item in node]
     if not isinstance(node, str) or "{{resolve:" not in node:
         return node
 
     def read(match: re.Match[str]) -> str:
         kind, rest = match.groups()
         if kind == "secretsmanager":
-            return _secret_value(rest, region=region, account=account)
-        return _ssm_parameter(rest, region=region, account=account)
+            return _read_secret_value(rest, region=region, account=account)
+        return _read_ssm_parameter(rest, region=region, account=account)
 
     return _DYNAMIC_REFERENCE.sub(read, node)
 
@@ -70,8 +70,8 @@ def _validate_value(name: str, value: str, declaration: Mapping[str, Any]) -> No
         raise TemplateError(f"Parameter '{name}' is {value!r}, but must be {expectation}")
 
 
-def _ssm_parameter(name: str, *, region: str, account: str) -> str:
-    api: Any = client("ssm", region=region, account=account)
+def _read_ssm_parameter(name: str, *, region: str, account: str) -> str:
+    api: Any = get_client("ssm", region=region, account=account)
     try:
         return str(api.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
     except ClientError as error:
@@ -80,7 +80,7 @@ def _ssm_parameter(name: str, *, region: str, account: str) -> str:
         ) from error
 
 
-def _secret_value(reference: str, *, region: str, account: str) -> str:
+def _read_secret_value(reference: str, *, region: str, account: str) -> str:
     """Resolve `secret-id:SecretString:json-key:version-stage:version-id`.
 
     The id may be an ARN, which contains colons.
@@ -89,7 +89,7 @@ def _secret_value(reference: str, *, region: str, account: str) -> str:
     prefix_length = _ARN_PART_COUNT if parts[0] == "arn" else 1
     secret_id, rest = ":".join(parts[:prefix_length]), [*parts[prefix_length:], "", "", "", ""]
     _, key, stage, version = rest[:4]
-    api: Any = client("secretsmanager", region=region, account=account)
+    api: Any = get_client("secretsmanager", region=region, account=account)
     chosen = {"VersionStage": stage, "VersionId": version}
     text = api.get_secret_value(SecretId=secret_id, **{name: item for name, item in chosen.items() if item})[
         "SecretString"

@@ -17,20 +17,20 @@ from voice_sandbox.aws.patches.base import Record, replace_responses
 # Fields that moto's integrations do not store.
 _STORED_FIELDS = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
 
-Fields = dict[str, tuple[str, Callable[[str], Any]]]
+PatchFields = dict[str, tuple[str, Callable[[str], Any]]]
 
 
 def _parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
-_REST_API_FIELDS: Fields = {
+_REST_API_FIELDS: PatchFields = {
     "/description": ("description", str),
     "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _parse_bool),
     "/name": ("name", str),
 }
-_VPC_LINK_FIELDS: Fields = {"/description": ("description", str), "/name": ("name", str)}
-_DOMAIN_NAME_FIELDS: Fields = {
+_VPC_LINK_FIELDS: PatchFields = {"/description": ("description", str), "/name": ("name", str)}
+_DOMAIN_NAME_FIELDS: PatchFields = {
     "/certificateArn": ("certificate_arn", str),
     "/regionalCertificateArn": ("regional_certificate_arn", str),
     "/securityPolicy": ("security_policy", str),
@@ -61,7 +61,7 @@ class PatchedApiGateway(APIGatewayResponse):
         return status, headers, json.dumps(integration.to_json())
 
     def update_rest_api(self) -> TYPE_RESPONSE:
-        api = self.backend.get_rest_api(self._resource_id())
+        api = self.backend.get_rest_api(self._read_resource_id())
         for patch in self._get_param("patchOperations"):
             if patch["path"].startswith("/endpointConfiguration/types/"):
                 api.endpoint_configuration["types"] = [patch["value"]]
@@ -75,22 +75,22 @@ class PatchedApiGateway(APIGatewayResponse):
         return self._apply_patch(stored, {"/description": ("description", str)})
 
     def update_vpc_link(self) -> TYPE_RESPONSE:
-        link = self.backend.get_vpc_link(self._resource_id())
+        link = self.backend.get_vpc_link(self._read_resource_id())
         return self._apply_patch(link, _VPC_LINK_FIELDS)
 
     def update_domain_name(self) -> TYPE_RESPONSE:
-        return self._apply_patch(self.backend.get_domain_name(self._resource_id()), _DOMAIN_NAME_FIELDS)
+        return self._apply_patch(self.backend.get_domain_name(self._read_resource_id()), _DOMAIN_NAME_FIELDS)
 
-    def _apply_patch(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
+    def _apply_patch(self, model: VpcLink | DomainName | Deployment, fields: PatchFields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):
             _apply_operation(model, patch, fields)
         return 200, {}, json.dumps(model.to_json())
 
-    def _resource_id(self) -> str:
+    def _read_resource_id(self) -> str:
         return self.path.strip("/").split("/")[1]
 
 
-def _apply_operation(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
+def _apply_operation(model: BaseModel, patch: dict[str, str], fields: PatchFields) -> None:
     if patch["path"] not in fields:
         raise NotImplementedError(f"API Gateway: the sandbox does not support a patch of {patch['path']}")
     attribute, convert = fields[patch["path"]]

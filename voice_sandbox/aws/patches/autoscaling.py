@@ -12,9 +12,9 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, EmptyResult
 
-from voice_sandbox.aws.patches.base import Record, action_result, replace_responses, store_parameters
-from voice_sandbox.aws.patches.lifecycle import Action, Host, LifecycleBackend, LifecycleGroup
-from voice_sandbox.aws.patches.refresh import Refresh
+from voice_sandbox.aws.patches.base import Record, get_action_result, replace_responses, store_parameters
+from voice_sandbox.aws.patches.lifecycle import Host, LifecycleAction, LifecycleBackend, LifecycleGroup
+from voice_sandbox.aws.patches.refresh import InstanceRefresh
 
 # Fields that moto's groups do not store.
 _STORED_FIELDS = (
@@ -40,7 +40,7 @@ class PatchedAutoScaling(AutoScalingResponse):
     def call_action(self) -> TYPE_RESPONSE:
         """Apply the changes that are due since the last request, then handle the current request."""
         with _request_lock:
-            for group in self._backend.lifecycle_groups():
+            for group in self._backend.iter_lifecycle_groups():
                 group.complete_due_actions()
             answer: TYPE_RESPONSE = super().call_action()
             return answer
@@ -51,7 +51,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         if params["AutoScalingGroupName"] in self.autoscaling_backend.autoscaling_groups:
             raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
         answer = super().create_auto_scaling_group()
-        group = self._requested_group()
+        group = self._find_requested_group()
         store_parameters(group, params, *_STORED_FIELDS)
         for hook in params.get("LifecycleHookSpecificationList", []):
             self._put_hook({**hook, "AutoScalingGroupName": group.name})
@@ -61,7 +61,7 @@ class PatchedAutoScaling(AutoScalingResponse):
     def update_auto_scaling_group(self) -> ActionResult:
         """Handle UpdateAutoScalingGroup; a request without launch settings keeps the current ones."""
         params = self._get_params()
-        group = self._requested_group()
+        group = self._find_requested_group()
         policy = group.mixed_instances_policy
         answer = super().update_auto_scaling_group()
         if not {"LaunchTemplate", "LaunchConfigurationName", "MixedInstancesPolicy"} & params.keys():
@@ -72,13 +72,13 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def delete_auto_scaling_group(self) -> ActionResult:
         """Handle DeleteAutoScalingGroup; all parts of the group are deleted. With force, its hosts are terminated."""
-        group = self._requested_group()
+        group = self._find_requested_group()
         backend = self._backend
         if group.instance_states and not self._get_bool_param("ForceDelete", False):
             message = f"You cannot delete an AutoScalingGroup while there are instances in {group.name}."
             raise AutoscalingClientError("ResourceInUse", message)
         del backend.autoscaling_groups[group.name]
-        group.terminate_all()
+        group.terminate_all_hosts()
         collections_of_group: list[dict[str, Any]] = [
             backend.policies,
             backend.lifecycle_hooks,
@@ -99,23 +99,27 @@ class PatchedAutoScaling(AutoScalingResponse):
     def put_scaling_policy(self) -> ActionResult:
         """Handle PutScalingPolicy; moto misspells the key of the ARN, so that clients would not receive it."""
         answer = super().put_scaling_policy()
-        return ActionResult({"PolicyARN": action_result(answer)["PolicyArn"], "Alarms": []})
+        return ActionResult({"PolicyARN": get_action_result(answer)["PolicyArn"], "Alarms": []})
 
     def complete_lifecycle_action(self) -> ActionResult:
-        group, host, action = self._requested_action()
+        group, host, action = self._find_requested_action()
         outcome = self._get_param("LifecycleActionResult")
         group.complete_action(host, action.hook.name, outcome, f"Lifecycle Action Completed with {outcome} Result")
         return EmptyResult()
 
     def record_lifecycle_action_heartbeat(self) -> ActionResult:
-        _, _, action = self._requested_action()
+        _, _, action = self._find_requested_action()
         action.record_heartbeat()
         return EmptyResult()
 
     def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
         """Handle TerminateInstanceInAutoScalingGroup; a host that is already terminating is unaffected."""
         group, host = self._backend.find_host(self._get_param("InstanceId"))
-        if self._get_bool_param("ShouldDecrementDesiredCapacity", False) and not host.is_leaving and not host.is_warm:
+        if (
+            self._get_bool_param("ShouldDecrementDesiredCapacity", False)
+            and not host.is_terminating
+            and not host.is_warm
+        ):
             if (group.desired_capacity or 0) <= (group.min_size or 0):
                 message = (
                     f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without "
@@ -124,7 +128,7 @@ class PatchedAutoScaling(AutoScalingResponse):
                 )
                 raise AutoscalingClientError("ValidationError", message)
             group.desired_capacity = (group.desired_capacity or 0) - 1
-        if not host.is_leaving:
+        if not host.is_terminating:
             group.terminate_host(host, "in response to a user request")
             group.balance()
         return ActionResult({"Activity": host.activity})
@@ -142,7 +146,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         name, ids = self._get_param("AutoScalingGroupName"), self._get_param("ActivityIds", [])
         results: list[Activity] = [
             activity
-            for group in self._backend.lifecycle_groups()
+            for group in self._backend.iter_lifecycle_groups()
             if name in (None, group.name)
             for activity in reversed(group.activities)
             if not ids or activity.activity_id in ids
@@ -150,27 +154,27 @@ class PatchedAutoScaling(AutoScalingResponse):
         return ActionResult({"Activities": results})
 
     def start_instance_refresh(self) -> ActionResult:
-        params, group = self._get_params(), self._requested_group()
-        if group.refresh:
+        params, group = self._get_params(), self._find_requested_group()
+        if group.active_refresh:
             message = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
             raise AutoscalingClientError("InstanceRefreshInProgress", message)
         launch_template = params.get("DesiredConfiguration", {}).get("LaunchTemplate", {})
         template = {key: str(value) for key, value in launch_template.items()} or group.template
         others = sum(host.template != template for host in group.hosts)
-        group.refreshes.append(Refresh(params.get("Preferences", {}), template, group.template, others))
-        group.launch_from(template)
+        group.refreshes.append(InstanceRefresh(params.get("Preferences", {}), template, group.template, others))
+        group.set_launch_template(template)
         return ActionResult({"InstanceRefreshId": group.refreshes[-1].id})
 
     def describe_instance_refreshes(self) -> ActionResult:
         """Handle DescribeInstanceRefreshes; the newest refresh is the first."""
-        group, ids = self._requested_group(), self._get_param("InstanceRefreshIds", [])
-        results = [each.description(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
+        group, ids = self._find_requested_group(), self._get_param("InstanceRefreshIds", [])
+        results = [each.describe(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
         return ActionResult({"InstanceRefreshes": results})
 
     def cancel_instance_refresh(self) -> ActionResult:
         """Handle CancelInstanceRefresh; replaced hosts remain."""
-        group = self._requested_group()
-        if not (refresh := group.refresh):
+        group = self._find_requested_group()
+        if not (refresh := group.active_refresh):
             message = f"No active instance refresh found for Auto Scaling group {group.name}"
             raise AutoscalingClientError("ActiveInstanceRefreshNotFound", message)
         refresh.end(group, "Cancelled", "Cancelled due to user request.")
@@ -178,17 +182,17 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def put_warm_pool(self) -> ActionResult:
         answer = super().put_warm_pool()
-        self._requested_group().balance()
+        self._find_requested_group().balance()
         return answer
 
     def describe_warm_pool(self) -> ActionResult:
-        group = self._requested_group()
+        group = self._find_requested_group()
         return ActionResult({"WarmPoolConfiguration": group.warm_pool, "Instances": group.pool})
 
     def delete_warm_pool(self) -> ActionResult:
         """Handle DeleteWarmPool; its hosts are terminated through their hooks."""
         answer = super().delete_warm_pool()
-        self._requested_group().balance()
+        self._find_requested_group().balance()
         return answer
 
     @property
@@ -206,16 +210,16 @@ class PatchedAutoScaling(AutoScalingResponse):
         blank = dict.fromkeys(("NotificationTargetARN", "NotificationMetadata", "RoleARN"))
         store_parameters(created_hook, {**blank, **hook}, *blank)
 
-    def _requested_action(self) -> tuple[LifecycleGroup, Host, Action]:
+    def _find_requested_action(self) -> tuple[LifecycleGroup, Host, LifecycleAction]:
         instance, hook = self._get_param("InstanceId"), self._get_param("LifecycleHookName")
-        for group in self._backend.lifecycle_groups():
-            for host in group.all_hosts():
+        for group in self._backend.iter_lifecycle_groups():
+            for host in group.list_all_hosts():
                 if host.instance_id == instance and hook in host.actions:
                     return group, host, host.actions[hook]
         message = f"No active Lifecycle Action found with instance ID {instance}"
         raise AutoscalingClientError("ValidationError", message)
 
-    def _requested_group(self) -> LifecycleGroup:
+    def _find_requested_group(self) -> LifecycleGroup:
         name = self._get_param("AutoScalingGroupName")
         results = self.autoscaling_backend.describe_auto_scaling_groups([name])
         if not results:

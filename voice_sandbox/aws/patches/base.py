@@ -25,13 +25,13 @@ def replace_responses(urls: ModuleType, original: type[BaseResponse], patched: t
             urls.url_paths[path] = getattr(patched, handler.__name__)
 
 
-def records(backend: BaseBackend, kind: str) -> dict[str, Record]:
+def get_stored_records(backend: BaseBackend, kind: str) -> dict[str, Record]:
     """Return the resources of a kind that moto lacks. They are stored in moto's backend until it is reset."""
     records_by_id: dict[str, Record] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
     return records_by_id
 
 
-def action_result(answer: ActionResult) -> Record:
+def get_action_result(answer: ActionResult) -> Record:
     """Return the result in a response of moto. It is a dictionary in all patched operations."""
     return cast("Record", answer.result)
 

@@ -16,17 +16,17 @@ class PatchedBudgets(BudgetsResponse):
 
     def update_budget(self) -> str:
         new = self._get_param("NewBudget")
-        budget = self._budget(new["BudgetName"])
+        budget = self._find_budget(new["BudgetName"])
         budget.budget = {**budget.budget, **new}
         return "{}"
 
     def describe_subscribers_for_notification(self) -> str:
         notification = self._get_param("Notification")
-        notifications = self._budget(self._get_param("BudgetName")).notifications
+        notifications = self._find_budget(self._get_param("BudgetName")).notifications
         subscriber_lists = [item.subscribers for item in notifications if item.details == notification]
         return json.dumps({"Subscribers": subscriber_lists[0] if subscriber_lists else []})
 
-    def _budget(self, name: str) -> Budget:
+    def _find_budget(self, name: str) -> Budget:
         account = self._get_param("AccountId")
         self.backend.describe_budget(account, name)  # rejects an unknown name
         return self.backend.budgets[account][name]

@@ -8,8 +8,8 @@ from moto.cloudwatch import models, urls
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
-from voice_sandbox.aws.patches.base import action_result, replace_responses, store_parameters
-from voice_sandbox.aws.patches.metric_math import evaluate
+from voice_sandbox.aws.patches.base import get_action_result, replace_responses, store_parameters
+from voice_sandbox.aws.patches.metric_math import evaluate_expression
 
 
 class PatchedCloudWatch(CloudWatchResponse):
@@ -42,7 +42,7 @@ class PatchedCloudWatch(CloudWatchResponse):
         kinds = self._get_param("AlarmTypes", None) or ["MetricAlarm"]
         for kind in ("MetricAlarm", "CompositeAlarm"):
             if kind not in kinds:
-                action_result(answer)[f"{kind}s"] = []
+                get_action_result(answer)[f"{kind}s"] = []
         return answer
 
 
@@ -50,4 +50,4 @@ def install() -> None:
     """Install the patch."""
     replace_responses(urls, CloudWatchResponse, PatchedCloudWatch)
     module: Any = models
-    module.parse_expression = evaluate
+    module.parse_expression = evaluate_expression

@@ -11,17 +11,17 @@ from moto.ec2.models.instances import Instance, InstanceState
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import parse_user_data
 
-from voice_sandbox.aws.patches.base import action_result, replace_responses
-from voice_sandbox.aws.patches.ec2_network import NetworkResponses
+from voice_sandbox.aws.patches.base import get_action_result, replace_responses
+from voice_sandbox.aws.patches.ec2_network import Ec2NetworkResponse
 
 
-class PatchedEc2(NetworkResponses):
+class PatchedEc2(Ec2NetworkResponse):
     """moto's EC2 API, extended by the operations that it lacks."""
 
     def create_launch_template_version(self) -> ActionResult:
         """Handle CreateLaunchTemplateVersion; moto would store the user data as text, with which no host can start."""
         answer = super().create_launch_template_version()
-        data = action_result(answer)["LaunchTemplateVersion"]["LaunchTemplateData"]
+        data = get_action_result(answer)["LaunchTemplateVersion"]["LaunchTemplateData"]
         if isinstance(data.get("UserData"), str):
             data["UserData"] = parse_user_data(data["UserData"])
         return answer
@@ -30,7 +30,7 @@ class PatchedEc2(NetworkResponses):
         """Handle DescribeLaunchTemplates; moto would return 15 templates without a token, and their initial tags."""
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
-        for template in action_result(answer)["LaunchTemplates"]:
+        for template in get_action_result(answer)["LaunchTemplates"]:
             template["Tags"] = self.ec2_backend.get_launch_template(template["LaunchTemplateId"]).get_tags()
         return answer
 

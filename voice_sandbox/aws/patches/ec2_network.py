@@ -5,10 +5,10 @@ from __future__ import annotations
 from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
 
-from voice_sandbox.aws.patches.base import action_result
+from voice_sandbox.aws.patches.base import get_action_result
 
 
-class NetworkResponses(EC2Response):
+class Ec2NetworkResponse(EC2Response):
     """moto's EC2 API with complete deletion of networks."""
 
     def delete_vpc(self) -> ActionResult:
@@ -33,7 +33,7 @@ class NetworkResponses(EC2Response):
         """Handle CreateVpcEndpoint; the interfaces get the endpoint's security groups."""
         answer = super().create_vpc_endpoint()
         groups = self._get_param("SecurityGroupIds", [])
-        for interface in action_result(answer)["VpcEndpoint"].network_interface_ids or []:
+        for interface in get_action_result(answer)["VpcEndpoint"].network_interface_ids or []:
             self.ec2_backend.modify_network_interface_attribute(interface, groups)
         return answer
 

@@ -7,7 +7,7 @@ from moto.ecs import urls
 from moto.ecs.models import Service
 from moto.ecs.responses import EC2ContainerServiceResponse
 
-from voice_sandbox.aws.patches.base import action_result, replace_responses, store_parameters
+from voice_sandbox.aws.patches.base import get_action_result, replace_responses, store_parameters
 
 # Fields that moto's services do not store.
 _STORED_FIELDS = (
@@ -31,12 +31,12 @@ class PatchedEcs(EC2ContainerServiceResponse):
 
     def create_service(self) -> ActionResult:
         answer = super().create_service()
-        self._mark_stable(action_result(answer)["service"])
+        self._mark_stable(get_action_result(answer)["service"])
         return answer
 
     def update_service(self) -> ActionResult:
         answer = super().update_service()
-        self._mark_stable(action_result(answer)["service"])
+        self._mark_stable(get_action_result(answer)["service"])
         return answer
 
     def list_clusters(self) -> ActionResult:
@@ -48,8 +48,8 @@ class PatchedEcs(EC2ContainerServiceResponse):
         """Handle ListServices without deleted services."""
         answer = super().list_services()
         inactive = {item.arn for item in self.ecs_backend.services.values() if item.status == "INACTIVE"}
-        action_result(answer)["serviceArns"] = [
-            arn for arn in action_result(answer)["serviceArns"] if arn not in inactive
+        get_action_result(answer)["serviceArns"] = [
+            arn for arn in get_action_result(answer)["serviceArns"] if arn not in inactive
         ]
         return answer
 

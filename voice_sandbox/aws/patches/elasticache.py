@@ -20,28 +20,28 @@ from moto.elasticache.responses import ElastiCacheResponse
 from voice_sandbox.aws.diff import is_older
 from voice_sandbox.aws.patches import stores
 from voice_sandbox.aws.patches.base import replace_responses, store_parameters
-from voice_sandbox.aws.patches.elasticache_groups import GroupResponses
+from voice_sandbox.aws.patches.elasticache_groups import ElastiCacheGroupResponse
 
 _SLOT_COUNT = 16384
-_ZONES = "abc"
+_ZONE_SUFFIXES = "abc"
 
 
-class PatchedElastiCache(GroupResponses):
+class PatchedElastiCache(ElastiCacheGroupResponse):
     """moto's ElastiCache API, extended by the operations that it lacks."""
 
     def create_replication_group(self) -> ActionResult:
         """Handle CreateReplicationGroup; the groups to which it refers must exist."""
         params = self._get_params()
         for name in params.get("UserGroupIds", []):
-            self._user_group(name)
+            self._find_user_group(name)
         if params.get("CacheSubnetGroupName"):
             self.elasticache_backend.describe_cache_subnet_groups(params["CacheSubnetGroupName"])
         snapshot = params.get("SnapshotName")
         if snapshot:
-            self._check_restorable(snapshot, params.get("EngineVersion"))
+            self._validate_restorable(snapshot, params.get("EngineVersion"))
         answer = super().create_replication_group()
-        group = self._replication_group()
-        stores.start(group.replication_group_id, snapshot)
+        group = self._find_replication_group()
+        stores.start_server(group.replication_group_id, snapshot)
         if params.get("SnapshotRetentionLimit"):
             name = f"automatic.{group.replication_group_id}-{utcnow():%Y-%m-%d-%H-%M}"
             self._create_snapshot(name, group).snapshot_source = "automated"
@@ -52,7 +52,7 @@ class PatchedElastiCache(GroupResponses):
 
     def modify_replication_group(self) -> ActionResult:
         params = self._get_params()
-        group = self._replication_group()
+        group = self._find_replication_group()
         version = params.get("EngineVersion")
         if version and group.engine_version and is_older(version, group.engine_version):
             raise ElastiCacheException(
@@ -85,14 +85,14 @@ class PatchedElastiCache(GroupResponses):
         return answer
 
     def modify_replication_group_shard_configuration(self) -> ActionResult:
-        group = self._replication_group()
+        group = self._find_replication_group()
         replicas = len(group.node_groups[0]["NodeGroupMembers"]) - 1
         self._create_shards(group, self._get_param("NodeGroupCount"), replicas)
         return ActionResult({"ReplicationGroup": group})
 
     def increase_replica_count(self) -> ActionResult:
         """Handle IncreaseReplicaCount; all shards get the same count."""
-        group = self._replication_group()
+        group = self._find_replication_group()
         self._create_shards(group, len(group.node_groups), self._get_param("NewReplicaCount"))
         return ActionResult({"ReplicationGroup": group})
 
@@ -100,7 +100,7 @@ class PatchedElastiCache(GroupResponses):
 
     def test_failover(self) -> ActionResult:
         """Handle TestFailover: the first replica becomes the primary, with the same address."""
-        group = self._replication_group()
+        group = self._find_replication_group()
         (shard,) = (each for each in group.node_groups if each["NodeGroupId"] == self._get_param("NodeGroupId"))
         primary, *replicas = sorted(shard["NodeGroupMembers"], key=lambda each: str(each["CurrentRole"]))
         if group.automatic_failover != "enabled" or not replicas:
@@ -109,15 +109,15 @@ class PatchedElastiCache(GroupResponses):
                 f"Replication group {group.replication_group_id} must have automatic failover enabled.",
             )
         primary["CurrentRole"], replicas[0]["CurrentRole"] = "replica", "primary"
-        stores.fail_over(group.replication_group_id)
+        stores.fail_over_server(group.replication_group_id)
         return ActionResult({"ReplicationGroup": group})
 
     def delete_replication_group(self) -> ActionResult:
         """Handle DeleteReplicationGroup; the group is deleted when the call returns."""
-        group = self._replication_group()
+        group = self._find_replication_group()
         if self._get_param("FinalSnapshotIdentifier"):
             self._create_snapshot(self._get_param("FinalSnapshotIdentifier"), group)
-        stores.stop(group.replication_group_id)
+        stores.stop_server(group.replication_group_id)
         for name, snapshot in list(self.elasticache_backend.snapshots.items()):
             if (snapshot.replication_group_id, snapshot.snapshot_source) == (group.replication_group_id, "automated"):
                 del self.elasticache_backend.snapshots[name]
@@ -129,7 +129,7 @@ class PatchedElastiCache(GroupResponses):
 
     def create_snapshot(self) -> ActionResult:
         """Handle CreateSnapshot; the snapshot is available when the call returns."""
-        group = self._replication_group() if self._get_param("ReplicationGroupId") else None
+        group = self._find_replication_group() if self._get_param("ReplicationGroupId") else None
         answer = super().create_snapshot()
         if group:
             self._save_data(self.elasticache_backend.snapshots[self._get_param("SnapshotName")], group)
@@ -158,7 +158,7 @@ class PatchedElastiCache(GroupResponses):
         snapshot.node_snapshots = [{"CacheNodeId": "0001", "SnapshotCreateTime": utcnow()}]  # type: ignore[attr-defined]
         stores.save_snapshot(group.replication_group_id, str(snapshot.snapshot_name))
 
-    def _check_restorable(self, name: str, version: str | None) -> None:
+    def _validate_restorable(self, name: str, version: str | None) -> None:
         (snapshot,) = self.elasticache_backend.describe_snapshots(snapshot_name=name)
         if version and snapshot.engine_version and _parse_version(version) < _parse_version(snapshot.engine_version):
             raise ElastiCacheException(
@@ -166,7 +166,7 @@ class PatchedElastiCache(GroupResponses):
                 f"Cannot restore from {name}: engine version {version} is lower than its {snapshot.engine_version}.",
             )
 
-    def _replication_group(self) -> ReplicationGroup:
+    def _find_replication_group(self) -> ReplicationGroup:
         return self.elasticache_backend.describe_replication_groups(self._get_param("ReplicationGroupId"))[0]
 
     def _link_replication_groups(self) -> None:
@@ -192,7 +192,7 @@ class PatchedElastiCache(GroupResponses):
             for node in range(replicas + 1):
                 infix = f"{shard + 1:04}-" if group.cluster_enabled else ""
                 cluster = f"{name}-{infix}{node + 1:03}"
-                zone = f"{self.region}{_ZONES[(shard + node) % len(_ZONES)]}"
+                zone = f"{self.region}{_ZONE_SUFFIXES[(shard + node) % len(_ZONE_SUFFIXES)]}"
                 member: dict[str, Any] = {
                     "CacheClusterId": cluster,
                     "CacheNodeId": "0001",
@@ -222,7 +222,7 @@ class PatchedElastiCache(GroupResponses):
 
     def _create_member(self, group: ReplicationGroup, name: str, zone: str) -> SimpleNamespace:
         return SimpleNamespace(
-            arn=self._arn("cluster", name),
+            arn=self._build_arn("cluster", name),
             at_rest_encryption_enabled=group.at_rest_encryption_enabled,
             auto_minor_version_upgrade=group.auto_minor_version_upgrade,
             cache_cluster_id=name,

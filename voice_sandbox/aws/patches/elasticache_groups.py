@@ -7,10 +7,10 @@ from moto.elasticache.exceptions import ElastiCacheException
 from moto.elasticache.models import CacheSubnetGroup
 from moto.elasticache.responses import ElastiCacheResponse
 
-from voice_sandbox.aws.patches.base import Record, records, store_parameters
+from voice_sandbox.aws.patches.base import Record, get_stored_records, store_parameters
 
 
-class GroupResponses(ElastiCacheResponse):
+class ElastiCacheGroupResponse(ElastiCacheResponse):
     """moto's ElastiCache API, extended by the groups that it lacks."""
 
     def create_user_group(self) -> ActionResult:
@@ -19,7 +19,7 @@ class GroupResponses(ElastiCacheResponse):
         name = params["UserGroupId"]
         if name in self._user_groups:
             raise ElastiCacheException("UserGroupAlreadyExistsFault", f"User group {name} already exists.")
-        self._check_users(params["UserIds"])
+        self._validate_users(params["UserIds"])
         group = {
             "UserGroupId": name,
             "Status": "active",
@@ -27,7 +27,7 @@ class GroupResponses(ElastiCacheResponse):
             "UserIds": params["UserIds"],
             "MinimumEngineVersion": "7.2" if params["Engine"].lower() == "valkey" else "6.0",
             "ReplicationGroups": [],
-            "ARN": self._arn("usergroup", name),
+            "ARN": self._build_arn("usergroup", name),
         }
         self._user_groups[name] = group
         self._link_users()
@@ -37,21 +37,21 @@ class GroupResponses(ElastiCacheResponse):
 
     def describe_user_groups(self) -> ActionResult:
         name = self._get_param("UserGroupId")
-        return ActionResult({"UserGroups": [self._user_group(name)] if name else list(self._user_groups.values())})
+        return ActionResult({"UserGroups": [self._find_user_group(name)] if name else list(self._user_groups.values())})
 
     def modify_user_group(self) -> ActionResult:
         params = self._get_params()
-        group = self._user_group(params["UserGroupId"])
+        group = self._find_user_group(params["UserGroupId"])
         removed = params.get("UserIdsToRemove", [])
         users = [*(user for user in group["UserIds"] if user not in removed), *params.get("UserIdsToAdd", [])]
-        self._check_users(users)
+        self._validate_users(users)
         group["UserIds"] = users
         self._link_users()
         return ActionResult(group)
 
     def delete_user_group(self) -> ActionResult:
         """Handle DeleteUserGroup; a group that a replication group uses cannot be deleted."""
-        group = self._user_group(self._get_param("UserGroupId"))
+        group = self._find_user_group(self._get_param("UserGroupId"))
         if group["ReplicationGroups"]:
             users = ", ".join(group["ReplicationGroups"])
             raise ElastiCacheException(
@@ -96,7 +96,7 @@ class GroupResponses(ElastiCacheResponse):
             "CacheParameterGroupFamily": params["CacheParameterGroupFamily"],
             "Description": params["Description"],
             "IsGlobal": False,
-            "ARN": self._arn("parametergroup", name),
+            "ARN": self._build_arn("parametergroup", name),
             "parameters": {},
         }
         self._parameter_groups[name] = group
@@ -105,12 +105,12 @@ class GroupResponses(ElastiCacheResponse):
     def describe_cache_parameter_groups(self) -> ActionResult:
         """Handle DescribeCacheParameterGroups; AWS's own default groups are not listed."""
         name = self._get_param("CacheParameterGroupName")
-        parameter_groups = [self._parameter_group(name)] if name else list(self._parameter_groups.values())
+        parameter_groups = [self._find_parameter_group(name)] if name else list(self._parameter_groups.values())
         return ActionResult({"CacheParameterGroups": parameter_groups})
 
     def describe_cache_parameters(self) -> ActionResult:
         """Handle DescribeCacheParameters with the parameters that were set; the engine's defaults are unknown."""
-        group = self._parameter_group(self._get_param("CacheParameterGroupName"))
+        group = self._find_parameter_group(self._get_param("CacheParameterGroupName"))
         descriptions = [
             {"ParameterName": name, "ParameterValue": value, "Source": "user", "IsModifiable": True}
             for name, value in group["parameters"].items()
@@ -118,13 +118,13 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult({"Parameters": descriptions})
 
     def modify_cache_parameter_group(self) -> ActionResult:
-        group = self._parameter_group(self._get_param("CacheParameterGroupName"))
+        group = self._find_parameter_group(self._get_param("CacheParameterGroupName"))
         for item in self._get_param("ParameterNameValues", []):
             group["parameters"][item["ParameterName"]] = item["ParameterValue"]
         return ActionResult(group)
 
     def reset_cache_parameter_group(self) -> ActionResult:
-        group = self._parameter_group(self._get_param("CacheParameterGroupName"))
+        group = self._find_parameter_group(self._get_param("CacheParameterGroupName"))
         named = [item["ParameterName"] for item in self._get_param("ParameterNameValues", [])]
         for name in named or list(group["parameters"]):
             group["parameters"].pop(name, None)
@@ -133,8 +133,8 @@ class GroupResponses(ElastiCacheResponse):
     def delete_cache_parameter_group(self) -> ActionResult:
         """Handle DeleteCacheParameterGroup; a group in use cannot be deleted."""
         name = self._get_param("CacheParameterGroupName")
-        self._parameter_group(name)
-        self._check_unused("cache_parameter_group_name", name, "InvalidCacheParameterGroupState")
+        self._find_parameter_group(name)
+        self._validate_unused("cache_parameter_group_name", name, "InvalidCacheParameterGroupState")
         del self._parameter_groups[name]
         return ActionResult({})
 
@@ -159,29 +159,29 @@ class GroupResponses(ElastiCacheResponse):
         """Handle DeleteCacheSubnetGroup; a group in use cannot be deleted."""
         name = self._get_param("CacheSubnetGroupName")
         self.elasticache_backend.describe_cache_subnet_groups(name)
-        self._check_unused("cache_subnet_group_name", name, "CacheSubnetGroupInUse")
+        self._validate_unused("cache_subnet_group_name", name, "CacheSubnetGroupInUse")
         del self.elasticache_backend.cache_subnet_groups[name]
         return ActionResult({})
 
     @property
     def _user_groups(self) -> dict[str, Record]:
-        return records(self.elasticache_backend, "user_groups")
+        return get_stored_records(self.elasticache_backend, "user_groups")
 
     @property
     def _parameter_groups(self) -> dict[str, Record]:
-        return records(self.elasticache_backend, "parameter_groups")
+        return get_stored_records(self.elasticache_backend, "parameter_groups")
 
-    def _user_group(self, name: str) -> Record:
+    def _find_user_group(self, name: str) -> Record:
         if name not in self._user_groups:
             raise ElastiCacheException("UserGroupNotFoundFault", f"User group {name} not found.")
         return self._user_groups[name]
 
-    def _parameter_group(self, name: str) -> Record:
+    def _find_parameter_group(self, name: str) -> Record:
         if name not in self._parameter_groups:
             raise ElastiCacheException("CacheParameterGroupNotFoundFault", f"CacheParameterGroup {name} not found.")
         return self._parameter_groups[name]
 
-    def _check_users(self, names: list[str]) -> None:
+    def _validate_users(self, names: list[str]) -> None:
         users = [self.elasticache_backend.describe_users(name)[0] for name in names]
         defaults = [user for user in users if user.name == "default"]
         if len(defaults) != 1:
@@ -191,11 +191,11 @@ class GroupResponses(ElastiCacheResponse):
         for user in self.elasticache_backend.users.values():
             user.user_group_ids = [name for name, group in self._user_groups.items() if user.id in group["UserIds"]]
 
-    def _check_unused(self, attribute: str, name: str, code: str) -> None:
+    def _validate_unused(self, attribute: str, name: str, code: str) -> None:
         groups = self.elasticache_backend.replication_groups.values()
         users = [group.replication_group_id for group in groups if getattr(group, attribute) == name]
         if users:
             raise ElastiCacheException(code, f"{name} is in use by {', '.join(users)}.")
 
-    def _arn(self, kind: str, name: str) -> str:
+    def _build_arn(self, kind: str, name: str) -> str:
         return f"arn:aws:elasticache:{self.region}:{self.current_account}:{kind}:{name}"

@@ -29,7 +29,7 @@ def launch_instance(group: FakeAutoScalingGroup, subnet: str) -> Instance:
         1,
         group.user_data,
         [],
-        **_launch_arguments(data, group.instance_type, subnet, root_device),
+        **_build_launch_arguments(data, group.instance_type, subnet, root_device),
         launch_template={"LaunchTemplateId": template.id, "Version": version},
         tags={"instance": {**group.instance_tags, **group.get_propagated_tags(), ASG_NAME_TAG: group.name}},
     )
@@ -47,7 +47,7 @@ def launch_instance(group: FakeAutoScalingGroup, subnet: str) -> Instance:
     return started
 
 
-def _launch_arguments(data: dict[str, Any], instance_type: str, subnet: str, root_device: str) -> dict[str, Any]:
+def _build_launch_arguments(data: dict[str, Any], instance_type: str, subnet: str, root_device: str) -> dict[str, Any]:
     """Convert a launch template's data to the arguments of moto's launch, which always include the root device."""
     interfaces = copy.deepcopy(data.get("NetworkInterfaces", []))
     for interface in interfaces:

@@ -25,17 +25,17 @@ from moto.autoscaling.models import (
 from moto.core.utils import utcnow
 
 from voice_sandbox.aws.patches.launch import launch_instance
-from voice_sandbox.aws.patches.refresh import Refresh
+from voice_sandbox.aws.patches.refresh import InstanceRefresh
 
 LAUNCH_TRANSITION = "autoscaling:EC2_INSTANCE_LAUNCHING"
 TERMINATION_TRANSITION = "autoscaling:EC2_INSTANCE_TERMINATING"
-WARM_PREFIX = "Warmed:"
-LAUNCH_RETRY_S = 10.0
+WARM_STATE_PREFIX = "Warmed:"
+LAUNCH_RETRY_DELAY_S = 10.0
 """Pause after a launch that EC2 rejected."""
 
 
 @dataclass
-class Action:
+class LifecycleAction:
     """A hook that delays a host until a deadline, which heartbeats extend up to a maximum (monotonic seconds)."""
 
     hook: LifecycleHook
@@ -43,7 +43,7 @@ class Action:
     max_deadline: float
 
     @classmethod
-    def begin(cls, hook: LifecycleHook) -> Action:
+    def begin(cls, hook: LifecycleHook) -> LifecycleAction:
         now = time.monotonic()
         return cls(hook, now + hook.heartbeat_timeout, now + min(48 * 3600, 100 * hook.heartbeat_timeout))
 
@@ -62,17 +62,17 @@ class Host(InstanceState):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.actions: dict[str, Action] = {}
+        self.actions: dict[str, LifecycleAction] = {}
         self.activity: Activity | None = None
         self.serving_since = time.monotonic()
         self.template: dict[str, str] = {}
 
     @property
     def is_warm(self) -> bool:
-        return self.lifecycle_state.startswith(WARM_PREFIX)
+        return self.lifecycle_state.startswith(WARM_STATE_PREFIX)
 
     @property
-    def is_leaving(self) -> bool:
+    def is_terminating(self) -> bool:
         return "Terminating" in self.lifecycle_state
 
     @property
@@ -81,7 +81,7 @@ class Host(InstanceState):
 
     def set_state(self, state: str) -> None:
         """Set the host's state. In the warm pool, the state has a prefix."""
-        self.lifecycle_state = (WARM_PREFIX if self.is_warm else "") + state
+        self.lifecycle_state = (WARM_STATE_PREFIX if self.is_warm else "") + state
 
     def finish_activity(self, status: str, message: str | None = None) -> None:
         """End the activity."""
@@ -111,7 +111,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.pool: list[Host] = []
         self.activities: list[Activity] = []
-        self.refreshes: list[Refresh] = []
+        self.refreshes: list[InstanceRefresh] = []
         self._launch_rejected_at = float("-inf")
         super().__init__(*arguments, **named)
 
@@ -127,7 +127,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         return len(self.pool) if self.warm_pool else None
 
     @property
-    def refresh(self) -> Refresh | None:
+    def active_refresh(self) -> InstanceRefresh | None:
         """The refresh in progress."""
         return self.refreshes[-1] if self.refreshes and self.refreshes[-1].is_active else None
 
@@ -137,7 +137,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         template = self.ec2_launch_template
         return {"LaunchTemplateId": template.id, "Version": str(self.launch_template_version)} if template else {}
 
-    def launch_from(self, template: dict[str, str]) -> None:
+    def set_launch_template(self, template: dict[str, str]) -> None:
         """Use another launch template, or another version of it, for new hosts."""
         self._set_launch_configuration("", template, {})
 
@@ -146,7 +146,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         """The hosts of the group. moto creates each instance of a group as a `Host`."""
         return cast("list[Host]", self.instance_states)
 
-    def all_hosts(self) -> list[Host]:
+    def list_all_hosts(self) -> list[Host]:
         """Return the hosts of the group and of its warm pool."""
         return [*self.hosts, *self.pool]
 
@@ -159,15 +159,15 @@ class LifecycleGroup(FakeAutoScalingGroup):
     def complete_due_actions(self) -> None:
         """Apply the changes that are due: timeouts of hooks, replacement of lost hosts, the next step of a refresh."""
         now = time.monotonic()
-        for host in self.all_hosts():
+        for host in self.list_all_hosts():
             for name, action in list(host.actions.items()):
                 if name in host.actions and action.deadline <= now:
                     self.complete_action(host, name, action.hook.default_result, "Heartbeat Timeout")
-        for host in self.all_hosts():
+        for host in self.list_all_hosts():
             if host.lifecycle_state == "InService" and host.instance.state != "running":
                 self.replace_host(host, "an EC2 health check indicating it has been terminated or stopped")
-        if self.refresh:
-            self.refresh.advance(self)
+        if self.active_refresh:
+            self.active_refresh.advance(self)
         self.balance()
 
     def replace_host(self, host: Host, reason: str) -> None:
@@ -179,7 +179,9 @@ class LifecycleGroup(FakeAutoScalingGroup):
     def balance(self, reason: str = "a difference between desired and actual capacity") -> None:
         """Launch and terminate hosts until the group and its warm pool have their desired sizes."""
         active_hosts = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
-        target = (self.desired_capacity or 0) + (self.refresh.surge_count(self) if self.refresh else 0)
+        target = (self.desired_capacity or 0) + (
+            self.active_refresh.calculate_surge_count(self) if self.active_refresh else 0
+        )
         for number in range(len(active_hosts), target):
             self._add_host(f"in response to {reason}, increasing the capacity from {number} to {number + 1}")
         for number in range(len(active_hosts), target, -1):
@@ -223,9 +225,9 @@ class LifecycleGroup(FakeAutoScalingGroup):
             self._remove_host(host)
             self.balance()
 
-    def terminate_all(self) -> None:
+    def terminate_all_hosts(self) -> None:
         """Terminate all hosts immediately, as in a forced deletion."""
-        for host in self.all_hosts():
+        for host in self.list_all_hosts():
             self._deregister(host)
             self._remove_host(host)
 
@@ -238,16 +240,16 @@ class LifecycleGroup(FakeAutoScalingGroup):
             prepared = pool.max_group_prepared_capacity
             max_prepared = self.max_size if prepared is None or prepared < 0 else prepared
             target = max(pool.min_size, (max_prepared or 0) - (self.desired_capacity or 0))
-        staying = [host for host in self.pool if not host.is_leaving]
+        staying = [host for host in self.pool if not host.is_terminating]
         for _ in range(len(staying), target):
-            self._launch(f"{WARM_PREFIX}Pending", "in response to the size of the warm pool")
+            self._launch(f"{WARM_STATE_PREFIX}Pending", "in response to the size of the warm pool")
         for host in staying[target:]:
             self.terminate_host(host, "in response to the size of the warm pool")
 
     def _add_host(self, reason: str) -> None:
         """Add a host to the group, from the warm pool if one is ready there."""
         for host in self.pool:
-            if not host.is_starting and not host.is_leaving:
+            if not host.is_starting and not host.is_terminating:
                 self.pool.remove(host)
                 self.hosts.append(host)
                 self.ec2_backend.start_instances([host.instance_id])
@@ -257,9 +259,9 @@ class LifecycleGroup(FakeAutoScalingGroup):
         self._launch("Pending", reason)
 
     def _launch(self, state: str, reason: str) -> None:
-        if time.monotonic() < self._launch_rejected_at + LAUNCH_RETRY_S:
+        if time.monotonic() < self._launch_rejected_at + LAUNCH_RETRY_DELAY_S:
             return
-        used = [host.instance.subnet_id for host in self.all_hosts()]
+        used = [host.instance.subnet_id for host in self.list_all_hosts()]
         subnet = min((self.vpc_zone_identifier or "").split(","), key=used.count)
         try:
             instance = launch_instance(self, subnet)
@@ -285,7 +287,9 @@ class LifecycleGroup(FakeAutoScalingGroup):
     def _run_hooks(self, host: Host, transition: str) -> bool:
         """Start the actions of a transition's hooks; return True if there are any."""
         hooks = self.autoscaling_backend.describe_lifecycle_hooks(self.name)
-        host.actions = {hook.name: Action.begin(hook) for hook in hooks if hook.lifecycle_transition == transition}
+        host.actions = {
+            hook.name: LifecycleAction.begin(hook) for hook in hooks if hook.lifecycle_transition == transition
+        }
         if host.actions:
             host.lifecycle_state += ":Wait"
             if host.activity:
@@ -310,7 +314,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
                 hosts.remove(host)
         if host.instance.state != "terminated":
             self.ec2_backend.terminate_instances([host.instance_id])
-        if host.is_leaving:
+        if host.is_terminating:
             host.finish_activity("Successful")
 
     def _start_activity(self, description: str, cause: str) -> Activity:
@@ -326,7 +330,7 @@ class LifecycleBackend(AutoScalingBackend):
 
     __module__ = AutoScalingBackend.__module__  # module in which moto looks for the service's routes
 
-    def lifecycle_groups(self) -> Iterator[LifecycleGroup]:
+    def iter_lifecycle_groups(self) -> Iterator[LifecycleGroup]:
         for group in list(self.autoscaling_groups.values()):
             if isinstance(group, LifecycleGroup):
                 yield group
@@ -337,8 +341,8 @@ class LifecycleBackend(AutoScalingBackend):
         Raises:
             AutoscalingClientError: There is no such host.
         """
-        for group in self.lifecycle_groups():
-            for host in group.all_hosts():
+        for group in self.iter_lifecycle_groups():
+            for host in group.list_all_hosts():
                 if host.instance_id == instance:
                     return group, host
         message = f"Instance Id not found - No managed instance found: {instance}"
@@ -346,7 +350,7 @@ class LifecycleBackend(AutoScalingBackend):
 
     def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
         """Return hosts of groups and warm pools."""
-        every = [host for group in self.lifecycle_groups() for host in group.all_hosts()]
+        every = [host for group in self.iter_lifecycle_groups() for host in group.list_all_hosts()]
         return [host for host in every if not instance_ids or host.instance_id in instance_ids]
 
     def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from moto.cloudwatch.exceptions import ValidationError
 
-Point = float | None
+Datapoint = float | None
 _AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {"MAX": max, "MIN": min, "SUM": sum, "AVG": fmean}
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -21,7 +21,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float], list[datetime]]:
+def evaluate_expression(expression: str, results: list[dict[str, Any]]) -> tuple[list[float], list[datetime]]:
     """Return an expression's values and their times. Times without a value are omitted.
 
     Args:
@@ -38,27 +38,27 @@ def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float
     series = {each["id"]: dict(zip(each["timestamps"], each["values"], strict=True)) for each in results}
     times = sorted({time for values in series.values() for time in values})
     results_by_time = {
-        time: _evaluate_at(tree, {name: values.get(time) for name, values in series.items()}) for time in times
+        time: _evaluate_node(tree, {name: values.get(time) for name, values in series.items()}) for time in times
     }
     defined = {time: value for time, value in results_by_time.items() if value is not None}
     return list(defined.values()), list(defined)
 
 
-def _evaluate_at(tree: ast.expr, values_by_id: dict[str, Point]) -> Point:
+def _evaluate_node(tree: ast.expr, values_by_id: dict[str, Datapoint]) -> Datapoint:
     match tree:
         case ast.Constant(value=int() | float() as number):
             return float(number)
         case ast.Name(id=name) if name in values_by_id:
             return values_by_id[name]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            first, second = _evaluate_at(left, values_by_id), _evaluate_at(right, values_by_id)
+            first, second = _evaluate_node(left, values_by_id), _evaluate_node(right, values_by_id)
             # Without an operand, or with a division by zero, there is no value.
             if first is None or second is None or (isinstance(op, ast.Div) and not second):
                 return None
             return _OPERATORS[type(op)](first, second)
         case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _AGGREGATIONS:
             values = [
-                value for value in (_evaluate_at(member, values_by_id) for member in members) if value is not None
+                value for value in (_evaluate_node(member, values_by_id) for member in members) if value is not None
             ]
             return _AGGREGATIONS[name](values) if values else None
     raise ValidationError(f"Error in expression: the sandbox does not support '{ast.unparse(tree)}'")

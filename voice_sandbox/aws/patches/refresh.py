@@ -23,7 +23,7 @@ MAX_PERCENT_WITHOUT_SURGE = 100
 
 
 @dataclass
-class Refresh:
+class InstanceRefresh:
     """A refresh of a group.
 
     Attributes:
@@ -42,7 +42,7 @@ class Refresh:
     started_at: datetime = field(default_factory=utcnow)
     ended_at: datetime | None = None
     replaced_count: int = 0
-    _checkpoints_passed: int = 0
+    _passed_checkpoint_count: int = 0
     _resumes_at: float = 0.0
 
     @property
@@ -53,10 +53,10 @@ class Refresh:
     def percent_complete(self) -> int:
         return 100 * self.replaced_count // self.total_count if self.total_count else 100
 
-    def surge_count(self, group: LifecycleGroup) -> int:
+    def calculate_surge_count(self, group: LifecycleGroup) -> int:
         """Return the number of additional hosts above the desired number."""
         max_healthy_percent = int(self.preferences.get("MaxHealthyPercentage", MAX_PERCENT_WITHOUT_SURGE))
-        outdated = len(self._outdated_hosts(group))
+        outdated = len(self._list_outdated_hosts(group))
         if (
             not self.is_active
             or time.monotonic() < self._resumes_at
@@ -68,7 +68,7 @@ class Refresh:
 
     def advance(self, group: LifecycleGroup) -> None:
         """Execute the next step of the refresh."""
-        outdated = self._outdated_hosts(group)
+        outdated = self._list_outdated_hosts(group)
         self.replaced_count = max(0, self.total_count - len(outdated))
         alarms = cloudwatch_backends[group.autoscaling_backend.account_id][group.region].alarms
         watched = self.preferences.get("AlarmSpecification", {}).get("Alarms", [])
@@ -82,9 +82,9 @@ class Refresh:
             self.reason = ""
             self._replace_hosts(group, outdated)
             # Before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
-            self.replaced_count = max(0, self.total_count - len(self._outdated_hosts(group)))
+            self.replaced_count = max(0, self.total_count - len(self._list_outdated_hosts(group)))
             self._is_paused()
-        elif any(host.is_starting or host.is_leaving for host in group.all_hosts()):
+        elif any(host.is_starting or host.is_terminating for host in group.list_all_hosts()):
             return
         elif warm_pool_hosts := [host for host in group.pool if host.template != self.template]:
             group.terminate_host(warm_pool_hosts[0], "in response to an instance refresh")
@@ -95,10 +95,10 @@ class Refresh:
         """End the refresh. Unless the refresh has succeeded, the group uses its previous template again."""
         self.status, self.reason, self.ended_at = status, reason, utcnow()
         if status != "Successful":
-            group.launch_from(self.previous_template)
+            group.set_launch_template(self.previous_template)
 
-    def _outdated_hosts(self, group: LifecycleGroup) -> list[Host]:
-        return [host for host in group.hosts if not host.is_leaving and host.template != self.template]
+    def _list_outdated_hosts(self, group: LifecycleGroup) -> list[Host]:
+        return [host for host in group.hosts if not host.is_terminating and host.template != self.template]
 
     def _replace_hosts(self, group: LifecycleGroup, outdated: list[Host]) -> None:
         serving = sum(host.lifecycle_state == "InService" for host in group.hosts)
@@ -116,8 +116,8 @@ class Refresh:
         checkpoints_passed = sum(
             self.percent_complete >= mark for mark in self.preferences.get("CheckpointPercentages", [])
         )
-        if checkpoints_passed > self._checkpoints_passed:
-            self._checkpoints_passed = checkpoints_passed
+        if checkpoints_passed > self._passed_checkpoint_count:
+            self._passed_checkpoint_count = checkpoints_passed
             self._resumes_at = time.monotonic() + int(self.preferences.get("CheckpointDelay", 3600))
         return time.monotonic() < self._resumes_at
 
@@ -128,7 +128,7 @@ class Refresh:
             self._resumes_at = time.monotonic() + int(self.preferences.get("BakeTime", 0))
         return time.monotonic() < self._resumes_at
 
-    def description(self, group: str) -> dict[str, Any]:
+    def describe(self, group: str) -> dict[str, Any]:
         """Return the refresh in the format of DescribeInstanceRefreshes."""
         return {
             "InstanceRefreshId": self.id,

@@ -12,27 +12,36 @@ import time
 from pathlib import Path
 
 _START_TIMEOUT_S = 60
-_processes: dict[str, subprocess.Popen[bytes]] = {}
-_folder: Path | None = None
+_server_processes: dict[str, subprocess.Popen[bytes]] = {}
+_data_folder: Path | None = None
 
 
-def use_folder(folder: Path) -> None:
+def enable_servers(folder: Path) -> None:
     """Start a server for each group that is created from now on, with its files in a folder."""
-    global _folder  # noqa: PLW0603  set once, when the server starts
-    _folder = folder
+    global _data_folder  # noqa: PLW0603  set once, when the server starts
+    _data_folder = folder
 
 
-def start(group: str, snapshot: str | None) -> None:
+def start_server(group: str, snapshot: str | None) -> None:
     """Start a group's server with the data of a snapshot, if one is given."""
-    if _folder is None:
+    if _data_folder is None:
         return
-    data = _folder / f"{group}.rdb"
+    data = _data_folder / f"{group}.rdb"
     data.unlink(missing_ok=True)
     if snapshot:
-        shutil.copy(_snapshot_file(snapshot), data)
-    options = ["--port", "0", "--unixsocket", str(_folder / f"{group}.sock"), "--dir", str(_folder), "--save", ""]
+        shutil.copy(_get_snapshot_file(snapshot), data)
+    options = [
+        "--port",
+        "0",
+        "--unixsocket",
+        str(_data_folder / f"{group}.sock"),
+        "--dir",
+        str(_data_folder),
+        "--save",
+        "",
+    ]
     command = ["redis-server", *options, "--dbfilename", data.name]
-    _processes[group] = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  Redis
+    _server_processes[group] = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  Redis
     end = time.monotonic() + _START_TIMEOUT_S
     while _run_command(group, "PING").strip() != "PONG":
         if time.monotonic() > end:
@@ -42,48 +51,48 @@ def start(group: str, snapshot: str | None) -> None:
 
 def save_snapshot(group: str, snapshot: str) -> None:
     """Save a group's data as a snapshot."""
-    if _folder and group in _processes:
+    if _data_folder and group in _server_processes:
         _run_command(group, "SAVE")
-        data = _folder / f"{group}.rdb"
-        shutil.copy(data, _snapshot_file(snapshot))
+        data = _data_folder / f"{group}.rdb"
+        shutil.copy(data, _get_snapshot_file(snapshot))
 
 
 def copy_snapshot(snapshot: str, name: str) -> None:
     """Copy a snapshot to another name."""
-    if _folder:
-        shutil.copy(_snapshot_file(snapshot), _snapshot_file(name))
+    if _data_folder:
+        shutil.copy(_get_snapshot_file(snapshot), _get_snapshot_file(name))
 
 
-def fail_over(group: str) -> None:
+def fail_over_server(group: str) -> None:
     """Stop a group's server, and start another one with the replicated data.
 
     All data has been replicated, since there are no concurrent writes.
     """
-    if group in _processes:
+    if group in _server_processes:
         save_snapshot(group, f"replica-of-{group}")
-        stop(group)
-        start(group, f"replica-of-{group}")
+        stop_server(group)
+        start_server(group, f"replica-of-{group}")
 
 
-def stop(group: str) -> None:
+def stop_server(group: str) -> None:
     """Stop a group's server, if it runs."""
-    if process := _processes.pop(group, None):
+    if process := _server_processes.pop(group, None):
         process.kill()
         process.wait()
 
 
-def stop_all() -> None:
+def stop_all_servers() -> None:
     """Stop the servers of all groups."""
-    for group in list(_processes):
-        stop(group)
+    for group in list(_server_processes):
+        stop_server(group)
 
 
-def _snapshot_file(snapshot: str) -> Path:
-    assert _folder is not None  # noqa: S101  checked before
-    return _folder / f"snapshot-{snapshot}.rdb"
+def _get_snapshot_file(snapshot: str) -> Path:
+    assert _data_folder is not None  # noqa: S101  checked before
+    return _data_folder / f"snapshot-{snapshot}.rdb"
 
 
 def _run_command(group: str, command: str) -> str:
-    assert _folder is not None  # noqa: S101  checked before
-    cli = ["redis-cli", "-s", str(_folder / f"{group}.sock"), command]
+    assert _data_folder is not None  # noqa: S101  checked before
+    cli = ["redis-cli", "-s", str(_data_folder / f"{group}.sock"), command]
     return subprocess.run(cli, capture_output=True, text=True, check=False).stdout  # noqa: S603  Redis's own

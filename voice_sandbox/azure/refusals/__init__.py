@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from voice_sandbox.azure.diff import Step
-from voice_sandbox.azure.graph import Graph, Resource, short_type
+from voice_sandbox.azure.graph import Graph, Resource, shorten_type
 from voice_sandbox.azure.refusals import cluster_network, clusters, gateways, links, monitoring, networks, pools, stores
-from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import Refusal
 from voice_sandbox.changes import Op
 
-ROWS: tuple[Refusal, ...] = (
-    *pools.ROWS,
-    *clusters.ROWS,
-    *cluster_network.ROWS,
-    *networks.ROWS,
-    *gateways.ROWS,
-    *stores.ROWS,
-    *links.ROWS,
-    *monitoring.ROWS,
+REFUSALS: tuple[Refusal, ...] = (
+    *pools.REFUSALS,
+    *clusters.REFUSALS,
+    *cluster_network.REFUSALS,
+    *networks.REFUSALS,
+    *gateways.REFUSALS,
+    *stores.REFUSALS,
+    *links.REFUSALS,
+    *monitoring.REFUSALS,
 )
 
 
@@ -60,12 +60,12 @@ def find_rejections(graphs: Iterable[Graph], steps: Sequence[Step] = ()) -> list
         steps: Changes since earlier runs; a resource without an earlier run is created.
     """
     before = {step.urn: step.old for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
-    deleted_later = [step.old for step in steps if step.old and _is_deleted_later(step)]
+    later_deletions = [step.old for step in steps if step.old and _is_deleted_later(step)]
     earlier: list[Resource] = []
     answers: list[Rejection] = []
     for graph in graphs:
-        for resource in graph.managed_resources():
-            for row, problem in _evaluate_resource(resource, before, earlier, deleted_later, graph):
+        for resource in graph.iter_managed_resources():
+            for row, problem in _evaluate_resource(resource, before, earlier, later_deletions, graph):
                 message = f"{row.reason}: {problem}"
                 answers.append(
                     Rejection(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
@@ -80,7 +80,7 @@ def _is_deleted_later(step: Step) -> bool:
     Of the replaced resources, these are the ones with generated names, which are role assignments. One that is replaced
     only together with another resource is deleted before that resource.
     """
-    is_created_first = short_type(step.resource.type) == links.GRANT and not step.replace_reason
+    is_created_first = shorten_type(step.resource.type) == links.GRANT and not step.replace_reason
     return step.op is Op.DELETE or (step.op is Op.REPLACE and is_created_first)
 
 
@@ -88,24 +88,28 @@ def _evaluate_resource(
     resource: Resource,
     before: Mapping[str, Resource],
     earlier: list[Resource],
-    deleted_later: list[Resource],
+    later_deletions: list[Resource],
     graph: Graph,
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)
-    bodies = _evaluated_parts(short_type(resource.type), Part(resource.inputs))
+    bodies = _list_evaluated_parts(shorten_type(resource.type), RequestPart(resource.inputs))
     previous_bodies = (
-        {body.path: body for _, body in _evaluated_parts(short_type(resource.type), Part(old.inputs))} if old else {}
+        {body.path: body for _, body in _list_evaluated_parts(shorten_type(resource.type), RequestPart(old.inputs))}
+        if old
+        else {}
     )
     dependencies = None
     for kind, body in bodies:
-        for row in ROWS:
+        for row in REFUSALS:
             if row.kind == kind:
-                dependencies = dependencies or frozenset(graph.all_dependencies(resource.urn))
-                request = Request(resource, body, previous_bodies.get(body.path), earlier, deleted_later, dependencies)
+                dependencies = dependencies or frozenset(graph.find_all_dependencies(resource.urn))
+                request = Request(
+                    resource, body, previous_bodies.get(body.path), earlier, later_deletions, dependencies
+                )
                 yield from ((row, problem) for problem in row.evaluate(request))
 
 
-def _evaluated_parts(kind: str, body: Part) -> list[tuple[str, Part]]:
+def _list_evaluated_parts(kind: str, body: RequestPart) -> list[tuple[str, RequestPart]]:
     """Return the parts of a request that rows evaluate. Pools inside a cluster are treated like separate pools."""
-    within = body.parts("agentPoolProfiles") if kind == clusters.CLUSTER else []
+    within = body.get_parts("agentPoolProfiles") if kind == clusters.CLUSTER else []
     return [(kind, body), *((clusters.POOL, pool) for pool in within)]

@@ -6,9 +6,16 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from voice_sandbox.azure.refusals.request import Part, Request
-from voice_sandbox.azure.refusals.row import BAD, Refusal, allow_only, for_each, require_range, require_unchanged
-from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_DOCS, AZURERM_FILES
+from voice_sandbox.azure.refusals.request import Request, RequestPart
+from voice_sandbox.azure.refusals.row import (
+    BAD_REQUEST,
+    Refusal,
+    allow_only,
+    for_each,
+    require_range,
+    require_unchanged,
+)
+from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, AZURERM_URL
 
 GRAFANA, RULES, SETTING = "dashboard:Grafana", "alertsmanagement:PrometheusRuleGroup", "monitor:DiagnosticSetting"
 BUDGET, WORKSPACE = "consumption:Budget", "operationalinsights:Workspace"
@@ -20,141 +27,147 @@ _MAX_ACTIONS, _MAX_SEVERITY = 5, 4
 _CONTACT_FIELDS = ("contactEmails", "contactGroups", "contactRoles")
 
 
-def _rule_kind_problems(rule: Part) -> Iterator[str]:
+def _find_rule_kind_problems(rule: RequestPart) -> Iterator[str]:
     if bool(rule.get("alert")) == bool(rule.get("record")):
-        yield f"{rule.path} has alert {rule.text('alert') or 'missing'} and record {rule.text('record') or 'missing'}"
+        alert, record = (rule.get_text(name) or "missing" for name in ("alert", "record"))
+        yield f"{rule.path} has alert {alert} and record {record}"
 
 
-def _recording_rule_problems(rule: Part) -> Iterator[str]:
+def _find_recording_rule_problems(rule: RequestPart) -> Iterator[str]:
     if rule.get("record"):
         for name in _ALERT_PROPERTIES:
             if rule.get(name) is not None:
-                yield f"{rule.path_to(name)} of {rule.text('record')} is not empty"
+                yield f"{rule.to_full_path(name)} of {rule.get_text('record')} is not empty"
 
 
-def _alert_limit_problems(rule: Part) -> Iterator[str]:
-    severity, actions = rule.number("severity"), len(rule.parts("actions"))
+def _find_alert_limit_problems(rule: RequestPart) -> Iterator[str]:
+    severity, actions = rule.get_number("severity"), len(rule.get_parts("actions"))
     if severity is not None and not 0 <= severity <= _MAX_SEVERITY:
-        yield f"{rule.path_to('severity')} is {severity:g}; it must be at least 0 and at most {_MAX_SEVERITY}"
+        yield f"{rule.to_full_path('severity')} is {severity:g}; it must be at least 0 and at most {_MAX_SEVERITY}"
     if actions > _MAX_ACTIONS:
-        yield f"{rule.path_to('actions')} has {actions} action groups; it must have at most {_MAX_ACTIONS}"
+        yield f"{rule.to_full_path('actions')} has {actions} action groups; it must have at most {_MAX_ACTIONS}"
 
 
-def _interval_problems(request: Request) -> Iterator[str]:
-    interval = request.body.text("interval")
+def _find_interval_problems(request: Request) -> Iterator[str]:
+    interval = request.body.get_text("interval")
     if interval and not re.fullmatch(r"PT(1[0-5]|[1-9])M", interval):
         yield f"interval is {interval}"
 
 
-def _empty_setting_problems(request: Request) -> Iterator[str]:
-    kinds = [*request.body.parts("logs"), *request.body.parts("metrics")]
+def _find_empty_setting_problems(request: Request) -> Iterator[str]:
+    kinds = [*request.body.get_parts("logs"), *request.body.get_parts("metrics")]
     if not any(kind.get("enabled") for kind in kinds):
         yield "no log category and no metric is enabled"
 
 
-def _category_problems(log: Part) -> Iterator[str]:
+def _find_category_problems(log: RequestPart) -> Iterator[str]:
     if bool(log.get("category")) == bool(log.get("categoryGroup")):
-        yield f"{log.path} has category {log.text('category') or 'missing'} and categoryGroup " + (
-            log.text("categoryGroup") or "missing"
+        yield f"{log.path} has category {log.get_text('category') or 'missing'} and categoryGroup " + (
+            log.get_text("categoryGroup") or "missing"
         )
 
 
-def _duplicate_sink_problems(request: Request) -> Iterator[str]:
-    def sink(setting: Part) -> tuple[str, str]:
-        return setting.text("resourceUri").lower(), setting.text("workspaceId").lower()
+def _find_duplicate_sink_problems(request: Request) -> Iterator[str]:
+    def get_sink(setting: RequestPart) -> tuple[str, str]:
+        return setting.get_text("resourceUri").lower(), setting.get_text("workspaceId").lower()
 
-    def categories(setting: Part) -> set[str]:
+    def list_categories(setting: RequestPart) -> set[str]:
         return {
-            log.text("category") or log.text("categoryGroup") for log in setting.parts("logs") if log.get("enabled")
+            log.get_text("category") or log.get_text("categoryGroup")
+            for log in setting.get_parts("logs")
+            if log.get("enabled")
         }
 
-    for _, setting in request.existing_resources(SETTING):
-        shared = categories(setting) & categories(request.body)
-        if sink(setting) == sink(request.body) and shared:
-            yield f"setting {setting.text('name')} sends {', '.join(sorted(shared))} to the same workspace"
+    for _, setting in request.iter_existing_resources(SETTING):
+        shared = list_categories(setting) & list_categories(request.body)
+        if get_sink(setting) == get_sink(request.body) and shared:
+            yield f"setting {setting.get_text('name')} sends {', '.join(sorted(shared))} to the same workspace"
 
 
-def _start_problems(request: Request) -> Iterator[str]:
-    start = request.body.text("timePeriod.startDate")
+def _find_start_problems(request: Request) -> Iterator[str]:
+    start = request.body.get_text("timePeriod.startDate")
     if start and not start[:10].endswith("-01"):
         yield f"timePeriod.startDate is {start}"
 
 
-def _past_month_problems(request: Request) -> Iterator[str]:
-    start, now = request.body.text("timePeriod.startDate")[:7], f"{datetime.now(UTC):%Y-%m}"
-    if request.before is None and start and start < now and request.body.text("timeGrain") == "Monthly":
+def _find_past_month_problems(request: Request) -> Iterator[str]:
+    start, now = request.body.get_text("timePeriod.startDate")[:7], f"{datetime.now(UTC):%Y-%m}"
+    if request.previous_body is None and start and start < now and request.body.get_text("timeGrain") == "Monthly":
         yield f"timePeriod.startDate is in {start}, now is {now}"
 
 
-def _notification_problems(notification: Part) -> Iterator[str]:
-    threshold = notification.number("threshold")
-    if not any(notification.texts(name) for name in _CONTACT_FIELDS):
+def _find_notification_problems(notification: RequestPart) -> Iterator[str]:
+    threshold = notification.get_number("threshold")
+    if not any(notification.get_texts(name) for name in _CONTACT_FIELDS):
         yield f"{notification.path} has no {', '.join(_CONTACT_FIELDS)}"
     if threshold is not None and not 0 <= threshold <= 1000:  # noqa: PLR2004  the service's range
-        yield f"{notification.path_to('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
+        yield f"{notification.to_full_path('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
 
 
-ROWS = (
+REFUSALS = (
     Refusal(
         "grafana-version", GRAFANA, "GrafanaMajorVersionNotSupported", "Only Grafana 12 and 13 are supported",
         allow_only("properties.grafanaMajorVersion", "12", "13"),
         "set grafanaMajorVersion to 12", "https://github.com/microsoft/physical-ai-toolchain/pull/1033",
     ),
     Refusal(
-        "rule-kind", RULES, BAD, "A rule must have exactly one of alert and record",
-        for_each("rules", _rule_kind_problems), "remove one of the two", f"{_RULES_FILE}#L80-L82",
+        "rule-kind", RULES, BAD_REQUEST, "A rule must have exactly one of alert and record",
+        for_each("rules", _find_rule_kind_problems), "remove one of the two", f"{_RULES_FILE}#L80-L82",
     ),
     Refusal(
-        "recording-rule", RULES, BAD, "Properties of alerts must be empty in a recording rule",
-        for_each("rules", _recording_rule_problems), "remove " + ", ".join(_ALERT_PROPERTIES), f"{_RULES_FILE}#L85-L95",
+        "recording-rule", RULES, BAD_REQUEST, "Properties of alerts must be empty in a recording rule",
+        for_each("rules", _find_recording_rule_problems), "remove " + ", ".join(_ALERT_PROPERTIES),
+        f"{_RULES_FILE}#L85-L95",
     ),
     Refusal(
-        "alert-limits", RULES, BAD, "An alert has a severity of 0 to 4 and at most five action groups",
-        for_each("rules", _alert_limit_problems), "choose a severity from 0 to 4, and at most five action "
+        "alert-limits", RULES, BAD_REQUEST, "An alert has a severity of 0 to 4 and at most five action groups",
+        for_each("rules", _find_alert_limit_problems), "choose a severity from 0 to 4, and at most five action "
             "groups", f"{_RULES_FILE}#L128-L216",
     ),
     Refusal(
-        "rule-interval", RULES, BAD, "Rules are evaluated every 1 to 15 minutes",
-        _interval_problems, "set interval to PT1M",
+        "rule-interval", RULES, BAD_REQUEST, "Rules are evaluated every 1 to 15 minutes",
+        _find_interval_problems, "set interval to PT1M",
         "https://learn.microsoft.com/javascript/api/@azure/arm-prometheusrulegroups/prometheusrulegroupproperties",
     ),
     Refusal(
-        "setting-is-empty", SETTING, BAD, "At least one type of log or metric must be enabled",
-        _empty_setting_problems, "enable a category", f"{_SETTING_FILE}#L200",
+        "setting-is-empty", SETTING, BAD_REQUEST, "At least one type of log or metric must be enabled",
+        _find_empty_setting_problems, "enable a category", f"{_SETTING_FILE}#L200",
     ),
     Refusal(
-        "log-category", SETTING, BAD, "Exactly one of category and categoryGroup must be specified",
-        for_each("logs", _category_problems), "remove one of the two", f"{_SETTING_FILE}#L541",
+        "log-category", SETTING, BAD_REQUEST, "Exactly one of category and categoryGroup must be specified",
+        for_each("logs", _find_category_problems), "remove one of the two", f"{_SETTING_FILE}#L541",
     ),
     Refusal(
         "sink-twice", SETTING, "Conflict", "Data sinks can't be reused in different settings on the same category",
-        _duplicate_sink_problems, "join the settings", "https://github.com/Azure/bicep-registry-modules/issues/3407",
+        _find_duplicate_sink_problems, "join the settings", "https://github.com/Azure/bicep-registry-modules/issues/3407",
     ),
     Refusal(
-        "budget-start", BUDGET, BAD, "The start date must be first of the month",
-        _start_problems, "set the start date to the first of a month", f"{_BUDGET_FILES}/validate/time_period.go#L28",
+        "budget-start", BUDGET, BAD_REQUEST, "The start date must be first of the month",
+        _find_start_problems, "set the start date to the first of a month",
+        f"{_BUDGET_FILES}/validate/time_period.go#L28",
     ),
     Refusal(
-        "budget-in-past", BUDGET, BAD, "The start date should not be prior to the current month",
-        _past_month_problems, "set the start date to the first of this month", f"{AZURERM}/pull/12121",
+        "budget-in-past", BUDGET, BAD_REQUEST, "The start date should not be prior to the current month",
+        _find_past_month_problems, "set the start date to the first of this month", f"{AZURERM_URL}/pull/12121",
     ),
     Refusal(
-        "budget-start-stays", BUDGET, BAD, "Start date of budgets cannot be updated",
+        "budget-start-stays", BUDGET, BAD_REQUEST, "Start date of budgets cannot be updated",
         require_unchanged("timePeriod.startDate"),
         "ignore changes of timePeriod", "https://github.com/Azure/CanadaPubSecALZ/issues/317",
     ),
     Refusal(
-        "budget-notification", BUDGET, BAD, "A notification must have a threshold of 0 to 1,000 percent and a contact",
-        for_each("notifications", _notification_problems), "name an action group",
+        "budget-notification", BUDGET, BAD_REQUEST,
+        "A notification must have a threshold of 0 to 1,000 percent and a contact",
+        for_each("notifications", _find_notification_problems), "name an action group",
         f"{AZURERM_DOCS}/consumption_budget_subscription.html.markdown#L137",
     ),
     Refusal(
-        "budget-amount", BUDGET, BAD, "A budget is 1 at least",
+        "budget-amount", BUDGET, BAD_REQUEST, "A budget is 1 at least",
         require_range("amount", 1), "raise observability.monthly_budget",
         f"{_BUDGET_FILES}/consumption_budget_base.go#L97",
     ),
     Refusal(
-        "log-retention", WORKSPACE, BAD, "Log retention must be between 30 and 730 days",
+        "log-retention", WORKSPACE, BAD_REQUEST, "Log retention must be between 30 and 730 days",
         require_range("retentionInDays", 30, 730), "set log_retention_days between them",
         f"{AZURERM_FILES}/loganalytics/log_analytics_workspace_resource.go#L155",
     ),

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from voice_sandbox.azure.graph import Resource, short_type
+from voice_sandbox.azure.graph import Resource, shorten_type
 from voice_sandbox.azure.values import Secret, Unknown
 
 
 @dataclass(frozen=True)
-class Part:
+class RequestPart:
     """An object in a request, or a nested object.
 
     Attributes:
@@ -29,24 +29,24 @@ class Part:
             value = _to_plain_value(value.get(name)) if isinstance(value, Mapping) else None
         return value
 
-    def text(self, path: str) -> str:
+    def get_text(self, path: str) -> str:
         """Return the text at a path, or an empty text for other values."""
         value = self.get(path)
         return value if isinstance(value, str) else ""
 
-    def number(self, path: str) -> float | None:
+    def get_number(self, path: str) -> float | None:
         """Return the number at a path, or `None` for other values."""
         value = self.get(path)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
-    def texts(self, path: str) -> list[str]:
+    def get_texts(self, path: str) -> list[str]:
         """Return the texts in the list at a path, or an empty list for other values."""
         value = self.get(path)
         return (
             [item for item in map(_to_plain_value, value) if isinstance(item, str)] if isinstance(value, list) else []
         )
 
-    def parts(self, path: str) -> list[Part]:
+    def get_parts(self, path: str) -> list[RequestPart]:
         """Return the objects of the list or the map at a path."""
         value = self.get(path)
         items: Sequence[tuple[str, Any]] = []
@@ -55,12 +55,12 @@ class Part:
         elif isinstance(value, list):
             items = [(f"[{index}]", item) for index, item in enumerate(value)]
         return [
-            Part(_to_plain_value(item), f"{self.path_to(path)}{name}")
+            RequestPart(_to_plain_value(item), f"{self.to_full_path(path)}{name}")
             for name, item in items
             if isinstance(_to_plain_value(item), Mapping)
         ]
 
-    def path_to(self, path: str) -> str:
+    def to_full_path(self, path: str) -> str:
         """Convert a path within this object to a path within the request."""
         return f"{self.path}.{path}" if self.path else path
 
@@ -74,38 +74,40 @@ class Request:
         body: Its inputs, or the part of them that a row evaluates.
         before: Previous inputs; `None` if the request creates the resource.
         earlier: Resources with earlier requests, of all projects, in order.
-        deleted_later: Previous resources that are deleted only at the end of the update.
+        later_deletions: Previous resources that are deleted only at the end of the update.
         dependencies: URNs of the resources for which the program waits before it sends this request.
     """
 
     resource: Resource
-    body: Part
-    before: Part | None = None
-    earlier: Sequence[Resource] = ()
-    deleted_later: Sequence[Resource] = ()
+    body: RequestPart
+    previous_body: RequestPart | None = None
+    earlier_resources: Sequence[Resource] = ()
+    later_deletions: Sequence[Resource] = ()
     dependencies: frozenset[str] = field(default=frozenset())
 
-    def existing_resources(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+    def iter_existing_resources(self, kind: str) -> Iterator[tuple[Resource, RequestPart]]:
         """Yield the resources of a type that earlier requests have created."""
-        for resource in self.earlier:
-            if short_type(resource.type) == kind:
-                yield resource, Part(resource.inputs)
+        for resource in self.earlier_resources:
+            if shorten_type(resource.type) == kind:
+                yield resource, RequestPart(resource.inputs)
 
-    def resources_deleted_later(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+    def iter_resources_deleted_later(self, kind: str) -> Iterator[tuple[Resource, RequestPart]]:
         """Yield the resources of a type that are deleted only after this request."""
-        for resource in self.deleted_later:
-            if short_type(resource.type) == kind:
-                yield resource, Part(resource.inputs)
+        for resource in self.later_deletions:
+            if shorten_type(resource.type) == kind:
+                yield resource, RequestPart(resource.inputs)
 
-    def guaranteed_resources(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+    def iter_guaranteed_resources(self, kind: str) -> Iterator[tuple[Resource, RequestPart]]:
         """Yield the resources of a type that are guaranteed to exist when the service receives this request."""
         return (
-            (resource, body) for resource, body in self.existing_resources(kind) if resource.urn in self.dependencies
+            (resource, body)
+            for resource, body in self.iter_existing_resources(kind)
+            if resource.urn in self.dependencies
         )
 
-    def find_by_id(self, kind: str, identifier: str) -> Part | None:
+    def find_by_id(self, kind: str, identifier: str) -> RequestPart | None:
         """Return the inputs of the resource with an id, or `None` if this deployment does not create it."""
-        for resource, body in self.existing_resources(kind):
+        for resource, body in self.iter_existing_resources(kind):
             if resource.id and resource.id.lower() == identifier.lower():
                 return body
         return None

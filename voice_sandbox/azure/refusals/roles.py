@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.request import Request, RequestPart
 
 
 class Role(StrEnum):
@@ -22,12 +22,12 @@ class Role(StrEnum):
 IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAssignment"
 
 
-def principal_ids(request: Request, ids: list[str]) -> set[str]:
+def find_principal_ids(request: Request, ids: list[str]) -> set[str]:
     """Return the object ids of the identities with the given resource ids, as far as they exist."""
     identity_ids = {each.lower() for each in ids}
     return {
-        str(Part(resource.outputs).get("principalId"))
-        for resource, _ in request.existing_resources(IDENTITY)
+        str(RequestPart(resource.outputs).get("principalId"))
+        for resource, _ in request.iter_existing_resources(IDENTITY)
         if (resource.id or "").lower() in identity_ids
     }
 
@@ -35,8 +35,8 @@ def principal_ids(request: Request, ids: list[str]) -> set[str]:
 def is_granted(request: Request, identities: set[str], resource_id: str, *roles: Role) -> bool:
     """Return True if one of several roles on a resource, or on its scope, is granted before the request is sent."""
     return any(
-        grant.text("principalId") in identities
-        and grant.text("roleDefinitionId").lower().endswith(tuple(str(role) for role in roles))
-        and f"{resource_id.lower()}/".startswith(f"{grant.text('scope').lower()}/")
-        for _, grant in request.guaranteed_resources(GRANT)
+        grant.get_text("principalId") in identities
+        and grant.get_text("roleDefinitionId").lower().endswith(tuple(str(role) for role in roles))
+        and f"{resource_id.lower()}/".startswith(f"{grant.get_text('scope').lower()}/")
+        for _, grant in request.iter_guaranteed_resources(GRANT)
     )

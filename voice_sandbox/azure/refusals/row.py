@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.replacements import paths_overlap
 
-Evaluation = Callable[[Request], Iterable[str]]
+Evaluator = Callable[[Request], Iterable[str]]
 """Function that yields each rejected value of a request with its limit."""
 
-Condition = Callable[[Part], bool]
+Condition = Callable[[RequestPart], bool]
 
-BAD = "BadRequest"
+BAD_REQUEST = "BadRequest"
 """Code of a row whose source contains none: HTTP status 400."""
 
 
@@ -35,7 +35,7 @@ class Refusal:
     kind: str
     code: str
     reason: str
-    evaluate: Evaluation
+    evaluate: Evaluator
     remedy: str
     source: str
 
@@ -43,7 +43,7 @@ class Refusal:
 # --- Conditions -------------------------------------------------------------------------------------------
 
 
-def matches_all(_: Part) -> bool:
+def matches_all(_: RequestPart) -> bool:
     """Return True for every request."""
     return True
 
@@ -63,7 +63,7 @@ def negate(condition: Condition) -> Condition:
     return lambda body: not condition(body)
 
 
-def all_conditions(*conditions: Condition) -> Condition:
+def combine_conditions(*conditions: Condition) -> Condition:
     """Return the conjunction of conditions."""
     return lambda body: all(condition(body) for condition in conditions)
 
@@ -71,53 +71,54 @@ def all_conditions(*conditions: Condition) -> Condition:
 # --- Evaluations -------------------------------------------------------------------------------------------
 
 
-def forbid(*paths: str, when: Condition = matches_all) -> Evaluation:
+def forbid(*paths: str, when: Condition = matches_all) -> Evaluator:
     """Reject a value at any of the paths."""
 
     def evaluate(request: Request) -> Iterator[str]:
         if when(request.body):
             for path in paths:
                 if request.body.get(path) is not None:
-                    yield f"{request.body.path_to(path)} is {_format_value(request.body.get(path))}; it must be omitted"
+                    value = _format_value(request.body.get(path))
+                    yield f"{request.body.to_full_path(path)} is {value}; it must be omitted"
 
     return evaluate
 
 
-def require(path: str, *values: object, when: Condition = matches_all) -> Evaluation:
+def require(path: str, *values: object, when: Condition = matches_all) -> Evaluator:
     """Reject a request without a value at a path or, if values are given, with a missing or another value."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
             expectation = f"; it must be {' or '.join(map(_format_value, values))}" if values else ""
-            yield f"{request.body.path_to(path)} is {_format_value(value)}{expectation}"
+            yield f"{request.body.to_full_path(path)} is {_format_value(value)}{expectation}"
 
     return evaluate
 
 
-def allow_only(path: str, *values: object, when: Condition = matches_all) -> Evaluation:
+def allow_only(path: str, *values: object, when: Condition = matches_all) -> Evaluator:
     """Reject a value at a path that is not one of the given values. A missing value is accepted."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and value is not None and value not in values:
             valid = " or ".join(map(_format_value, values))
-            yield f"{request.body.path_to(path)} is {_format_value(value)}; it must be {valid}"
+            yield f"{request.body.to_full_path(path)} is {_format_value(value)}; it must be {valid}"
 
     return evaluate
 
 
-def for_each(path: str, evaluate: Callable[[Part], Iterable[str]]) -> Evaluation:
+def for_each(path: str, evaluate: Callable[[RequestPart], Iterable[str]]) -> Evaluator:
     """Evaluate each object of a list."""
-    return lambda request: (problem for part in request.body.parts(path) for problem in evaluate(part))
+    return lambda request: (problem for part in request.body.get_parts(path) for problem in evaluate(part))
 
 
-def require_unique(path: str, key: Callable[[Part], object], description: str) -> Evaluation:
+def require_unique(path: str, key: Callable[[RequestPart], object], description: str) -> Evaluator:
     """Reject two objects of a list with the same key. Objects whose key is ``None`` are ignored."""
 
     def evaluate(request: Request) -> Iterator[str]:
-        first_parts: dict[object, Part] = {}
-        for part in request.body.parts(path):
+        first_parts: dict[object, RequestPart] = {}
+        for part in request.body.get_parts(path):
             value = key(part)
             if value is None:
                 continue
@@ -130,11 +131,11 @@ def require_unique(path: str, key: Callable[[Part], object], description: str) -
 
 def require_range(
     path: str, low: float | None = None, high: float | None = None, when: Condition = matches_all
-) -> Evaluation:
+) -> Evaluator:
     """Reject a number at a path outside of a range."""
 
     def evaluate(request: Request) -> Iterator[str]:
-        value = request.body.number(path)
+        value = request.body.get_number(path)
         if (
             when(request.body)
             and value is not None
@@ -143,21 +144,21 @@ def require_range(
             limits = " and ".join(
                 f"at {word} {limit:g}" for word, limit in (("least", low), ("most", high)) if limit is not None
             )
-            yield f"{request.body.path_to(path)} is {value:g}; it must be {limits}"
+            yield f"{request.body.to_full_path(path)} is {value:g}; it must be {limits}"
 
     return evaluate
 
 
-def require_unchanged(path: str, *, once: Condition = matches_all) -> Evaluation:
+def require_unchanged(path: str, *, once: Condition = matches_all) -> Evaluator:
     """Reject a changed value at a path, if the previous request satisfies a condition."""
 
     def evaluate(request: Request) -> Iterator[str]:
         ignored = any(paths_overlap(each, path) for each in request.resource.ignore_changes)
-        if request.before is None or ignored or not once(request.before):
+        if request.previous_body is None or ignored or not once(request.previous_body):
             return
-        old, new = request.before.get(path), request.body.get(path)
+        old, new = request.previous_body.get(path), request.body.get(path)
         if old is not None and old != new:
-            yield f"{request.body.path_to(path)} was {_format_value(old)} and would become {_format_value(new)}"
+            yield f"{request.body.to_full_path(path)} was {_format_value(old)} and would become {_format_value(new)}"
 
     return evaluate
 

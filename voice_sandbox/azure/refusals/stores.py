@@ -5,56 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from voice_sandbox.azure.refusals.request import Part, Request
+from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import (
-    BAD,
+    BAD_REQUEST,
     Refusal,
-    all_conditions,
     allow_only,
+    combine_conditions,
     forbid,
     has_value,
     negate,
     require_range,
     require_unchanged,
 )
-from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, LEARN
+from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, LEARN_URL
 
 REGISTRY, VAULT = "containerregistry:Registry", "keyvault:Vault"
 STORE, DATABASE = "redisenterprise:RedisEnterprise", "redisenterprise:Database"
 ACCESS, CLAIM = "redisenterprise:AccessPolicyAssignment", "core/v1:PersistentVolumeClaim"
 _REGISTRY_FILE = f"{AZURERM_FILES}/containers/container_registry_resource.go"
 _REDIS_FILE = f"{AZURERM_FILES}/managedredis"
-_CLI = "https://github.com/Azure/azure-cli/issues"
+_CLI_ISSUES = "https://github.com/Azure/azure-cli/issues"
 _IS_NOT_PREMIUM = negate(has_value("sku.name", "Premium"))
 _MAX_UNCLUSTERED_GB = 25
 
 
-def _stores_for(request: Request) -> Iterator[Part]:
-    for _, store in request.existing_resources(STORE):
-        if store.text("clusterName") == request.body.text("clusterName"):
+def _find_cluster_stores(request: Request) -> Iterator[RequestPart]:
+    for _, store in request.iter_existing_resources(STORE):
+        if store.get_text("clusterName") == request.body.get_text("clusterName"):
             yield store
 
 
-def _unclustered_size_problems(request: Request) -> Iterator[str]:
+def _find_unclustered_size_problems(request: Request) -> Iterator[str]:
     if has_value("clusteringPolicy", "NoCluster")(request.body):
-        for store in _stores_for(request):
-            size = re.search(r"_[A-Z]+(\d+)$", store.text("sku.name"))
+        for store in _find_cluster_stores(request):
+            size = re.search(r"_[A-Z]+(\d+)$", store.get_text("sku.name"))
             if size and int(size[1]) > _MAX_UNCLUSTERED_GB:
-                yield f"clusteringPolicy is NoCluster, the store's SKU {store.text('sku.name')}"
+                yield f"clusteringPolicy is NoCluster, the store's SKU {store.get_text('sku.name')}"
 
 
-def _name_problems(request: Request) -> Iterator[str]:
-    name = request.body.text("vaultName")
+def _find_name_problems(request: Request) -> Iterator[str]:
+    name = request.body.get_text("vaultName")
     if name and (not re.fullmatch(r"[a-zA-Z].*[a-zA-Z0-9]", name) or "--" in name):
         yield f"vaultName is {name}"
 
 
-def _conflicting_backup_problems(request: Request) -> Iterator[str]:
+def _find_conflicting_backup_problems(request: Request) -> Iterator[str]:
     if request.body.get("persistence.aofEnabled") and request.body.get("persistence.rdbEnabled"):
         yield "persistence has aofEnabled and rdbEnabled"
 
 
-def _conflicting_retention_problems(request: Request) -> Iterator[str]:
+def _find_conflicting_retention(request: Request) -> Iterator[str]:
     kinds = [
         kind
         for kind in ("retentionPolicy", "softDeletePolicy")
@@ -64,105 +64,112 @@ def _conflicting_retention_problems(request: Request) -> Iterator[str]:
         yield f"policies has {' and '.join(kinds)}"
 
 
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "": 1}
+_BYTES_PER_UNIT = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "": 1}
 
 
 def _parse_bytes(quantity: str) -> float:
     match = re.fullmatch(r"([\d.]+)([KMGT]i)?", quantity)
-    return float(match[1]) * _UNITS[match[2] or ""] if match else 0
+    return float(match[1]) * _BYTES_PER_UNIT[match[2] or ""] if match else 0
 
 
-def _size_decrease_problems(request: Request) -> Iterator[str]:
+def _find_size_decrease_problems(request: Request) -> Iterator[str]:
     path = "spec.resources.requests.storage"
-    old, new = request.before.text(path) if request.before else "", request.body.text(path)
+    old, new = request.previous_body.get_text(path) if request.previous_body else "", request.body.get_text(path)
     if old and new and _parse_bytes(new) < _parse_bytes(old):
         yield f"{path} was {old} and would become {new}"
 
 
-ROWS = (
+REFUSALS = (
     Refusal(
-        "registry-closed", REGISTRY, BAD, "Public network access can only be disabled for a Premium SKU",
+        "registry-closed", REGISTRY, BAD_REQUEST, "Public network access can only be disabled for a Premium SKU",
         allow_only("publicNetworkAccess", "Enabled", when=_IS_NOT_PREMIUM),
         "set sku.name to Premium", f"{_REGISTRY_FILE}#L389",
     ),
     Refusal(
-        "registry-retention", REGISTRY, BAD, "A retention policy can only be applied when using the Premium SKU",
+        "registry-retention", REGISTRY, BAD_REQUEST,
+        "A retention policy can only be applied when using the Premium SKU",
         allow_only("policies.retentionPolicy.status", "disabled", when=_IS_NOT_PREMIUM),
         "set sku.name to Premium", f"{_REGISTRY_FILE}#L307",
     ),
     Refusal(
-        "registry-export", REGISTRY, BAD, "To disable export of artifacts, public network access must be disabled too",
+        "registry-export", REGISTRY, BAD_REQUEST,
+        "To disable export of artifacts, public network access must be disabled too",
         allow_only(
             "policies.exportPolicy.status", "enabled",
-            when=negate(all_conditions(has_value("sku.name", "Premium"), has_value("publicNetworkAccess", "Disabled"))),
+            when=negate(
+                combine_conditions(has_value("sku.name", "Premium"), has_value("publicNetworkAccess", "Disabled"))
+            ),
         ),
         "set publicNetworkAccess to Disabled", f"{_REGISTRY_FILE}#L313-L316",
     ),
     Refusal(
-        "registry-retention-and-soft-delete", REGISTRY, BAD,
+        "registry-retention-and-soft-delete", REGISTRY, BAD_REQUEST,
         "Azure Container Registry doesn't allow enabling both the retention policy and the soft delete policy",
-        _conflicting_retention_problems, "remove one of the two",
-        f"{LEARN}/container-registry/container-registry-soft-delete-policy",
+        _find_conflicting_retention, "remove one of the two",
+        f"{LEARN_URL}/container-registry/container-registry-soft-delete-policy",
     ),
     Refusal(
-        "vault-purge-protection", VAULT, BAD, 'The property "enablePurgeProtection" cannot be set to false',
+        "vault-purge-protection", VAULT, BAD_REQUEST, 'The property "enablePurgeProtection" cannot be set to false',
         allow_only("properties.enablePurgeProtection", True),
         "omit it, or set it to true", "https://github.com/Azure/bicep/issues/5223",
     ),
     Refusal(
-        "vault-soft-delete", VAULT, BAD, "Soft delete cannot be disabled",
+        "vault-soft-delete", VAULT, BAD_REQUEST, "Soft delete cannot be disabled",
         allow_only("properties.enableSoftDelete", True),
-        "set enableSoftDelete to true", f"{_CLI}/13247",
+        "set enableSoftDelete to true", f"{_CLI_ISSUES}/13247",
     ),
     Refusal(
-        "vault-retention", VAULT, BAD, "The retention of deleted secrets must be between 7 and 90 days",
+        "vault-retention", VAULT, BAD_REQUEST, "The retention of deleted secrets must be between 7 and 90 days",
         require_range("properties.softDeleteRetentionInDays", 7, 90),
         "set softDeleteRetentionInDays to 90", f"{AZURERM_FILES}/keyvault/key_vault_resource.go#L209",
     ),
     Refusal(
-        "vault-retention-stays", VAULT, BAD, "Once set, the retention policy interval cannot be changed",
+        "vault-retention-stays", VAULT, BAD_REQUEST, "Once set, the retention policy interval cannot be changed",
         require_unchanged("properties.softDeleteRetentionInDays"),
         "do not change softDeleteRetentionInDays", f"{AZURERM_DOCS}/key_vault.html.markdown#L109",
     ),
     Refusal(
-        "vault-name", VAULT, BAD,
+        "vault-name", VAULT, BAD_REQUEST,
         "A vault's name must start with a letter, end with a letter or digit, and have no consecutive hyphens",
-        _name_problems, "choose another name for the deployment", f"{AZURERM_FILES}/keyvault/validate/vault_name.go",
+        _find_name_problems, "choose another name for the deployment",
+        f"{AZURERM_FILES}/keyvault/validate/vault_name.go",
     ),
     Refusal(
-        "store-zones", STORE, BAD, "Specifying zones for the SKU is not supported: available zones are used "
+        "store-zones", STORE, BAD_REQUEST, "Specifying zones for the SKU is not supported: available zones are used "
             "automatically",
         forbid("zones"), "remove zones", "https://github.com/langchain-ai/terraform/pull/107",
     ),
     Refusal(
-        "retired-store", STORE, BAD, "Stores with Redis Enterprise SKUs can no longer be created",
+        "retired-store", STORE, BAD_REQUEST, "Stores with Redis Enterprise SKUs can no longer be created",
         lambda request: (
-            f"sku.name is {name}" for name in [request.body.text("sku.name")] if name.startswith("Enterprise")
+            f"sku.name is {name}" for name in [request.body.get_text("sku.name")] if name.startswith("Enterprise")
         ),
         "use Balanced_B5 (callers.state.sku)", f"{AZURERM_DOCS}/managed_redis.html.markdown#L132",
     ),
     Refusal(
-        "unclustered-store", DATABASE, BAD, "A store without clustering can have at most 25 GB",
-        _unclustered_size_problems, "use Balanced_B20 or smaller (callers.state.sku)",
-        f"{LEARN}/redis/choose-clustering-policy",
+        "unclustered-store", DATABASE, BAD_REQUEST, "A store without clustering can have at most 25 GB",
+        _find_unclustered_size_problems, "use Balanced_B20 or smaller (callers.state.sku)",
+        f"{LEARN_URL}/redis/choose-clustering-policy",
     ),
     Refusal(
-        "database-name", DATABASE, BAD, "A store has a single database, which must be named 'default'",
+        "database-name", DATABASE, BAD_REQUEST, "A store has a single database, which must be named 'default'",
         allow_only("databaseName", "default"),
         "name it default", "https://github.com/Azure/bicep-registry-modules/issues/6868",
     ),
     Refusal(
-        "database-backups", DATABASE, BAD, "A database can be persisted by either append-only file or snapshots",
-        _conflicting_backup_problems, "remove one of the two", f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
+        "database-backups", DATABASE, BAD_REQUEST,
+        "A database can be persisted by either append-only file or snapshots",
+        _find_conflicting_backup_problems, "remove one of the two",
+        f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
     ),
     Refusal(
-        "access-policy", ACCESS, BAD, "The only access policy is default",
+        "access-policy", ACCESS, BAD_REQUEST, "The only access policy is default",
         allow_only("accessPolicyName", "default"),
-        "set accessPolicyName to default", f"{LEARN}/redis/entra-for-authentication",
+        "set accessPolicyName to default", f"{LEARN_URL}/redis/entra-for-authentication",
     ),
     Refusal(
         "claim-shrinks", CLAIM, "Forbidden", "A volume claim can not be less than before",
-        _size_decrease_problems, "do not change model_cache_gib, or accept the replacement of the claim",
+        _find_size_decrease_problems, "do not change model_cache_gib, or accept the replacement of the claim",
         "https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/core/validation/validation.go",
     ),
 )  # fmt: skip

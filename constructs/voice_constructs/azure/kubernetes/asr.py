@@ -14,17 +14,23 @@ from voice_blueprint.contract.network import CHUNK, ENGINE_HEALTH
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure_callers import AsrPods
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_blueprint.observability.azure.scaling import cpu_trigger, slots_trigger
+from voice_blueprint.observability.azure.scaling import build_cpu_trigger, build_slots_trigger
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, liveness_probe, pod_field
-from voice_constructs.azure.kubernetes.programs import asr_program
+from voice_constructs.azure.kubernetes.pods import (
+    ContainerResources,
+    ContainerSpec,
+    create_http_probe,
+    create_liveness_probe,
+    create_pod_field_source,
+)
+from voice_constructs.azure.kubernetes.programs import create_asr_program
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
-from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
+from voice_constructs.azure.kubernetes.telemetry import create_telemetry_sidecar
 
 
-def asr_replicas(
+def create_asr_replicas(
     *,
     context: ClusterContext,
     settings: AsrPods,
@@ -36,33 +42,39 @@ def asr_replicas(
 
     The pods have no load balancer, since the data plane finds them in the host registry.
     """
-    main = LaunchedContainer(
+    main = ContainerSpec(
         name=Component.ASR.value,
-        image=context.image_uri(Image.WHISPER_ENGINE),
-        launcher=asr_program(settings),
-        share=Share(settings.cpus, settings.memory_gib),
+        image=context.get_image_uri(Image.WHISPER_ENGINE),
+        launcher=create_asr_program(settings),
+        resources=ContainerResources(settings.cpus, settings.memory_gib),
         ports={"chunks": CHUNK, "health": ENGINE_HEALTH},
         # The port opens once the router knows the model, which may require the first GPU node.
-        startup=http_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH, period_s=10, failures=START_TIMEOUT_S // 10),
+        startup=create_http_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH, period_s=10, failures=START_TIMEOUT_S // 10),
         # The readiness endpoint fails while the engine drains; the metrics endpoint responds as long as it runs.
-        liveness=liveness_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH),
-        readiness=http_probe(ENGINE_HEALTH, HEALTH_PATH, period_s=5, failures=2),
-        extra_environment=login.environment(Component.ASR),
-        sources={HOST.name: pod_field("metadata.name"), HOST_ADDRESS.name: pod_field("status.podIP")},
-        mounts=login.mounts(),
+        liveness=create_liveness_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH),
+        readiness=create_http_probe(ENGINE_HEALTH, HEALTH_PATH, period_s=5, failures=2),
+        extra_environment=login.build_environment(Component.ASR),
+        sources={
+            HOST.name: create_pod_field_source("metadata.name"),
+            HOST_ADDRESS.name: create_pod_field_source("status.podIP"),
+        },
+        mounts=login.create_mounts(),
     )
     return CpuReplicas(
         context=context,
         scaling=scaling,
         props=CpuReplicasProps(
             component=Component.ASR,
-            main=main,
-            sidecars=[login.sidecar(Component.ASR), telemetry_sidecar(context, Component.ASR, "engine", login)],
+            main_container=main,
+            sidecars=[
+                login.create_sidecar(Component.ASR),
+                create_telemetry_sidecar(context, Component.ASR, "engine", login),
+            ],
             bounds=settings.replicas,
             drain_s=settings.drain_timeout_s,
             images=CALLER_TIER_IMAGES[Component.ASR],
-            triggers=[slots_trigger(Component.ASR), cpu_trigger(Component.ASR, settings.cpus)],
-            volumes=login.volumes(),
+            triggers=[build_slots_trigger(Component.ASR), build_cpu_trigger(Component.ASR, settings.cpus)],
+            volumes=login.create_volumes(),
         ),
         needs=[login.config],
         opts=opts,

@@ -12,7 +12,7 @@ from voice_blueprint.catalog import VmSize
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import Azure, GpuPool
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import image_digest, lacks_digests
+from voice_blueprint.hosts import get_image_digest, lacks_digests
 
 TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
@@ -40,32 +40,32 @@ class ClusterContext:
     def azure(self) -> Azure:
         return self.deployment.azure
 
-    def pool(self, name: str) -> GpuPool:
+    def get_pool(self, name: str) -> GpuPool:
         return next(pool for pool in self.azure.pools if pool.name == name)
 
-    def vm_size(self, pool: str) -> VmSize:
+    def get_vm_size(self, pool: str) -> VmSize:
         """Return the VM size of a pool's nodes."""
-        return catalog.vm_sizes()[self.pool(pool).vm_size]
+        return catalog.vm_sizes()[self.get_pool(pool).vm_size]
 
-    def image_uri(self, image: Image) -> pulumi.Output[str]:
+    def get_image_uri(self, image: Image) -> pulumi.Output[str]:
         """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
-        return pulumi.Output.concat(self.registry, f"/{image.value}@{image_digest(self.deployment, image)}")
+        return pulumi.Output.concat(self.registry, f"/{image.value}@{get_image_digest(self.deployment, image)}")
 
     def waits_for_image(self, images: Iterable[Image]) -> bool:
         """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
         return lacks_digests(self.deployment, tuple(images))
 
-    def initial_replicas(self, configured: int, images: Iterable[Image]) -> int:
+    def calculate_initial_replicas(self, configured: int, images: Iterable[Image]) -> int:
         """Return the initial number of replicas, which is 0 for a workload that must wait."""
         return 0 if self.waits_for_image(images) else configured
 
 
-def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
+def create_pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
     """Return the labels by which network policies, monitors and the router select a pod."""
     return {COMPONENT_LABEL: component.value, **PART_OF_LABEL, **({SERVICE_LABEL: service} if service else {})}
 
 
-def metadata(
+def create_metadata(
     name: str,
     namespace: pulumi.Input[str] | None,
     *,

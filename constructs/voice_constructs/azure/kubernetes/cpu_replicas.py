@@ -12,17 +12,17 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.observability.azure.scaling import Trigger
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL, ZONE_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
     PRE_STOP_S,
     STOP_MARGIN_S,
     ConfigFiles,
-    LaunchedContainer,
+    ContainerSpec,
     Volume,
-    pod_security_context,
-    tmp_volume,
+    create_pod_security_context,
+    create_tmp_volume,
 )
 from voice_constructs.azure.kubernetes.scaling import Scaling
 
@@ -42,12 +42,12 @@ class CpuReplicasProps:
     """
 
     component: Component
-    main: LaunchedContainer
+    main_container: ContainerSpec
     bounds: HostCount
     drain_s: int
     images: tuple[Image, ...]
     triggers: Sequence[Trigger]
-    sidecars: Sequence[LaunchedContainer] = ()
+    sidecars: Sequence[ContainerSpec] = ()
     volumes: Sequence[Volume] = ()
 
 
@@ -74,13 +74,13 @@ class CpuReplicas(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self.selector = {COMPONENT_LABEL: name}
         self._label_selector = k8s.meta.v1.LabelSelectorArgs(match_labels=self.selector)
-        shares = [container.share for container in (*props.sidecars, props.main)]
+        shares = [container.resources for container in (*props.sidecars, props.main_container)]
         self.claim = Claim(
             props.bounds.max + 1, sum(each.cpus for each in shares), sum(each.memory_gib for each in shares)
         )
         deployment = self._build_deployment(needs)
         self._build_disruption_budget()
-        scaling.scale(
+        scaling.create_scaled_object(
             deployment,
             name,
             bounds=props.bounds,
@@ -94,14 +94,14 @@ class CpuReplicas(pulumi.ComponentResource):
         context, props = self._context, self._props
         account = k8s.core.v1.ServiceAccount(
             self._name,
-            metadata=metadata(self._name, context.namespace),
+            metadata=create_metadata(self._name, context.namespace),
             automount_service_account_token=False,
             opts=self._child,
         )
-        labels = pod_labels(props.component)
+        labels = create_pod_labels(props.component)
         return k8s.apps.v1.Deployment(
             self._name,
-            metadata=metadata(
+            metadata=create_metadata(
                 self._name,
                 context.namespace,
                 labels=labels,
@@ -110,27 +110,27 @@ class CpuReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.initial_replicas(props.bounds.min, props.images),
+                replicas=context.calculate_initial_replicas(props.bounds.min, props.images),
                 selector=self._label_selector,
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod_spec(account)
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._build_pod_spec(account)
                 ),
             ),
             # After the first deployment, KEDA sets the number of replicas.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 
-    def _pod_spec(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
+    def _build_pod_spec(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
         props, files = self._props, ConfigFiles.from_launchers(self._name, ())
         return k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            security_context=pod_security_context(),
+            security_context=create_pod_security_context(),
             node_selector={POOL_LABEL: CPU_POOL},
             topology_spread_constraints=[
                 k8s.core.v1.TopologySpreadConstraintArgs(
@@ -143,14 +143,14 @@ class CpuReplicas(pulumi.ComponentResource):
             ],
             termination_grace_period_seconds=PRE_STOP_S + props.drain_s + STOP_MARGIN_S,
             init_containers=[container.to_container_args(files) for container in props.sidecars] or None,
-            containers=[props.main.to_container_args(files)],
-            volumes=[tmp_volume(), *props.volumes],
+            containers=[props.main_container.to_container_args(files)],
+            volumes=[create_tmp_volume(), *props.volumes],
         )
 
     def _build_disruption_budget(self) -> None:
         k8s.policy.v1.PodDisruptionBudget(
             self._name,
-            metadata=metadata(self._name, self._context.namespace),
+            metadata=create_metadata(self._name, self._context.namespace),
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
                 max_unavailable=1, selector=self._label_selector, unhealthy_pod_eviction_policy="AlwaysAllow"
             ),

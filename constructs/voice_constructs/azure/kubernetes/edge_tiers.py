@@ -7,9 +7,9 @@ import pulumi
 
 from voice_blueprint.azure.contract import AGENT_NODE_HEALTH, GATEWAY_HEALTH, Component
 from voice_blueprint.azure.names import TOKEN_KEY_SECRET
-from voice_blueprint.azure.ranges import agent_address, gateway_address
-from voice_blueprint.capacity.bounds import max_gateway_pod_sockets
-from voice_blueprint.capacity.cpu_pods import AGENT_CPUS, AGENT_GIB
+from voice_blueprint.azure.ranges import calculate_agent_address, calculate_gateway_address
+from voice_blueprint.capacity.bounds import calculate_max_gateway_pod_sockets
+from voice_blueprint.capacity.cpu_pods import AGENT_CPUS, AGENT_POD_MEMORY_GIB
 from voice_blueprint.contract.environment import (
     CHAT_KEY,
     PROMPT,
@@ -28,18 +28,29 @@ from voice_blueprint.file.model.agents import AgentPods, Endpoint
 from voice_blueprint.file.model.azure_callers import AzureEdge
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES
-from voice_blueprint.observability.azure.scaling import Trigger, conversations_trigger, cpu_trigger, sockets_trigger
+from voice_blueprint.observability.azure.scaling import (
+    Trigger,
+    build_conversations_trigger,
+    build_cpu_trigger,
+    build_sockets_trigger,
+)
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
-from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, LaunchedContainer, Share, http_probe, liveness_probe
-from voice_constructs.azure.kubernetes.programs import agent_program, gateway_program
+from voice_constructs.azure.kubernetes.pods import (
+    PRE_STOP_S,
+    ContainerResources,
+    ContainerSpec,
+    create_http_probe,
+    create_liveness_probe,
+)
+from voice_constructs.azure.kubernetes.programs import create_agent_program, create_gateway_program
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import IDENTITY_MOUNT, StateLogin
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 from voice_constructs.azure.kubernetes.vault_secrets import VaultSecrets
 
-AGENT_SHARE = Share(cpus=AGENT_CPUS, memory_gib=AGENT_GIB)
+AGENT_RESOURCES = ContainerResources(cpus=AGENT_CPUS, memory_gib=AGENT_POD_MEMORY_GIB)
 """Resources of an agent's pod."""
 
 
@@ -51,7 +62,7 @@ class EdgeTierProps:
         kind: Last part of the component's Pulumi type, and prefix of its resources' addresses.
         ports: Ports that the application gateway reaches, by name; ``http`` responds to probes.
         address: Address of the load balancer, in the nodes' range.
-        health: Health check port of the nodes, which reports whether a node has a ready pod.
+        health_port: Health check port of the nodes, which reports whether a node has a ready pod.
         secrets: Names in the vault, by environment variable.
         triggers: Scaling triggers.
         writes_transcripts: Whether the pods write transcripts to the archive.
@@ -61,10 +72,10 @@ class EdgeTierProps:
     component: Component
     image: Image
     launcher: Launcher
-    share: Share
+    resources: ContainerResources
     ports: Mapping[str, Port]
     address: str
-    health: Port
+    health_port: Port
     secrets: Mapping[Variable, str]
     bounds: HostCount
     drain_s: int
@@ -97,23 +108,27 @@ class EdgeTier(pulumi.ComponentResource):
         secrets = VaultSecrets(
             component, context=context, cluster=cluster, login=login, secrets=props.secrets, opts=child
         )
-        main = LaunchedContainer(
+        main = ContainerSpec(
             name=name,
-            image=context.image_uri(props.image),
+            image=context.get_image_uri(props.image),
             launcher=props.launcher,
-            share=props.share,
+            resources=props.resources,
             ports={**props.ports, METRICS_PORT: PROMETHEUS},
-            startup=http_probe(http, HEALTH_PATH, period_s=2, failures=60),
+            startup=create_http_probe(http, HEALTH_PATH, period_s=2, failures=60),
             # The health check fails while the pod drains and while the store is unavailable, which a restart does not
             # fix.
-            readiness=http_probe(http, HEALTH_PATH, period_s=5, failures=2),
-            liveness=liveness_probe(http, LIVENESS_PATH),
+            readiness=create_http_probe(http, HEALTH_PATH, period_s=5, failures=2),
+            liveness=create_liveness_probe(http, LIVENESS_PATH),
             extra_environment={
-                **login.environment(component),
-                **(login.archive_environment(cluster, component) if props.writes_transcripts else {}),
+                **login.build_environment(component),
+                **(login.build_archive_environment(cluster, component) if props.writes_transcripts else {}),
             },
             sources=secrets.sources,
-            mounts=[*login.mounts(), *([IDENTITY_MOUNT] if props.writes_transcripts else ()), secrets.mount()],
+            mounts=[
+                *login.create_mounts(),
+                *([IDENTITY_MOUNT] if props.writes_transcripts else ()),
+                secrets.create_mount(),
+            ],
             pre_stop_s=PRE_STOP_S,
         )
         self.pods = CpuReplicas(
@@ -121,12 +136,12 @@ class EdgeTier(pulumi.ComponentResource):
             scaling=scaling,
             props=CpuReplicasProps(
                 component=component,
-                main=main,
-                sidecars=[login.sidecar(component)],
+                main_container=main,
+                sidecars=[login.create_sidecar(component)],
                 bounds=props.bounds,
                 drain_s=props.drain_s,
                 images=props.images,
-                volumes=[*login.volumes(), secrets.volume()],
+                volumes=[*login.create_volumes(), secrets.create_volume()],
                 triggers=props.triggers,
             ),
             needs=[login.config, secrets.provider],
@@ -137,7 +152,7 @@ class EdgeTier(pulumi.ComponentResource):
             context=context,
             selector=self.pods.selector,
             ports=list(props.ports.values()),
-            health=props.health,
+            health=props.health_port,
             reason="the application gateway connects to it; its address is in the nodes' range",
             annotations={"azure-load-balancer-internal": "true", "azure-load-balancer-ipv4": props.address},
             opts=child,
@@ -145,28 +160,28 @@ class EdgeTier(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def gateway_tier_props(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
+def create_gateway_tier_props(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
     """Return the properties of the gateway, which handles sessions, audio and events, and signs session tokens."""
-    sockets = max_gateway_pod_sockets(edge.gateway)
+    sockets = calculate_max_gateway_pod_sockets(edge.gateway)
     return EdgeTierProps(
         kind="GatewayService",
         component=Component.GATEWAY,
         image=Image.GATEWAY,
-        launcher=gateway_program(context.deployment, edge, sockets),
-        share=Share(edge.gateway.cpus, edge.gateway.memory_gib),
+        launcher=create_gateway_program(context.deployment, edge, sockets),
+        resources=ContainerResources(edge.gateway.cpus, edge.gateway.memory_gib),
         ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA},
-        address=gateway_address(context.azure.network.cidr),
-        health=GATEWAY_HEALTH,
+        address=calculate_gateway_address(context.azure.network.cidr),
+        health_port=GATEWAY_HEALTH,
         secrets={TOKEN_KEY: TOKEN_KEY_SECRET},
         bounds=edge.gateway.replicas,
         drain_s=GATEWAY_DRAIN_TIMEOUT_S,
         images=CALLER_TIER_IMAGES[Component.GATEWAY],
-        triggers=(sockets_trigger(sockets), cpu_trigger(Component.GATEWAY, edge.gateway.cpus)),
+        triggers=(build_sockets_trigger(sockets), build_cpu_trigger(Component.GATEWAY, edge.gateway.cpus)),
         writes_transcripts=edge.archive is not None,
     )
 
 
-def agent_tier_props(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
+def create_agent_tier_props(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
     """Return the properties of the agents, which scale by their number of conversations."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
     variables = {
@@ -180,14 +195,14 @@ def agent_tier_props(context: ClusterContext, settings: AgentPods, edge: AzureEd
         kind="Agents",
         component=Component.AGENT,
         image=Image.AGENT,
-        launcher=agent_program(context.deployment, settings, edge),
-        share=AGENT_SHARE,
+        launcher=create_agent_program(context.deployment, settings, edge),
+        resources=AGENT_RESOURCES,
         ports={"http": AGENT_HTTP},
-        address=agent_address(context.azure.network.cidr),
-        health=AGENT_NODE_HEALTH,
+        address=calculate_agent_address(context.azure.network.cidr),
+        health_port=AGENT_NODE_HEALTH,
         secrets={variable: name for variable, name in variables.items() if name},
         bounds=settings.replicas,
         drain_s=settings.drain_timeout_s,
         images=AGENT_POD_IMAGES,
-        triggers=(conversations_trigger(settings.conversations),),
+        triggers=(build_conversations_trigger(settings.conversations),),
     )

@@ -11,11 +11,11 @@ from voice_blueprint.azure.metrics import EngineMetric, SpeechMetric
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.catalog.inference import Task
 from voice_blueprint.contract.network import Port
-from voice_blueprint.engines.launch.base import Launcher, http_url
-from voice_constructs.azure.kubernetes.pods import EngineProbes, Probe, startup_probe
+from voice_blueprint.engines.launch.base import Launcher, build_http_url
+from voice_constructs.azure.kubernetes.pods import EngineProbes, Probe, create_startup_probe
 
-PROGRAM = "/opt/voice/check_engine.py"
-SOURCE = Path(__file__).parent / "files" / "check_engine.py"
+PROGRAM_PATH = "/opt/voice/check_engine.py"
+SOURCE_FILE = Path(__file__).parent / "files" / "check_engine.py"
 
 CHECK_TIMEOUT_S = 4.0
 """Time limit of the check, of which the request may use 60 %. This is our choice: an idle engine responds within 0.1
@@ -38,17 +38,17 @@ of the requests that a drain would wait for, and has received no requests for tw
 
 SILENCE_S = 1.0
 PROBE_TEXT = "Yes."
-VOICE = "casual_female"
+PROBE_VOICE = "casual_female"
 """A preset of Voxtral 4B TTS (https://huggingface.co/mistralai/Voxtral-4B-TTS-2603)."""
 
-ENGINE_COUNTERS = (EngineMetric.GENERATED, EngineMetric.PROMPTED, EngineMetric.KV_USAGE)
+ENGINE_COUNTERS = (EngineMetric.GENERATION_TOKENS, EngineMetric.PROMPT_TOKENS, EngineMetric.KV_USAGE)
 """Metrics that change while an engine works. A prompt is only counted once it is completely prefilled; until then, the
 usage of the KV cache changes."""
-SPEECH_COUNTERS = (SpeechMetric.GENERATED, SpeechMetric.PROMPTED, SpeechMetric.FRAMES)
+SPEECH_COUNTERS = (SpeechMetric.GENERATION_TOKENS, SpeechMetric.PROMPT_TOKENS, SpeechMetric.FRAMES)
 
 
 @dataclass(frozen=True)
-class CheckedLauncher(Launcher):
+class EngineCheckLauncher(Launcher):
     """A process whose container also contains the check program.
 
     Attributes:
@@ -57,31 +57,31 @@ class CheckedLauncher(Launcher):
 
     process: Launcher
 
-    def command(self) -> tuple[str, ...]:
-        return self.process.command()
+    def build_command(self) -> tuple[str, ...]:
+        return self.process.build_command()
 
-    def environment(self) -> dict[str, str]:
-        return self.process.environment()
+    def build_environment(self) -> dict[str, str]:
+        return self.process.build_environment()
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the files of the process, and the check program."""
-        return self.process.files() | {PROGRAM: SOURCE.read_text(encoding="utf-8")}
+        return self.process.render_files() | {PROGRAM_PATH: SOURCE_FILE.read_text(encoding="utf-8")}
 
 
-def engine_probes(name: str, port: Port, model: ModelCard) -> EngineProbes:
+def create_engine_probes(name: str, port: Port, model: ModelCard) -> EngineProbes:
     """Return the probes of an engine.
 
     Args:
         name: Name of the engine's container, and prefix of the files in which the probes store their state.
     """
     return {
-        "startup": startup_probe(port),
-        "liveness": engine_liveness_probe(name, port, model),
-        "readiness": engine_readiness_probe(name, (port,), port, model),
+        "startup": create_startup_probe(port),
+        "liveness": create_engine_liveness_probe(name, port, model),
+        "readiness": create_engine_readiness_probe(name, (port,), port, model),
     }
 
 
-def engine_readiness_probe(name: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> Probe:
+def create_engine_readiness_probe(name: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> Probe:
     """Return the readiness probe of a pod.
 
     Args:
@@ -90,16 +90,16 @@ def engine_readiness_probe(name: str, engines: tuple[Port, ...], front: Port, mo
         front: Port of the server that forwards requests to all of them.
     """
     return Probe(
-        exec_=_exec_action(f"{name}-readiness", engines, front, model),
+        exec_=_create_exec_action(f"{name}-readiness", engines, front, model),
         period_seconds=READINESS_PERIOD_S,
         failure_threshold=READINESS_FAILURES,
         timeout_seconds=PROBE_TIMEOUT_S,
     )
 
 
-def engine_liveness_probe(name: str, port: Port, model: ModelCard) -> Probe:
+def create_engine_liveness_probe(name: str, port: Port, model: ModelCard) -> Probe:
     return Probe(
-        exec_=_exec_action(f"{name}-liveness", (port,), port, model),
+        exec_=_create_exec_action(f"{name}-liveness", (port,), port, model),
         period_seconds=LIVENESS_PERIOD_S,
         failure_threshold=LIVENESS_FAILURES,
         timeout_seconds=PROBE_TIMEOUT_S,
@@ -107,19 +107,21 @@ def engine_liveness_probe(name: str, port: Port, model: ModelCard) -> Probe:
     )
 
 
-def _exec_action(state: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> k8s.core.v1.ExecActionArgs:
+def _create_exec_action(
+    state: str, engines: tuple[Port, ...], front: Port, model: ModelCard
+) -> k8s.core.v1.ExecActionArgs:
     check = {
         "state": f"/tmp/{state}.json",  # noqa: S108  a volume of the pod
-        "metrics": [f"{http_url(port.number)}/metrics" for port in engines],
+        "metrics": [f"{build_http_url(port.number)}/metrics" for port in engines],
         "counters": [*(SPEECH_COUNTERS if model.task is Task.SPEECH else ENGINE_COUNTERS)],
         "limit_s": CHECK_TIMEOUT_S,
-        **_probe_request(http_url(front.number), model),
+        **_build_probe_request(build_http_url(front.number), model),
     }
     # The image's site packages are skipped, since importing them takes longer than the probe.
-    return k8s.core.v1.ExecActionArgs(command=["python3", "-I", "-S", PROGRAM, json.dumps(check)])
+    return k8s.core.v1.ExecActionArgs(command=["python3", "-I", "-S", PROGRAM_PATH, json.dumps(check)])
 
 
-def _probe_request(server: str, model: ModelCard) -> Mapping[str, object]:
+def _build_probe_request(server: str, model: ModelCard) -> Mapping[str, object]:
     """Return the smallest request that makes an engine work.
 
     Transcription models receive a moment of silence, since they do not accept text. A language is specified, since
@@ -128,7 +130,7 @@ def _probe_request(server: str, model: ModelCard) -> Mapping[str, object]:
     """
     match model.task:
         case Task.SPEECH:
-            body = {"model": model.name, "input": PROBE_TEXT, "voice": VOICE, "response_format": "pcm"}
+            body = {"model": model.name, "input": PROBE_TEXT, "voice": PROBE_VOICE, "response_format": "pcm"}
             return {"url": f"{server}/v1/audio/speech", "body": body}
         case Task.TRANSCRIPTION:
             body = {"model": model.name, "language": "en", "response_format": "json", "max_completion_tokens": "1"}

@@ -7,29 +7,29 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
-from voice_blueprint.azure.names import POOL_LABEL, pool_taints
-from voice_blueprint.azure.rollout import evictable_pods, surge_pods
+from voice_blueprint.azure.names import POOL_LABEL, list_pool_taints
+from voice_blueprint.azure.rollout import calculate_evictable_pod_count, calculate_surge_pod_count
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR
 from voice_blueprint.file.model.azure import AzureService
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.hosts import service_images
+from voice_blueprint.hosts import list_service_images
 from voice_blueprint.observability.azure.scaling import Trigger
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
     ENGINE_PRE_STOP_S,
     STOP_MARGIN_S,
     ConfigFiles,
-    LaunchedContainer,
+    ContainerSpec,
     Mount,
     Volume,
-    gib_quantity,
-    model_cache_volume,
-    pod_security_context,
-    shared_memory_volume,
-    tmp_volume,
-    tolerations,
+    create_model_cache_volume,
+    create_pod_security_context,
+    create_shared_memory_volume,
+    create_tmp_volume,
+    create_tolerations,
+    format_gib_quantity,
 )
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.storage import LOCAL_NVME
@@ -50,47 +50,47 @@ class EngineReplicasProps:
         engines: The other containers.
         shared_memory_gib: Limit of /dev/shm.
         nvme_gib: Volume on the node's local disks, or 0.
-        whole_node: Whether a pod uses every GPU of its node.
-        share_processes: Whether the containers share a process namespace, as CUDA's memory handles require.
+        uses_whole_node: Whether a pod uses every GPU of its node.
+        shares_processes: Whether the containers share a process namespace, as CUDA's memory handles require.
     """
 
     kind: str
     service: AzureService
     pool: str
     name: str
-    engines: Sequence[LaunchedContainer]
+    engines: Sequence[ContainerSpec]
     triggers: Sequence[Trigger]
     shared_memory_gib: float
-    checks: Sequence[LaunchedContainer] = ()
-    sidecars: Sequence[LaunchedContainer] = ()
+    checks: Sequence[ContainerSpec] = ()
+    sidecars: Sequence[ContainerSpec] = ()
     nvme_gib: int = 0
-    whole_node: bool = False
-    share_processes: bool = False
+    uses_whole_node: bool = False
+    shares_processes: bool = False
 
     @property
     def images(self) -> tuple[Image, ...]:
         """Images of the pod; while one has no digest, there are no replicas."""
-        return service_images(self.service)
+        return list_service_images(self.service)
 
     @property
     def bounds(self) -> HostCount:
         """Minimum and maximum number of replicas."""
-        return self.service.replicas_on(self.pool)
+        return self.service.get_replica_bounds(self.pool)
 
     @property
     def surge(self) -> int:
         """Number of additional pods during an update."""
-        return surge_pods(self.bounds)
+        return calculate_surge_pod_count(self.bounds)
 
     @property
     def claim(self) -> Claim:
         """Total limits of all replicas."""
-        running = [container.share for container in (*self.sidecars, *self.engines)]
+        running = [container.resources for container in (*self.sidecars, *self.engines)]
         return Claim(
-            pods=self.bounds.max + self.surge,
-            cpus=sum(share.cpus for share in running),
-            memory_gib=sum(share.memory_gib for share in running),
-            gpus=sum(share.gpus for share in running),
+            pod_count=self.bounds.max + self.surge,
+            cpus=sum(resources.cpus for resources in running),
+            memory_gib=sum(resources.memory_gib for resources in running),
+            gpus=sum(resources.gpus for resources in running),
         )
 
 
@@ -117,15 +117,15 @@ class EngineReplicas(pulumi.ComponentResource):
         self._context = context
         self._props = props
         self._child = pulumi.ResourceOptions(parent=self)
-        self._labels = pod_labels(Component.ENGINE, props.service.name) | {POOL_LABEL: props.pool}
+        self._labels = create_pod_labels(Component.ENGINE, props.service.name) | {POOL_LABEL: props.pool}
         self._files = ConfigFiles.from_launchers(
             props.name, [container.launcher for container in (*props.checks, *props.sidecars, *props.engines)]
         )
         self.claim = props.claim
-        config_map = self._files.config_map(context.namespace, self._child)
+        config_map = self._files.create_config_map(context.namespace, self._child)
         self.deployment = self._build_deployment([*needs, *([config_map] if config_map else [])])
         self._build_disruption_budget()
-        scaling.scale(
+        scaling.create_scaled_object(
             self.deployment,
             props.name,
             bounds=props.bounds,
@@ -139,13 +139,13 @@ class EngineReplicas(pulumi.ComponentResource):
         props = self._props
         account = k8s.core.v1.ServiceAccount(
             props.name,
-            metadata=metadata(props.name, self._context.namespace),
+            metadata=create_metadata(props.name, self._context.namespace),
             automount_service_account_token=False,
             opts=self._child,
         )
         return k8s.apps.v1.Deployment(
             props.name,
-            metadata=metadata(
+            metadata=create_metadata(
                 props.name,
                 self._context.namespace,
                 labels=self._labels,
@@ -154,8 +154,8 @@ class EngineReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=self._context.initial_replicas(props.bounds.min, props.images),
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
+                replicas=self._context.calculate_initial_replicas(props.bounds.min, props.images),
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._build_selector()),
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(
@@ -163,79 +163,83 @@ class EngineReplicas(pulumi.ComponentResource):
                     ),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels, annotations=self._annotations()),
-                    spec=self._pod_spec(account),
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels, annotations=self._build_annotations()),
+                    spec=self._build_pod_spec(account),
                 ),
             ),
             # After the first deployment, KEDA sets the number of replicas.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 
-    def _annotations(self) -> dict[str, str] | None:
+    def _build_annotations(self) -> dict[str, str] | None:
         # A budget of several pods lets the autoscaler stop all replicas that share a node, if it removes that node.
         # Upgrades ignore the annotation.
-        return {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"} if self._evictable_pods > 1 else None
+        return {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"} if self._evictable_pod_count > 1 else None
 
     @property
-    def _evictable_pods(self) -> int:
-        return evictable_pods(self._props.service, self._context.pool(self._props.pool))
+    def _evictable_pod_count(self) -> int:
+        return calculate_evictable_pod_count(self._props.service, self._context.get_pool(self._props.pool))
 
-    def _selector(self) -> dict[str, str]:
+    def _build_selector(self) -> dict[str, str]:
         return {SERVICE_LABEL: self._props.service.name, POOL_LABEL: self._props.pool}
 
-    def _pod_spec(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
+    def _build_pod_spec(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
         props = self._props
         return k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            share_process_namespace=props.share_processes or None,
-            security_context=pod_security_context(),
+            share_process_namespace=props.shares_processes or None,
+            security_context=create_pod_security_context(),
             node_selector={POOL_LABEL: props.pool},
-            tolerations=tolerations(pool_taints(self._context.azure, self._context.pool(props.pool))),
-            affinity=self._anti_affinity() if props.whole_node else None,
-            topology_spread_constraints=self._topology_spread(),
+            tolerations=create_tolerations(list_pool_taints(self._context.azure, self._context.get_pool(props.pool))),
+            affinity=self._build_anti_affinity() if props.uses_whole_node else None,
+            topology_spread_constraints=self._build_topology_spread_constraints(),
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
             init_containers=[container.to_container_args(self._files) for container in (*props.checks, *props.sidecars)]
             or None,
             containers=[container.to_container_args(self._files) for container in props.engines],
-            volumes=self._volumes(),
+            volumes=self._collect_volumes(),
         )
 
-    def _anti_affinity(self) -> k8s.core.v1.AffinityArgs:
+    def _build_anti_affinity(self) -> k8s.core.v1.AffinityArgs:
         """Return the anti-affinity that limits a node to one pod of the service, even if it has room for two."""
         term = k8s.core.v1.PodAffinityTermArgs(
-            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL
+            label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._build_selector()), topology_key=HOST_LABEL
         )
         anti_affinity = k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
         return k8s.core.v1.AffinityArgs(pod_anti_affinity=anti_affinity)
 
-    def _topology_spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
+    def _build_topology_spread_constraints(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
         """Return soft constraints that spread replicas, since a zone without GPUs must not delay a replica."""
         return [
             k8s.core.v1.TopologySpreadConstraintArgs(
                 max_skew=1,
                 topology_key=key,
                 when_unsatisfiable="ScheduleAnyway",
-                label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
+                label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._build_selector()),
             )
             for key in (ZONE_LABEL, HOST_LABEL)
         ]
 
-    def _volumes(self) -> list[Volume]:
+    def _collect_volumes(self) -> list[Volume]:
         props = self._props
-        volumes = [tmp_volume(), model_cache_volume(), shared_memory_volume(props.shared_memory_gib)]
-        volumes += self._files.volumes()
-        return [*volumes, nvme_volume(props.nvme_gib)] if props.nvme_gib else volumes
+        volumes = [
+            create_tmp_volume(),
+            create_model_cache_volume(),
+            create_shared_memory_volume(props.shared_memory_gib),
+        ]
+        volumes += self._files.create_volumes()
+        return [*volumes, create_nvme_volume(props.nvme_gib)] if props.nvme_gib else volumes
 
     def _build_disruption_budget(self) -> None:
         props = self._props
         k8s.policy.v1.PodDisruptionBudget(
             props.name,
-            metadata=metadata(props.name, self._context.namespace),
+            metadata=create_metadata(props.name, self._context.namespace),
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
-                max_unavailable=self._evictable_pods,
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
+                max_unavailable=self._evictable_pod_count,
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._build_selector()),
                 # A pod that is not ready serves no callers, and must not prevent a node from being drained.
                 unhealthy_pod_eviction_policy="AlwaysAllow",
             ),
@@ -243,18 +247,18 @@ class EngineReplicas(pulumi.ComponentResource):
         )
 
 
-def nvme_mount() -> Mount:
+def create_nvme_mount() -> Mount:
     """Return the mount of the pod's local disk volume."""
     return Mount(name="nvme", mount_path=NVME_DIR)
 
 
-def nvme_volume(gib: int) -> Volume:
+def create_nvme_volume(gib: int) -> Volume:
     """Return an ephemeral volume on the node's local disks, which is deleted with its pod."""
     claim = k8s.core.v1.PersistentVolumeClaimSpecArgs(
         access_modes=["ReadWriteOnce"],
         storage_class_name=LOCAL_NVME,
         resources=k8s.core.v1.VolumeResourceRequirementsArgs(
-            requests={"storage": gib_quantity(gib * FILE_SYSTEM_FACTOR)}
+            requests={"storage": format_gib_quantity(gib * FILE_SYSTEM_FACTOR)}
         ),
     )
     template = k8s.core.v1.PersistentVolumeClaimTemplateArgs(spec=claim)

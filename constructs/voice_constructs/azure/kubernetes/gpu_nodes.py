@@ -6,29 +6,29 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, DCGM, Component
-from voice_blueprint.azure.names import GPU_LABEL, Taint, pool_taints
+from voice_blueprint.azure.names import GPU_LABEL, Taint, list_pool_taints
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.dcgm import NODE_NAME
-from voice_blueprint.engines.launch.services import dcgm_launch
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_blueprint.engines.launch.dcgm import NODE_NAME_VARIABLE
+from voice_blueprint.engines.launch.services import create_dcgm_launcher
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
     Container,
+    ContainerResources,
     Mount,
-    Share,
     Volume,
-    environment,
-    http_probe,
-    pod_field,
-    tolerations,
+    create_env_vars,
+    create_http_probe,
+    create_pod_field_source,
+    create_tolerations,
 )
 
 WAITING_LABEL = "voice-serve/image-without-digest"
 """Label that no node has. A DaemonSet that waits for its image selects this label, since it has no number of
 replicas."""
 
-DEVICE_PLUGIN_SHARE = Share(cpus=0.1, memory_gib=0.25)
-DCGM_SHARE = Share(cpus=0.25, memory_gib=1)
+DEVICE_PLUGIN_RESOURCES = ContainerResources(cpus=0.1, memory_gib=0.25)
+DCGM_RESOURCES = ContainerResources(cpus=0.25, memory_gib=1)
 
 _DEVICE_PLUGINS_DIR = "/var/lib/kubelet/device-plugins"
 _POD_RESOURCES_DIR = "/var/lib/kubelet/pod-resources"
@@ -63,30 +63,32 @@ class GpuDaemonSets(pulumi.ComponentResource):
         """
         container = Container(
             name=Component.DEVICE_PLUGIN.value,
-            image=self._context.image_uri(Image.DEVICE_PLUGIN),
-            env=environment({"PASS_DEVICE_SPECS": "true", "FAIL_ON_INIT_ERROR": "true", "MIG_STRATEGY": "none"}),
-            resources=DEVICE_PLUGIN_SHARE.requirements(),
+            image=self._context.get_image_uri(Image.DEVICE_PLUGIN),
+            env=create_env_vars({"PASS_DEVICE_SPECS": "true", "FAIL_ON_INIT_ERROR": "true", "MIG_STRATEGY": "none"}),
+            resources=DEVICE_PLUGIN_RESOURCES.to_requirements(),
             security_context=k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True),
             volume_mounts=[Mount(name="kubelet", mount_path=_DEVICE_PLUGINS_DIR)],
         )
         return self._build_daemon_set(
-            Component.DEVICE_PLUGIN, Image.DEVICE_PLUGIN, container, [_kubelet_volume(_DEVICE_PLUGINS_DIR)], []
+            Component.DEVICE_PLUGIN, Image.DEVICE_PLUGIN, container, [_create_kubelet_volume(_DEVICE_PLUGINS_DIR)], []
         )
 
     def _build_exporter(self) -> k8s.apps.v1.DaemonSet:
-        launcher = dcgm_launch()
+        launcher = create_dcgm_launcher()
         files = ConfigFiles.from_launchers(Component.GPU_METRICS.value, [launcher])
         child = pulumi.ResourceOptions(parent=self)
-        config_map = files.config_map(self._context.gpu_namespace, child)
+        config_map = files.create_config_map(self._context.gpu_namespace, child)
         container = Container(
             name=Component.GPU_METRICS.value,
-            image=self._context.image_uri(Image.DCGM_EXPORTER),
-            command=list(launcher.command()),
-            env=environment(launcher.environment(), {NODE_NAME: pod_field("spec.nodeName")}),
+            image=self._context.get_image_uri(Image.DCGM_EXPORTER),
+            command=list(launcher.build_command()),
+            env=create_env_vars(
+                launcher.build_environment(), {NODE_NAME_VARIABLE: create_pod_field_source("spec.nodeName")}
+            ),
             ports=[k8s.core.v1.ContainerPortArgs(name="metrics", container_port=DCGM.number, protocol="TCP")],
-            resources=DCGM_SHARE.requirements(),
-            readiness_probe=http_probe(DCGM, "/health", period_s=15, failures=3),
-            liveness_probe=http_probe(DCGM, "/health", period_s=30, failures=5),
+            resources=DCGM_RESOURCES.to_requirements(),
+            readiness_probe=create_http_probe(DCGM, "/health", period_s=15, failures=3),
+            liveness_probe=create_http_probe(DCGM, "/health", period_s=30, failures=5),
             security_context=k8s.core.v1.SecurityContextArgs(
                 allow_privilege_escalation=False,
                 run_as_user=0,
@@ -96,10 +98,10 @@ class GpuDaemonSets(pulumi.ComponentResource):
             ),
             volume_mounts=[
                 Mount(name="kubelet", mount_path=_POD_RESOURCES_DIR, read_only=True),
-                *files.mounts(launcher),
+                *files.create_mounts(launcher),
             ],
         )
-        volumes = [_kubelet_volume(_POD_RESOURCES_DIR), *files.volumes()]
+        volumes = [_create_kubelet_volume(_POD_RESOURCES_DIR), *files.create_volumes()]
         return self._build_daemon_set(
             Component.GPU_METRICS, Image.DCGM_EXPORTER, container, volumes, [config_map] if config_map else []
         )
@@ -114,23 +116,23 @@ class GpuDaemonSets(pulumi.ComponentResource):
     ) -> k8s.apps.v1.DaemonSet:
         name, namespace, child = component.value, self._context.gpu_namespace, pulumi.ResourceOptions(parent=self)
         account = k8s.core.v1.ServiceAccount(
-            name, metadata=metadata(name, namespace), automount_service_account_token=False, opts=child
+            name, metadata=create_metadata(name, namespace), automount_service_account_token=False, opts=child
         )
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
             priority_class_name="system-node-critical",
-            affinity=self._gpu_node_affinity(),
+            affinity=self._build_gpu_node_affinity(),
             node_selector={WAITING_LABEL: "true"} if self._context.waits_for_image((image,)) else None,
-            tolerations=tolerations(self._taints()),
+            tolerations=create_tolerations(self._collect_taints()),
             containers=[container],
             volumes=list(volumes),
         )
-        labels = pod_labels(component)
+        labels = create_pod_labels(component)
         return k8s.apps.v1.DaemonSet(
             name,
-            metadata=metadata(name, namespace, labels=labels, annotations={"pulumi.com/skipAwait": "true"}),
+            metadata=create_metadata(name, namespace, labels=labels, annotations={"pulumi.com/skipAwait": "true"}),
             spec=k8s.apps.v1.DaemonSetSpecArgs(
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels={COMPONENT_LABEL: component.value}),
                 update_strategy=k8s.apps.v1.DaemonSetUpdateStrategyArgs(type="RollingUpdate"),
@@ -139,11 +141,11 @@ class GpuDaemonSets(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs)),
         )
 
-    def _taints(self) -> list[Taint]:
+    def _collect_taints(self) -> list[Taint]:
         azure = self._context.azure
-        return list(dict.fromkeys(taint for pool in azure.pools for taint in pool_taints(azure, pool)))
+        return list(dict.fromkeys(taint for pool in azure.pools for taint in list_pool_taints(azure, pool)))
 
-    def _gpu_node_affinity(self) -> k8s.core.v1.AffinityArgs:
+    def _build_gpu_node_affinity(self) -> k8s.core.v1.AffinityArgs:
         desired = k8s.core.v1.NodeSelectorRequirementArgs(key=GPU_LABEL, operator="Exists")
         return k8s.core.v1.AffinityArgs(
             node_affinity=k8s.core.v1.NodeAffinityArgs(
@@ -154,5 +156,5 @@ class GpuDaemonSets(pulumi.ComponentResource):
         )
 
 
-def _kubelet_volume(path: str) -> Volume:
+def _create_kubelet_volume(path: str) -> Volume:
     return Volume(name="kubelet", host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type="Directory"))

@@ -6,26 +6,26 @@ import pulumi_kubernetes as k8s
 from voice_blueprint.azure.contract import COMPONENT_LABEL, LMCACHE_COORDINATOR, Component
 from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_TAINT
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.services import coordinator_launch
+from voice_blueprint.engines.launch.services import create_coordinator_launcher
 from voice_blueprint.file.model.azure import SYSTEM_POOL
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
-    LaunchedContainer,
-    Share,
-    http_probe,
-    pod_security_context,
-    tmp_volume,
-    tolerations,
+    ContainerResources,
+    ContainerSpec,
+    create_http_probe,
+    create_pod_security_context,
+    create_tmp_volume,
+    create_tolerations,
 )
 
-NAME = Component.LMCACHE_COORDINATOR.value
-SHARE = Share(cpus=0.5, memory_gib=2)
+COORDINATOR_NAME = Component.LMCACHE_COORDINATOR.value
+COORDINATOR_RESOURCES = ContainerResources(cpus=0.5, memory_gib=2)
 """Resources of the pod, which imports torch and keeps a record per server. ASSUMED, not measured."""
-SELECTOR = {COMPONENT_LABEL: NAME}
+COORDINATOR_SELECTOR = {COMPONENT_LABEL: COORDINATOR_NAME}
 HEALTH_PATH = "/instances"
-SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
+SKIP_AWAIT_ANNOTATIONS = {"pulumi.com/skipAwait": "true"}
 """Annotation of objects that Pulumi does not wait for. Without the digest of its image, the pod never becomes ready."""
 
 
@@ -39,63 +39,65 @@ class LmcacheCoordinator(pulumi.ComponentResource):
     """
 
     def __init__(self, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:LmcacheCoordinator", NAME, None, opts)
+        super().__init__(f"{TYPE_PREFIX}:LmcacheCoordinator", COORDINATOR_NAME, None, opts)
         self._context = context
         self._child = pulumi.ResourceOptions(parent=self)
-        self.claim = Claim(1, SHARE.cpus, SHARE.memory_gib)
+        self.claim = Claim(1, COORDINATOR_RESOURCES.cpus, COORDINATOR_RESOURCES.memory_gib)
         self._build_deployment()
         port = k8s.core.v1.ServicePortArgs(
             name="http", port=LMCACHE_COORDINATOR.number, target_port=LMCACHE_COORDINATOR.number, protocol="TCP"
         )
         k8s.core.v1.Service(
-            NAME,
-            metadata=metadata(NAME, context.namespace, annotations=SKIP_AWAIT),
-            spec=k8s.core.v1.ServiceSpecArgs(type="ClusterIP", selector=SELECTOR, ports=[port]),
+            COORDINATOR_NAME,
+            metadata=create_metadata(COORDINATOR_NAME, context.namespace, annotations=SKIP_AWAIT_ANNOTATIONS),
+            spec=k8s.core.v1.ServiceSpecArgs(type="ClusterIP", selector=COORDINATOR_SELECTOR, ports=[port]),
             opts=self._child,
         )
         self.register_outputs({})
 
     def _build_deployment(self) -> None:
-        context, labels = self._context, pod_labels(Component.LMCACHE_COORDINATOR)
+        context, labels = self._context, create_pod_labels(Component.LMCACHE_COORDINATOR)
         k8s.apps.v1.Deployment(
-            NAME,
-            metadata=metadata(NAME, context.namespace, labels=labels, annotations=SKIP_AWAIT),
+            COORDINATOR_NAME,
+            metadata=create_metadata(
+                COORDINATOR_NAME, context.namespace, labels=labels, annotations=SKIP_AWAIT_ANNOTATIONS
+            ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.initial_replicas(1, (Image.LMCACHE,)),
-                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=SELECTOR),
+                replicas=context.calculate_initial_replicas(1, (Image.LMCACHE,)),
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=COORDINATOR_SELECTOR),
                 # With two pods, each list of servers would be incomplete.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod_spec()
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._build_pod_spec()
                 ),
             ),
             opts=self._child,
         )
 
-    def _pod_spec(self) -> k8s.core.v1.PodSpecArgs:
+    def _build_pod_spec(self) -> k8s.core.v1.PodSpecArgs:
         account = k8s.core.v1.ServiceAccount(
-            NAME,
-            metadata=metadata(NAME, self._context.namespace),
+            COORDINATOR_NAME,
+            metadata=create_metadata(COORDINATOR_NAME, self._context.namespace),
             automount_service_account_token=False,
             opts=self._child,
         )
-        container = LaunchedContainer(
-            name=NAME,
-            image=self._context.image_uri(Image.LMCACHE),
-            launcher=coordinator_launch(),
-            share=SHARE,
+        container = ContainerSpec(
+            name=COORDINATOR_NAME,
+            image=self._context.get_image_uri(Image.LMCACHE),
+            launcher=create_coordinator_launcher(),
+            resources=COORDINATOR_RESOURCES,
             ports={"http": LMCACHE_COORDINATOR},
-            startup=http_probe(LMCACHE_COORDINATOR, HEALTH_PATH, period_s=5, failures=24),
-            liveness=http_probe(LMCACHE_COORDINATOR, HEALTH_PATH, period_s=10, failures=6),
-            readiness=http_probe(LMCACHE_COORDINATOR, HEALTH_PATH, period_s=5, failures=2),
+            startup=create_http_probe(LMCACHE_COORDINATOR, HEALTH_PATH, period_s=5, failures=24),
+            liveness=create_http_probe(LMCACHE_COORDINATOR, HEALTH_PATH, period_s=10, failures=6),
+            readiness=create_http_probe(LMCACHE_COORDINATOR, HEALTH_PATH, period_s=5, failures=2),
         )
         return k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            security_context=pod_security_context(),
+            security_context=create_pod_security_context(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
-            tolerations=tolerations([SYSTEM_TAINT]),
-            containers=[container.to_container_args(ConfigFiles.from_launchers(NAME, ()))],
-            volumes=[tmp_volume()],
+            tolerations=create_tolerations([SYSTEM_TAINT]),
+            containers=[container.to_container_args(ConfigFiles.from_launchers(COORDINATOR_NAME, ()))],
+            volumes=[create_tmp_volume()],
         )

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.contract.network import Port
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
 
 REASON_ANNOTATION = "voice-serve/reason"
 """Annotation with the reason for exposing the service."""
@@ -47,7 +47,7 @@ class LoadBalancer(pulumi.ComponentResource):
         self.node_port_count = len(ports)
         k8s.core.v1.Service(
             name,
-            metadata=metadata(
+            metadata=create_metadata(
                 name,
                 context.namespace,
                 annotations={

@@ -17,26 +17,26 @@ from voice_blueprint.azure.names import (
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.download import download_command
+from voice_blueprint.engines.launch.download import build_download_command
 from voice_blueprint.file.model.azure import SYSTEM_POOL, AggregatedService, Azure, AzureService, ChatService
 from voice_blueprint.file.model.serving import Quantization
-from voice_blueprint.hosts import service_images
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_blueprint.hosts import list_service_images
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
-    LaunchedContainer,
+    ContainerResources,
+    ContainerSpec,
     Mount,
-    Share,
     Volume,
-    model_cache_mount,
-    model_cache_volume,
-    pod_security_context,
-    tmp_volume,
-    tolerations,
+    create_model_cache_mount,
+    create_model_cache_volume,
+    create_pod_security_context,
+    create_tmp_volume,
+    create_tolerations,
 )
 
-SHARE = Share(cpus=2, memory_gib=8)
+DOWNLOAD_RESOURCES = ContainerResources(cpus=2, memory_gib=8)
 """Resources of one download; memory includes the page cache of written files. ASSUMED, not measured."""
 
 HUB_SECRETS = "hub-secrets"
@@ -73,31 +73,31 @@ class Download(Launcher):
         digest = hashlib.sha256(f"{self.repository}@{self.revision}".encode()).hexdigest()[:8]
         return f"fetch-{self.repository.partition('/')[2].lower().replace('.', '-')[:40]}-{digest}"
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
-        return download_command(self.card, self.repository, self.revision)
+        return build_download_command(self.card, self.repository, self.revision)
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the variables with the weights' directory and the token file."""
         environment = {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
         return environment | ({"HF_TOKEN_PATH": self.token_file} if self.token_file else {})
 
 
-def downloads(azure: Azure) -> tuple[Download, ...]:
+def collect_downloads(azure: Azure) -> tuple[Download, ...]:
     """Return one download for each repository and revision that services use."""
     token_file = f"{HUB_DIR}/{azure.hub_token_secret}" if azure.hub_token_secret else None
     results = {
         (repository, service.revision): Download(
-            card, repository, service.revision, service_images(service)[0], token_file
+            card, repository, service.revision, list_service_images(service)[0], token_file
         )
         for service in azure.services
         for card in [catalog.models()[service.model]]
-        for repository in [_repository(card, service)]
+        for repository in [_select_repository(card, service)]
     }
     return tuple(results.values())
 
 
-def _repository(model: ModelCard, service: AzureService) -> str:
+def _select_repository(model: ModelCard, service: AzureService) -> str:
     uses_fp8 = isinstance(service, AggregatedService | ChatService) and service.quantization is Quantization.FP8
     return model.fp8_repository if uses_fp8 and model.fp8_repository else model.repository
 
@@ -124,11 +124,11 @@ class ModelFetch(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:ModelFetch", name, None, opts)
         self._context = context
         self._model_cache = model_cache
-        desired = downloads(context.azure)
-        self.claim = Claim(len(desired), SHARE.cpus, SHARE.memory_gib)
+        desired = collect_downloads(context.azure)
+        self.claim = Claim(len(desired), DOWNLOAD_RESOURCES.cpus, DOWNLOAD_RESOURCES.memory_gib)
         self._account = k8s.core.v1.ServiceAccount(
             MODEL_FETCH_SERVICE_ACCOUNT.name,
-            metadata=metadata(
+            metadata=create_metadata(
                 MODEL_FETCH_SERVICE_ACCOUNT.name,
                 context.namespace,
                 annotations={
@@ -154,7 +154,7 @@ class ModelFetch(pulumi.ComponentResource):
             HUB_SECRETS,
             api_version="secrets-store.csi.x-k8s.io/v1",
             kind="SecretProviderClass",
-            metadata=metadata(HUB_SECRETS, self._context.namespace),
+            metadata=create_metadata(HUB_SECRETS, self._context.namespace),
             spec={
                 "provider": "azure",
                 "parameters": {
@@ -169,14 +169,14 @@ class ModelFetch(pulumi.ComponentResource):
 
     def _build_job(self, download: Download) -> k8s.batch.v1.Job:
         context, waits_for_image = self._context, self._context.waits_for_image((download.image,))
-        container = LaunchedContainer(
+        container = ContainerSpec(
             name=Component.MODEL_FETCH.value,
-            image=context.image_uri(download.image),
+            image=context.get_image_uri(download.image),
             launcher=download,
-            share=SHARE,
+            resources=DOWNLOAD_RESOURCES,
             ports={},
             mounts=[
-                model_cache_mount(),
+                create_model_cache_mount(),
                 *(Mount(name="hub", mount_path=HUB_DIR, read_only=True) for _ in self._token),
             ],
         )
@@ -185,18 +185,18 @@ class ModelFetch(pulumi.ComponentResource):
             automount_service_account_token=False,
             enable_service_links=False,
             restart_policy="Never",
-            security_context=pod_security_context(),
+            security_context=create_pod_security_context(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
-            tolerations=tolerations([SYSTEM_TAINT]),
+            tolerations=create_tolerations([SYSTEM_TAINT]),
             containers=[container.to_container_args(ConfigFiles(download.name, {}))],
-            volumes=[tmp_volume(), model_cache_volume(), *(_hub_volume() for _ in self._token)],
+            volumes=[create_tmp_volume(), create_model_cache_volume(), *(_create_hub_volume() for _ in self._token)],
         )
         return k8s.batch.v1.Job(
             download.name,
-            metadata=metadata(
+            metadata=create_metadata(
                 download.name,
                 context.namespace,
-                labels=pod_labels(Component.MODEL_FETCH),
+                labels=create_pod_labels(Component.MODEL_FETCH),
                 # `pulumi up` does not wait for a job without its image.
                 annotations={"pulumi.com/skipAwait": "true"} if waits_for_image else None,
             ),
@@ -205,7 +205,7 @@ class ModelFetch(pulumi.ComponentResource):
                 backoff_limit=4,
                 active_deadline_seconds=DOWNLOAD_TIMEOUT_S,
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=pod_labels(Component.MODEL_FETCH)), spec=pod
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=create_pod_labels(Component.MODEL_FETCH)), spec=pod
                 ),
             ),
             opts=pulumi.ResourceOptions(
@@ -218,7 +218,7 @@ class ModelFetch(pulumi.ComponentResource):
         )
 
 
-def _hub_volume() -> Volume:
+def _create_hub_volume() -> Volume:
     source = k8s.core.v1.CSIVolumeSourceArgs(
         driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": HUB_SECRETS}
     )

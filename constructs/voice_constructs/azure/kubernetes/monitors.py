@@ -16,7 +16,7 @@ from voice_blueprint.azure.metrics import (
 )
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 
 ROLE_BY_ENGINE_PORT: Mapping[str, CellRole | None] = {
@@ -29,7 +29,7 @@ ROLE_BY_ENGINE_PORT: Mapping[str, CellRole | None] = {
 """Roles of engines by the named port that serves ``/metrics``. Pods without a port are skipped. The front of a cell is
 not listed, since it only repeats the metrics of the decode engine."""
 
-AGENT_SETTINGS = "ama-metrics-settings-configmap"
+AGENT_SETTINGS_CONFIG_MAP = "ama-metrics-settings-configmap"
 """Name of the ConfigMap with the settings of Azure's agent; omitted settings keep their defaults.
 https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"""
 
@@ -43,28 +43,28 @@ class Monitors(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"{TYPE_PREFIX}:Monitors", name, None, opts)
-        engines = [_endpoint(port, _series_relabelings(role)) for port, role in ROLE_BY_ENGINE_PORT.items()]
+        engines = [_build_endpoint(port, _build_series_relabelings(role)) for port, role in ROLE_BY_ENGINE_PORT.items()]
         self._build_monitor(Component.ENGINE, context.namespace, engines)
-        self._build_monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
+        self._build_monitor(Component.ROUTER, context.namespace, [_build_endpoint("http")])
         if context.azure.has_peers:
-            self._build_monitor(Component.LMCACHE_COORDINATOR, context.namespace, [_endpoint("http")])
-        self._build_monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint(METRICS_PORT)])
+            self._build_monitor(Component.LMCACHE_COORDINATOR, context.namespace, [_build_endpoint("http")])
+        self._build_monitor(Component.GPU_METRICS, context.gpu_namespace, [_build_endpoint(METRICS_PORT)])
         for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
-            self._build_monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
+            self._build_monitor(tier, context.namespace, [_build_endpoint(METRICS_PORT)])
         if context.azure.agents:
-            self._build_monitor(Component.AGENT, context.namespace, [_endpoint(METRICS_PORT)])
-        self._keep_cluster_metrics()
+            self._build_monitor(Component.AGENT, context.namespace, [_build_endpoint(METRICS_PORT)])
+        self._configure_cluster_metrics()
         self.register_outputs({})
 
-    def _keep_cluster_metrics(self) -> None:
+    def _configure_cluster_metrics(self) -> None:
         """Configure the metrics of kube-state-metrics that the agent collects.
 
         Metrics of Azure's own dashboards are collected in any case.
         """
         keep_list = "|".join(ClusterMetric)
         k8s.core.v1.ConfigMap(
-            AGENT_SETTINGS,
-            metadata=metadata(AGENT_SETTINGS, SYSTEM_NAMESPACE),
+            AGENT_SETTINGS_CONFIG_MAP,
+            metadata=create_metadata(AGENT_SETTINGS_CONFIG_MAP, SYSTEM_NAMESPACE),
             data={
                 "schema-version": "v2",
                 "config-version": "1",
@@ -81,7 +81,7 @@ class Monitors(pulumi.ComponentResource):
             f"{component}-monitor",
             api_version="azmonitoring.coreos.com/v1",
             kind="PodMonitor",
-            metadata=metadata(component.value, namespace),
+            metadata=create_metadata(component.value, namespace),
             spec={
                 # Azure drops series with longer labels.
                 "labelLimit": 63,
@@ -94,7 +94,7 @@ class Monitors(pulumi.ComponentResource):
         )
 
 
-def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> dict[str, object]:
+def _build_endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> dict[str, object]:
     return {
         "port": port,
         "path": "/metrics",
@@ -103,15 +103,15 @@ def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> di
     }
 
 
-def _series_relabelings(role: CellRole | None) -> list[Mapping[str, object]]:
+def _build_series_relabelings(role: CellRole | None) -> list[Mapping[str, object]]:
     """Return the relabelling that adds labels of the pod and the role of the port to engine series."""
     copied = {SERVICE_LABEL: SERVICE_METRIC_LABEL, POOL_LABEL: POOL_METRIC_LABEL}
     relabelings: list[Mapping[str, object]] = [
-        {"sourceLabels": [_meta_label(label)], "targetLabel": series} for label, series in copied.items()
+        {"sourceLabels": [_format_meta_label(label)], "targetLabel": series} for label, series in copied.items()
     ]
     return [*relabelings, {"targetLabel": ROLE_METRIC_LABEL, "replacement": role.value}] if role else relabelings
 
 
-def _meta_label(label: str) -> str:
+def _format_meta_label(label: str) -> str:
     """Return the meta label in which Prometheus stores a pod label."""
     return "__meta_kubernetes_pod_label_" + "".join(char if char.isalnum() else "_" for char in label)

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.azure.kubernetes.context import PART_OF_LABEL, TYPE_PREFIX, ClusterContext, metadata
+from voice_constructs.azure.kubernetes.context import PART_OF_LABEL, TYPE_PREFIX, ClusterContext, create_metadata
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
 SIGNED_IMAGES_POLICY = "voice-signed-images"
@@ -18,7 +18,7 @@ SIGNED_IMAGES_POLICY = "voice-signed-images"
 
 PodSecurity = Literal["restricted", "baseline", "privileged"]
 
-POD_SECURITY: dict[str, tuple[PodSecurity, str]] = {
+POD_SECURITY_LEVELS: dict[str, tuple[PodSecurity, str]] = {
     NAMESPACE: (
         "restricted",
         (
@@ -60,14 +60,16 @@ class Namespaces(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _build_namespace(self, name: str, version: str) -> pulumi.Output[str]:
-        level, _ = POD_SECURITY[name]
+        level, _ = POD_SECURITY_LEVELS[name]
         labels = {
             f"pod-security.kubernetes.io/{mode}{suffix}": value
             for mode in ("enforce", "audit", "warn")
             for suffix, value in (("", level), ("-version", f"v{version}"))
         }
         namespace_resource = k8s.core.v1.Namespace(
-            name, metadata=metadata(name, None, labels=PART_OF_LABEL | labels), opts=pulumi.ResourceOptions(parent=self)
+            name,
+            metadata=create_metadata(name, None, labels=PART_OF_LABEL | labels),
+            opts=pulumi.ResourceOptions(parent=self),
         )
         return namespace_resource.metadata.name
 
@@ -82,10 +84,10 @@ class SignedImagePolicy(pulumi.ComponentResource):
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"{TYPE_PREFIX}:SignedImages", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        signed = pulumi.Output.all(*(context.image_uri(image) for image in context.deployment.images))
+        signed = pulumi.Output.all(*(context.get_image_uri(image) for image in context.deployment.images))
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             "policy",
-            metadata=metadata(SIGNED_IMAGES_POLICY, None),
+            metadata=create_metadata(SIGNED_IMAGES_POLICY, None),
             spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
                 failure_policy="Fail",
                 match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
@@ -118,7 +120,7 @@ class SignedImagePolicy(pulumi.ComponentResource):
         )
         k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
             "binding",
-            metadata=metadata(SIGNED_IMAGES_POLICY, None),
+            metadata=create_metadata(SIGNED_IMAGES_POLICY, None),
             spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpecArgs(
                 policy_name=policy.metadata.name, validation_actions=["Deny"]
             ),
@@ -132,19 +134,19 @@ class Claim:
     """Maximum resources of the pods of one workload.
 
     Attributes:
-        pods: Maximum number of pods.
+        pod_count: Maximum number of pods.
         cpus: CPUs per pod.
         memory_gib: Memory per pod.
         gpus: GPUs per pod.
     """
 
-    pods: int
+    pod_count: int
     cpus: float
     memory_gib: float
     gpus: int = 0
 
 
-class Limits(pulumi.ComponentResource):
+class NamespaceLimits(pulumi.ComponentResource):
     """Resource quota of the services, and default limits of containers.
 
     The quota is the sum of the resources that the deployment file allows, so that no other workload can use paid GPUs
@@ -162,17 +164,17 @@ class Limits(pulumi.ComponentResource):
     ) -> None:
         super().__init__(f"{TYPE_PREFIX}:Limits", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        cpus = sum(claim.pods * claim.cpus for claim in claims)
-        memory_gib = sum(claim.pods * claim.memory_gib for claim in claims)
+        cpus = sum(claim.pod_count * claim.cpus for claim in claims)
+        memory_gib = sum(claim.pod_count * claim.memory_gib for claim in claims)
         self.quota = k8s.core.v1.ResourceQuota(
             "quota",
-            metadata=metadata("services", context.namespace),
+            metadata=create_metadata("services", context.namespace),
             spec=k8s.core.v1.ResourceQuotaSpecArgs(
                 hard={
-                    "pods": str(sum(claim.pods for claim in claims)),
+                    "pods": str(sum(claim.pod_count for claim in claims)),
                     "requests.cpu": f"{round(cpus * 1000)}m",
                     "requests.memory": f"{round(memory_gib * 1024)}Mi",
-                    f"requests.{GPU_RESOURCE}": str(sum(claim.pods * claim.gpus for claim in claims)),
+                    f"requests.{GPU_RESOURCE}": str(sum(claim.pod_count * claim.gpus for claim in claims)),
                     "services.loadbalancers": str(len(load_balancers)),
                     "services.nodeports": str(sum(each.node_port_count for each in load_balancers)),
                 }
@@ -181,7 +183,7 @@ class Limits(pulumi.ComponentResource):
         )
         self.defaults = k8s.core.v1.LimitRange(
             "defaults",
-            metadata=metadata("containers", context.namespace),
+            metadata=create_metadata("containers", context.namespace),
             spec=k8s.core.v1.LimitRangeSpecArgs(
                 limits=[
                     k8s.core.v1.LimitRangeItemArgs(

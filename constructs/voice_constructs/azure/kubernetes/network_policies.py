@@ -14,10 +14,10 @@ from voice_blueprint.azure.contract import (
     SYSTEM_NAMESPACE,
     ClusterFlow,
     Component,
-    cluster_flows,
+    build_cluster_flows,
 )
-from voice_blueprint.azure.ranges import small_ranges
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_blueprint.azure.ranges import calculate_infrastructure_ranges
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
 
 Peer = k8s.networking.v1.NetworkPolicyPeerArgs
 
@@ -38,14 +38,14 @@ NAMESPACE_BY_COMPONENT: dict[Component, str] = {
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
 
-_SYSTEM_PODS: dict[Component, dict[str, str]] = {
+_SYSTEM_POD_LABELS: dict[Component, dict[str, str]] = {
     # Its ReplicaSet runs the scrape jobs of pod monitors; the DaemonSet only scrapes Kubernetes itself.
     # https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration
     Component.MONITORING: {"rsName": "ama-metrics"},
     Component.DNS: {"k8s-app": "kube-dns"},
 }
 
-METADATA_SERVICE = "169.254.169.254/32"
+METADATA_SERVICE_CIDR = "169.254.169.254/32"
 """Azure's instance metadata service, which issues tokens of the node's identities."""
 
 
@@ -64,7 +64,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         for namespace in (NAMESPACE, GPU_NAMESPACE):
             self._add_policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
         azure = context.azure
-        every = cluster_flows(
+        every = build_cluster_flows(
             callers=azure.callers is not None,
             agents=azure.agents is not None,
             archive=azure.archive is not None,
@@ -85,48 +85,56 @@ class NetworkPolicies(pulumi.ComponentResource):
             self._add_policy(
                 f"{destination}-from-{source}",
                 NAMESPACE_BY_COMPONENT[destination],
-                _pod_selector(destination),
+                _build_pod_selector(destination),
                 ["Ingress"],
                 ingress=[
-                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[self._policy_peer(source)], ports=ports)
+                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[self._build_policy_peer(source)], ports=ports)
                 ],
             )
         if source in NAMESPACE_BY_COMPONENT:
             self._add_policy(
                 f"{source}-to-{destination}",
                 NAMESPACE_BY_COMPONENT[source],
-                _pod_selector(source),
+                _build_pod_selector(source),
                 ["Egress"],
                 egress=[
-                    k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[self._policy_peer(destination)], ports=ports)
+                    k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+                        to=[self._build_policy_peer(destination)], ports=ports
+                    )
                 ],
             )
 
-    def _policy_peer(self, component: Component) -> Peer:
+    def _build_policy_peer(self, component: Component) -> Peer:
         match component:
             case Component.CLIENT:
                 return Peer(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={CLIENT_LABEL: "true"}))
             case Component.MONITORING | Component.DNS:
                 return Peer(
-                    namespace_selector=_namespace_selector(SYSTEM_NAMESPACE),
-                    pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_SYSTEM_PODS[component]),
+                    namespace_selector=_build_namespace_selector(SYSTEM_NAMESPACE),
+                    pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_SYSTEM_POD_LABELS[component]),
                 )
             case Component.INTERNET:
-                return self._public_peer()
+                return self._build_public_peer()
             case Component.EDGE:
-                return Peer(ip_block=_ip_block(small_ranges(self._context.azure.network.cidr).edge))
+                return Peer(
+                    ip_block=_build_ip_block(calculate_infrastructure_ranges(self._context.azure.network.cidr).edge)
+                )
             case Component.STATE | Component.ARCHIVE:
-                return Peer(ip_block=_ip_block(small_ranges(self._context.azure.network.cidr).endpoints))
+                return Peer(
+                    ip_block=_build_ip_block(
+                        calculate_infrastructure_ranges(self._context.azure.network.cidr).endpoints
+                    )
+                )
             case _:
                 return Peer(
-                    namespace_selector=_namespace_selector(NAMESPACE_BY_COMPONENT[component]),
-                    pod_selector=_pod_selector(component),
+                    namespace_selector=_build_namespace_selector(NAMESPACE_BY_COMPONENT[component]),
+                    pod_selector=_build_pod_selector(component),
                 )
 
-    def _public_peer(self) -> Peer:
+    def _build_public_peer(self) -> Peer:
         network = self._context.azure.network
         inside = [network.cidr, network.pod_cidr, network.service_cidr]
-        return Peer(ip_block=_ip_block("0.0.0.0/0", [*inside, METADATA_SERVICE]))
+        return Peer(ip_block=_build_ip_block("0.0.0.0/0", [*inside, METADATA_SERVICE_CIDR]))
 
     def _add_policy(
         self,
@@ -141,7 +149,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         key = f"{namespace}-{name}"
         self.policies[key] = k8s.networking.v1.NetworkPolicy(
             key,
-            metadata=metadata(name, self._namespaces[namespace]),
+            metadata=create_metadata(name, self._namespaces[namespace]),
             spec=k8s.networking.v1.NetworkPolicySpecArgs(
                 pod_selector=pods, policy_types=types, ingress=ingress, egress=egress
             ),
@@ -149,14 +157,14 @@ class NetworkPolicies(pulumi.ComponentResource):
         )
 
 
-def _pod_selector(component: Component) -> k8s.meta.v1.LabelSelectorArgs:
+def _build_pod_selector(component: Component) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(match_labels={COMPONENT_LABEL: component.value})
 
 
-def _namespace_selector(name: str) -> k8s.meta.v1.LabelSelectorArgs:
+def _build_namespace_selector(name: str) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(match_labels={NAMESPACE_NAME_LABEL: name})
 
 
-def _ip_block(cidr: str, except_: Sequence[str] = ()) -> k8s.networking.v1.IPBlockArgs:
+def _build_ip_block(cidr: str, except_: Sequence[str] = ()) -> k8s.networking.v1.IPBlockArgs:
     network = ipaddress.ip_network(cidr)
     return k8s.networking.v1.IPBlockArgs(cidr=str(network), except_=list(except_) or None)

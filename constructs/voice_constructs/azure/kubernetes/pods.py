@@ -11,11 +11,11 @@ import pulumi_kubernetes as k8s
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.names import Taint
 from voice_blueprint.azure.rollout import START_TIMEOUT_S
-from voice_blueprint.contract.images import UNPRIVILEGED_USER
+from voice_blueprint.contract.images import UNPRIVILEGED_UID
 from voice_blueprint.contract.network import Port
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
-from voice_constructs.azure.kubernetes.context import metadata
+from voice_constructs.azure.kubernetes.context import create_metadata
 from voice_constructs.azure.kubernetes.storage import MODEL_CACHE
 
 Container = k8s.core.v1.ContainerArgs
@@ -39,19 +39,19 @@ _MODELS_DIR = "/models"
 _DIGEST_CHARS = 10
 
 
-def pod_security_context() -> k8s.core.v1.PodSecurityContextArgs:
+def create_pod_security_context() -> k8s.core.v1.PodSecurityContextArgs:
     """Return the pod security context that the level ``restricted`` requires."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
-        run_as_user=UNPRIVILEGED_USER,
-        run_as_group=UNPRIVILEGED_USER,
-        fs_group=UNPRIVILEGED_USER,
+        run_as_user=UNPRIVILEGED_UID,
+        run_as_group=UNPRIVILEGED_UID,
+        fs_group=UNPRIVILEGED_UID,
         fs_group_change_policy="OnRootMismatch",
         seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
     )
 
 
-def container_security_context() -> k8s.core.v1.SecurityContextArgs:
+def create_container_security_context() -> k8s.core.v1.SecurityContextArgs:
     """Return the security context of containers for the level ``restricted``, with a read-only root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
@@ -61,7 +61,7 @@ def container_security_context() -> k8s.core.v1.SecurityContextArgs:
 
 
 @dataclass(frozen=True)
-class Share:
+class ContainerResources:
     """Resources of one container. Requests equal limits, so that memory is not overcommitted.
 
     Attributes:
@@ -74,25 +74,25 @@ class Share:
     memory_gib: float
     gpus: int = 0
 
-    def requirements(self) -> k8s.core.v1.ResourceRequirementsArgs:
+    def to_requirements(self) -> k8s.core.v1.ResourceRequirementsArgs:
         """Return the Kubernetes resource requirements."""
-        amounts = {"cpu": cpu_quantity(self.cpus), "memory": gib_quantity(self.memory_gib)}
+        amounts = {"cpu": format_cpu_quantity(self.cpus), "memory": format_gib_quantity(self.memory_gib)}
         if self.gpus:
             amounts[GPU_RESOURCE] = str(self.gpus)
         return k8s.core.v1.ResourceRequirementsArgs(requests=amounts, limits=amounts)
 
 
-def gib_quantity(gib: float) -> str:
+def format_gib_quantity(gib: float) -> str:
     """Return a Kubernetes quantity, rounded up to whole MiB."""
     return f"{-int(-gib * 1024 // 1)}Mi"
 
 
-def cpu_quantity(cpus: float) -> str:
+def format_cpu_quantity(cpus: float) -> str:
     return str(int(cpus)) if cpus == int(cpus) else f"{round(cpus * 1000)}m"
 
 
 @dataclass(frozen=True)
-class LaunchedContainer:
+class ContainerSpec:
     """A container of a pod, which runs one process.
 
     Attributes:
@@ -108,7 +108,7 @@ class LaunchedContainer:
     name: str
     image: pulumi.Input[str]
     launcher: Launcher
-    share: Share
+    resources: ContainerResources
     ports: Mapping[str, Port]
     startup: Probe | None = None
     liveness: Probe | None = None
@@ -118,32 +118,32 @@ class LaunchedContainer:
     sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
     pre_stop_s: int = 0
     pre_stop_command: Sequence[str] = ()
-    sidecar: bool = False
+    is_sidecar: bool = False
 
     def to_container_args(self, files: "ConfigFiles") -> Container:
         """Return the Kubernetes container."""
         return Container(
             name=self.name,
             image=self.image,
-            command=list(self.launcher.command()),
-            env=environment({**self.launcher.environment(), **(self.extra_environment or {})}, self.sources),
+            command=list(self.launcher.build_command()),
+            env=create_env_vars({**self.launcher.build_environment(), **(self.extra_environment or {})}, self.sources),
             ports=[
                 k8s.core.v1.ContainerPortArgs(name=name, container_port=port.number, protocol=port.protocol.upper())
                 for name, port in self.ports.items()
             ],
-            resources=self.share.requirements(),
-            security_context=container_security_context(),
+            resources=self.resources.to_requirements(),
+            security_context=create_container_security_context(),
             startup_probe=self.startup,
             liveness_probe=self.liveness,
             readiness_probe=self.readiness,
-            lifecycle=self._lifecycle(),
+            lifecycle=self._build_lifecycle(),
             # A sidecar starts before the engines and stops after them, so that requests drain through it.
-            restart_policy="Always" if self.sidecar else None,
+            restart_policy="Always" if self.is_sidecar else None,
             termination_message_policy="FallbackToLogsOnError",
-            volume_mounts=[tmp_mount(), *self.mounts, *files.mounts(self.launcher)],
+            volume_mounts=[create_tmp_mount(), *self.mounts, *files.create_mounts(self.launcher)],
         )
 
-    def _lifecycle(self) -> k8s.core.v1.LifecycleArgs | None:
+    def _build_lifecycle(self) -> k8s.core.v1.LifecycleArgs | None:
         handler = k8s.core.v1.LifecycleHandlerArgs
         if self.pre_stop_command:
             command = k8s.core.v1.ExecActionArgs(command=list(self.pre_stop_command))
@@ -154,7 +154,7 @@ class LaunchedContainer:
         return None
 
 
-def http_probe(port: Port, path: str, *, period_s: int, failures: int, timeout_s: int = 5) -> Probe:
+def create_http_probe(port: Port, path: str, *, period_s: int, failures: int, timeout_s: int = 5) -> Probe:
     """Return a probe that sends ``GET`` requests."""
     return Probe(
         http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=port.number),
@@ -164,13 +164,13 @@ def http_probe(port: Port, path: str, *, period_s: int, failures: int, timeout_s
     )
 
 
-def liveness_probe(port: Port, path: str) -> Probe:
+def create_liveness_probe(port: Port, path: str) -> Probe:
     """Return the liveness probe for a program of a caller tier.
 
     A loaded program responds late, and calls end anyway after a minute without a response. The kubelet stops probing
     when the pod is deleted (kubernetes/kubernetes, pkg/kubelet/prober/worker.go), so a drain is not interrupted.
     """
-    return http_probe(port, path, period_s=10, failures=6)
+    return create_http_probe(port, path, period_s=10, failures=6)
 
 
 class EngineProbes(TypedDict):
@@ -181,9 +181,9 @@ class EngineProbes(TypedDict):
     readiness: Probe
 
 
-def startup_probe(port: Port) -> Probe:
+def create_startup_probe(port: Port) -> Probe:
     """Return the startup probe of vLLM, whose HTTP server responds once the model is loaded."""
-    return http_probe(port, "/health", period_s=10, failures=START_TIMEOUT_S // 10)
+    return create_http_probe(port, "/health", period_s=10, failures=START_TIMEOUT_S // 10)
 
 
 @dataclass(frozen=True)
@@ -203,42 +203,44 @@ class ConfigFiles:
     @classmethod
     def from_launchers(cls, name: str, launchers: Sequence[Launcher]) -> "ConfigFiles":
         """Collect the files of the launchers."""
-        return cls(name, {path: text for launcher in launchers for path, text in launcher.files().items()})
+        return cls(name, {path: text for launcher in launchers for path, text in launcher.render_files().items()})
 
     @property
     def config_map_name(self) -> str:
         content = "".join(f"{path}\0{text}\0" for path, text in sorted(self.texts.items()))
         return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_CHARS]}"
 
-    def config_map(self, namespace: pulumi.Input[str], opts: pulumi.ResourceOptions) -> k8s.core.v1.ConfigMap | None:
+    def create_config_map(
+        self, namespace: pulumi.Input[str], opts: pulumi.ResourceOptions
+    ) -> k8s.core.v1.ConfigMap | None:
         if not self.texts:
             return None
         return k8s.core.v1.ConfigMap(
             self.config_map_name,
-            metadata=metadata(self.config_map_name, namespace),
+            metadata=create_metadata(self.config_map_name, namespace),
             immutable=True,
-            data={_config_map_key(path): text for path, text in self.texts.items()},
+            data={_build_config_map_key(path): text for path, text in self.texts.items()},
             opts=opts,
         )
 
-    def volumes(self) -> list[Volume]:
+    def create_volumes(self) -> list[Volume]:
         """Return the volume of the files, or an empty list if there are no files."""
         source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.config_map_name)
         return [Volume(name="files", config_map=source)] if self.texts else []
 
-    def mounts(self, launcher: Launcher) -> list[Mount]:
+    def create_mounts(self, launcher: Launcher) -> list[Mount]:
         """Return one mount for each file of a process."""
         return [
-            Mount(name="files", mount_path=path, sub_path=_config_map_key(path), read_only=True)
-            for path in launcher.files()
+            Mount(name="files", mount_path=path, sub_path=_build_config_map_key(path), read_only=True)
+            for path in launcher.render_files()
         ]
 
 
-def _config_map_key(path: str) -> str:
+def _build_config_map_key(path: str) -> str:
     return path.strip("/").replace("/", ".")
 
 
-def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
+def create_tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
     """Return the tolerations that allow pods to run on nodes with these taints."""
     return [
         k8s.core.v1.TolerationArgs(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
@@ -246,7 +248,7 @@ def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
     ]
 
 
-def environment(
+def create_env_vars(
     values: Mapping[str, pulumi.Input[str]], sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
 ) -> list[k8s.core.v1.EnvVarArgs]:
     """Return the variables of a container in sorted order, since a different order would replace the pods."""
@@ -259,23 +261,23 @@ def environment(
     ]
 
 
-def pod_field(field: str) -> k8s.core.v1.EnvVarSourceArgs:
+def create_pod_field_source(field: str) -> k8s.core.v1.EnvVarSourceArgs:
     """Return the source of a variable that contains a field of its pod, such as ``status.podIP``."""
     return k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=field))
 
 
-def tmp_mount() -> Mount:
+def create_tmp_mount() -> Mount:
     """Return the mount of the only writable directory of every container."""
     return Mount(name="tmp", mount_path="/tmp")  # noqa: S108  a volume of the pod
 
 
-def tmp_volume() -> Volume:
-    """Return the volume of ``tmp_mount``."""
-    source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=gib_quantity(TMP_GIB))
+def create_tmp_volume() -> Volume:
+    """Return the volume of ``create_tmp_mount``."""
+    source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=format_gib_quantity(TMP_GIB))
     return Volume(name="tmp", empty_dir=source)
 
 
-def shared_memory_mount() -> Mount:
+def create_shared_memory_mount() -> Mount:
     """Return the mount of /dev/shm.
 
     Without a volume, a container has 64 MiB, with which NCCL fails and engines hang.
@@ -283,17 +285,17 @@ def shared_memory_mount() -> Mount:
     return Mount(name="shared-memory", mount_path="/dev/shm")  # noqa: S108  a volume of the pod
 
 
-def shared_memory_volume(gib: float) -> Volume:
-    """Return the volume of ``shared_memory_mount``. Its content counts as memory of the container that wrote it."""
-    source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=gib_quantity(gib))
+def create_shared_memory_volume(gib: float) -> Volume:
+    """Return the volume of ``create_shared_memory_mount``. Its content counts as memory of the writing container."""
+    source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=format_gib_quantity(gib))
     return Volume(name="shared-memory", empty_dir=source)
 
 
-def model_cache_mount() -> Mount:
+def create_model_cache_mount() -> Mount:
     """Return the mount of weights and compile caches."""
     return Mount(name="models", mount_path=_MODELS_DIR)
 
 
-def model_cache_volume() -> Volume:
+def create_model_cache_volume() -> Volume:
     source = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=MODEL_CACHE)
     return Volume(name="models", persistent_volume_claim=source)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import NAMESPACE, REDIS, Component
-from voice_blueprint.azure.names import model_url
+from voice_blueprint.azure.names import build_model_url
 from voice_blueprint.contract.environment import (
     ARCHIVE_URL,
     CACHE_DIR,
@@ -45,8 +45,8 @@ from voice_blueprint.contract.network import (
     RTP,
     VAD_HEALTH,
 )
-from voice_blueprint.engines.launch.base import ANY_ADDRESS, Launcher, http_url
-from voice_blueprint.environment import agent_environment, gateway_environment
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, Launcher, build_http_url
+from voice_blueprint.environment import build_agent_environment, build_gateway_environment
 from voice_blueprint.file.model.agents import AgentPods, AzureEngine, Endpoint
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.azure_callers import AsrPods, AzureEdge, VadPods
@@ -70,16 +70,16 @@ class Program(Launcher):
 
     argv: tuple[str, ...]
     variables: Mapping[Variable, str] = field(default_factory=dict)
-    own_environment: Mapping[str, str] = field(default_factory=dict)
+    extra_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the program that are not part of the contract."""
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
         return self.argv
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return all variables."""
-        return {variable.name: value for variable, value in self.variables.items()} | dict(self.own_environment)
+        return {variable.name: value for variable, value in self.variables.items()} | dict(self.extra_environment)
 
 
 STATE_VARIABLES: Mapping[Variable, str] = {
@@ -92,7 +92,7 @@ the object id of the tier's identity."""
 
 STATE_TOKEN_PROGRAM = Program(
     ("python", "-m", "voice_gateway.state_token"),
-    own_environment={
+    extra_environment={
         "AZURE_FEDERATED_TOKEN_FILE": f"{IDENTITY_TOKEN_DIR}/token",
         "VOICE_STATE_TOKEN_FILE": STATE_TOKEN_FILE,
     },
@@ -100,13 +100,13 @@ STATE_TOKEN_PROGRAM = Program(
 """Program of the sidecar that refreshes the token. It is part of the gateway's image."""
 
 
-def gateway_program(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
+def create_gateway_program(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
     """Return the program of the gateway's pods.
 
     Args:
         sockets: Maximum number of sockets, calculated by ``voice_blueprint.capacity``.
     """
-    shared = gateway_environment(
+    shared = build_gateway_environment(
         deployment, edge, fleet=Component.GATEWAY.value, sockets=sockets, media_host=f"media.{edge.domain.name}"
     )
     return Program(
@@ -121,7 +121,7 @@ def gateway_program(deployment: Deployment, edge: AzureEdge, sockets: int) -> Pr
     )
 
 
-def telemetry_program(deployment: Deployment, tier: Component, source: str) -> Program:
+def create_telemetry_program(deployment: Deployment, tier: Component, source: str) -> Program:
     """Return the telemetry program of a tier. It has no region, so it does not publish to CloudWatch."""
     return Program(
         ("python", "-m", "voice_telemetry"),
@@ -138,17 +138,17 @@ def telemetry_program(deployment: Deployment, tier: Component, source: str) -> P
     )
 
 
-def agent_program(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
+def create_agent_program(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
     """Return the program of the agents' pods, which reach engines through the router or at external endpoints."""
-    shared = agent_environment(
+    shared = build_agent_environment(
         deployment,
         pods,
         edge,
         fleet=Component.AGENT.value,
-        gateway_url=http_url(GATEWAY_HTTP.number, f"{Component.GATEWAY}.{NAMESPACE}"),
+        gateway_url=build_http_url(GATEWAY_HTTP.number, f"{Component.GATEWAY}.{NAMESPACE}"),
         drain_timeout_s=pods.drain_timeout_s,
-        chat=_engine_endpoint(deployment.azure, pods.chat),
-        speech=_engine_endpoint(deployment.azure, pods.speech),
+        chat=_resolve_engine_endpoint(deployment.azure, pods.chat),
+        speech=_resolve_engine_endpoint(deployment.azure, pods.speech),
     )
     return Program(
         ("python", "-m", "voice_agent"),
@@ -157,15 +157,15 @@ def agent_program(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> P
     )
 
 
-def _engine_endpoint(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
+def _resolve_engine_endpoint(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
     """Return the base URL of an engine's API, and the name of the model in requests."""
     if isinstance(engine, Endpoint):
         return engine.url, engine.model
     service = next(each for each in azure.services if each.name == engine.service)
-    return f"{model_url(service.model)}/v1", service.model
+    return f"{build_model_url(service.model)}/v1", service.model
 
 
-def vad_program(pods: VadPods, sessions: int) -> Program:
+def create_vad_program(pods: VadPods, sessions: int) -> Program:
     """Return the data plane's program, which runs without privileges.
 
     It uses kernel sockets, each of which is polled on a core of its own.
@@ -193,7 +193,7 @@ def vad_program(pods: VadPods, sessions: int) -> Program:
     )
 
 
-def asr_program(pods: AsrPods) -> Program:
+def create_asr_program(pods: AsrPods) -> Program:
     """Return the program of our engine, which sends utterances through the router to the engines of its model.
 
     A model with streaming audio input receives the audio over a WebSocket.
@@ -219,6 +219,6 @@ def asr_program(pods: AsrPods) -> Program:
         {
             "VOICE_HEALTH_ADDRESS": ANY_ADDRESS,
             "VOICE_VLLM_MODEL": pods.model,
-            "VOICE_VLLM_URL": model_url(pods.model),
+            "VOICE_VLLM_URL": build_model_url(pods.model),
         },
     )

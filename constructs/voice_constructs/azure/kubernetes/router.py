@@ -4,13 +4,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, ENGINE_HTTP, ROUTER_HTTP, SERVICE_LABEL, Component
-from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_TAINT, engine_service_name
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_TAINT, build_engine_service_name
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.router import HEALTH_PATH
 from voice_blueprint.engines.launch.router import Router as RouterLauncher
-from voice_blueprint.engines.launch.services import ROUTER_CPUS, router_launch
+from voice_blueprint.engines.launch.services import ROUTER_CPUS, create_router_launcher
 from voice_blueprint.file.model.azure import SYSTEM_POOL
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (
@@ -19,20 +19,20 @@ from voice_constructs.azure.kubernetes.pods import (
     STOP_MARGIN_S,
     ConfigFiles,
     Container,
-    LaunchedContainer,
-    Share,
-    http_probe,
-    pod_security_context,
-    tmp_volume,
-    tolerations,
+    ContainerResources,
+    ContainerSpec,
+    create_http_probe,
+    create_pod_security_context,
+    create_tmp_volume,
+    create_tolerations,
 )
 
-NAME = Component.ROUTER.value
-SHARE = Share(cpus=ROUTER_CPUS, memory_gib=4)
+ROUTER_NAME = Component.ROUTER.value
+ROUTER_RESOURCES = ContainerResources(cpus=ROUTER_CPUS, memory_gib=4)
 """Resources of one replica. A request that waits for its response uses up to two buffers of ``BUFFER_MIB``, depending
 on its body: 1,500 utterances of 1 MiB use 3 GiB. ASSUMED, not measured."""
 
-SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
+ROUTER_SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
 
 
 class Router(pulumi.ComponentResource):
@@ -49,7 +49,7 @@ class Router(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:Router", name, None, opts)
         self._context = context
         self._child = pulumi.ResourceOptions(parent=self)
-        self.claim = Claim(context.azure.router.replicas + 1, SHARE.cpus, SHARE.memory_gib)
+        self.claim = Claim(context.azure.router.replicas + 1, ROUTER_RESOURCES.cpus, ROUTER_RESOURCES.memory_gib)
         self._build_engine_services()
         self._build_deployment()
         service = self._build_service()
@@ -61,10 +61,10 @@ class Router(pulumi.ComponentResource):
     def _build_engine_services(self) -> None:
         """Create a headless Service for each service, whose DNS record contains the address of every ready pod."""
         for service in self._context.azure.services:
-            name = engine_service_name(service)
+            name = build_engine_service_name(service)
             k8s.core.v1.Service(
                 name,
-                metadata=metadata(name, self._context.namespace, annotations={"pulumi.com/skipAwait": "true"}),
+                metadata=create_metadata(name, self._context.namespace, annotations={"pulumi.com/skipAwait": "true"}),
                 spec=k8s.core.v1.ServiceSpecArgs(
                     cluster_ip="None",
                     selector={COMPONENT_LABEL: Component.ENGINE.value, SERVICE_LABEL: service.name},
@@ -78,13 +78,13 @@ class Router(pulumi.ComponentResource):
             )
 
     def _build_deployment(self) -> None:
-        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=SELECTOR)
-        launcher = router_launch(self._context.azure)
-        files = ConfigFiles.from_launchers(NAME, [launcher])
-        config_map = files.config_map(self._context.namespace, self._child)
+        selector = k8s.meta.v1.LabelSelectorArgs(match_labels=ROUTER_SELECTOR)
+        launcher = create_router_launcher(self._context.azure)
+        files = ConfigFiles.from_launchers(ROUTER_NAME, [launcher])
+        config_map = files.create_config_map(self._context.namespace, self._child)
         account = k8s.core.v1.ServiceAccount(
-            NAME,
-            metadata=metadata(NAME, self._context.namespace),
+            ROUTER_NAME,
+            metadata=create_metadata(ROUTER_NAME, self._context.namespace),
             automount_service_account_token=False,
             opts=self._child,
         )
@@ -92,9 +92,9 @@ class Router(pulumi.ComponentResource):
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            security_context=pod_security_context(),
+            security_context=create_pod_security_context(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
-            tolerations=tolerations([SYSTEM_TAINT]),
+            tolerations=create_tolerations([SYSTEM_TAINT]),
             topology_spread_constraints=[
                 k8s.core.v1.TopologySpreadConstraintArgs(
                     max_skew=1, topology_key=HOST_LABEL, when_unsatisfiable="ScheduleAnyway", label_selector=selector
@@ -102,21 +102,21 @@ class Router(pulumi.ComponentResource):
             ],
             # Requests pass through the router, so it drains as long as the slowest service.
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + launcher.drain_s + STOP_MARGIN_S,
-            containers=[self._container(launcher, files)],
-            volumes=[tmp_volume(), *files.volumes()],
+            containers=[self._create_router_container(launcher, files)],
+            volumes=[create_tmp_volume(), *files.create_volumes()],
         )
         self._deploy(pod, selector, [config_map] if config_map else [])
 
-    def _container(self, launcher: RouterLauncher, files: ConfigFiles) -> Container:
-        return LaunchedContainer(
-            name=NAME,
-            image=self._context.image_uri(Image.ROUTER),
+    def _create_router_container(self, launcher: RouterLauncher, files: ConfigFiles) -> Container:
+        return ContainerSpec(
+            name=ROUTER_NAME,
+            image=self._context.get_image_uri(Image.ROUTER),
             launcher=launcher,
-            share=SHARE,
+            resources=ROUTER_RESOURCES,
             ports={"http": ROUTER_HTTP},
-            startup=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=5, failures=24),
-            liveness=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=10, failures=6),
-            readiness=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=5, failures=2),
+            startup=create_http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=5, failures=24),
+            liveness=create_http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=10, failures=6),
+            readiness=create_http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=5, failures=2),
             pre_stop_s=PRE_STOP_S,
         ).to_container_args(files)
 
@@ -125,30 +125,30 @@ class Router(pulumi.ComponentResource):
     ) -> None:
         context = self._context
         k8s.apps.v1.Deployment(
-            NAME,
-            metadata=metadata(
-                NAME,
+            ROUTER_NAME,
+            metadata=create_metadata(
+                ROUTER_NAME,
                 context.namespace,
-                labels=pod_labels(Component.ROUTER),
+                labels=create_pod_labels(Component.ROUTER),
                 # Without the digest of its image, the Deployment never becomes ready.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.initial_replicas(context.azure.router.replicas, (Image.ROUTER,)),
+                replicas=context.calculate_initial_replicas(context.azure.router.replicas, (Image.ROUTER,)),
                 selector=selector,
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=pod_labels(Component.ROUTER)), spec=pod
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=create_pod_labels(Component.ROUTER)), spec=pod
                 ),
             ),
             opts=pulumi.ResourceOptions(parent=self, depends_on=needs),
         )
         k8s.policy.v1.PodDisruptionBudget(
-            NAME,
-            metadata=metadata(NAME, context.namespace),
+            ROUTER_NAME,
+            metadata=create_metadata(ROUTER_NAME, context.namespace),
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
                 max_unavailable=1, selector=selector, unhealthy_pod_eviction_policy="AlwaysAllow"
             ),
@@ -157,11 +157,13 @@ class Router(pulumi.ComponentResource):
 
     def _build_service(self) -> k8s.core.v1.Service:
         return k8s.core.v1.Service(
-            NAME,
-            metadata=metadata(NAME, self._context.namespace, annotations={"pulumi.com/skipAwait": "true"}),
+            ROUTER_NAME,
+            metadata=create_metadata(
+                ROUTER_NAME, self._context.namespace, annotations={"pulumi.com/skipAwait": "true"}
+            ),
             spec=k8s.core.v1.ServiceSpecArgs(
                 type="ClusterIP",
-                selector=SELECTOR,
+                selector=ROUTER_SELECTOR,
                 ports=[
                     k8s.core.v1.ServicePortArgs(
                         name="http", port=ROUTER_HTTP.number, target_port=ROUTER_HTTP.number, protocol="TCP"

@@ -7,12 +7,18 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, ScalingPace, Trigger, start_query
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_blueprint.observability.azure.scaling import (
+    SCALE_DOWN_BEHAVIOR,
+    SCALE_UP_BEHAVIOR,
+    ScalingBehavior,
+    Trigger,
+    add_zero_default,
+)
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
 
 AUTHENTICATION_NAME = "prometheus"
 POLL_INTERVAL_S = 30
-FALLBACK_FAILED_POLLS = 4
+FALLBACK_FAILURE_THRESHOLD = 4
 """Number of failed polls after which KEDA keeps the current number of replicas. A failing metric contains no
 information about load."""
 
@@ -39,7 +45,7 @@ class Scaling(pulumi.ComponentResource):
             AUTHENTICATION_NAME,
             api_version="keda.sh/v1alpha1",
             kind="TriggerAuthentication",
-            metadata=metadata(AUTHENTICATION_NAME, context.namespace),
+            metadata=create_metadata(AUTHENTICATION_NAME, context.namespace),
             spec={
                 "podIdentity": {
                     "provider": "azure-workload",
@@ -51,7 +57,7 @@ class Scaling(pulumi.ComponentResource):
         )
         self.register_outputs({})
 
-    def scale(
+    def create_scaled_object(
         self,
         deployment: k8s.apps.v1.Deployment,
         name: str,
@@ -66,7 +72,7 @@ class Scaling(pulumi.ComponentResource):
             f"{name}-scaling",
             api_version="keda.sh/v1alpha1",
             kind="ScaledObject",
-            metadata=metadata(
+            metadata=create_metadata(
                 name,
                 self.context.namespace,
                 annotations={"autoscaling.keda.sh/paused-replicas": "0"} if waits_for_image else None,
@@ -76,29 +82,32 @@ class Scaling(pulumi.ComponentResource):
                 "minReplicaCount": bounds.min,
                 "maxReplicaCount": bounds.max,
                 "pollingInterval": POLL_INTERVAL_S,
-                "cooldownPeriod": SCALE_DOWN.settle_s,
+                "cooldownPeriod": SCALE_DOWN_BEHAVIOR.stabilization_window_s,
                 # KEDA requires the number, but only `static` uses it.
                 "fallback": {
-                    "failureThreshold": FALLBACK_FAILED_POLLS,
+                    "failureThreshold": FALLBACK_FAILURE_THRESHOLD,
                     "behavior": "currentReplicas",
                     "replicas": bounds.max,
                 },
                 "advanced": {
                     "horizontalPodAutoscalerConfig": {
-                        "behavior": {"scaleUp": _behavior(SCALE_UP), "scaleDown": _behavior(SCALE_DOWN)}
+                        "behavior": {
+                            "scaleUp": _build_behavior(SCALE_UP_BEHAVIOR),
+                            "scaleDown": _build_behavior(SCALE_DOWN_BEHAVIOR),
+                        }
                     }
                 },
                 "triggers": [
-                    self._trigger(trigger, trigger.query, silent_is_idle=True)
+                    self._build_trigger(trigger, trigger.query, silent_is_idle=True)
                     if bounds.min == 0
-                    else self._trigger(trigger, start_query(trigger.query, name), silent_is_idle=False)
+                    else self._build_trigger(trigger, add_zero_default(trigger.query, name), silent_is_idle=False)
                     for trigger in triggers
                 ],
             },
             opts=pulumi.ResourceOptions(parent=parent, depends_on=[deployment, self._authentication]),
         )
 
-    def _trigger(self, trigger: Trigger, query: str, *, silent_is_idle: bool) -> dict[str, pulumi.Input[object]]:
+    def _build_trigger(self, trigger: Trigger, query: str, *, silent_is_idle: bool) -> dict[str, pulumi.Input[object]]:
         return {
             "type": "prometheus",
             "name": trigger.name,
@@ -107,7 +116,7 @@ class Scaling(pulumi.ComponentResource):
             "metadata": {
                 "serverAddress": self._endpoint,
                 "query": query,
-                "threshold": f"{trigger.per_replica:g}",
+                "threshold": f"{trigger.target_per_replica:g}",
                 # KEDA interprets an empty result as 0, which is only correct if the minimum is 0.
                 "ignoreNullValues": "true" if silent_is_idle else "false",
             },
@@ -115,11 +124,11 @@ class Scaling(pulumi.ComponentResource):
         }
 
 
-def _behavior(pace: ScalingPace) -> dict[str, object]:
+def _build_behavior(pace: ScalingBehavior) -> dict[str, object]:
     # https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior
     values = {"Percent": pace.percent, "Pods": pace.pods}
     return {
-        "stabilizationWindowSeconds": pace.settle_s,
+        "stabilizationWindowSeconds": pace.stabilization_window_s,
         "policies": [
             {"type": kind, "value": value, "periodSeconds": pace.period_s} for kind, value in values.items() if value
         ],

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from voice_blueprint.azure.metrics import SpeechMetric
 from voice_blueprint.contract.network import Port
-from voice_blueprint.engines.launch.base import Launcher, compact_json, http_url
+from voice_blueprint.engines.launch.base import Launcher, build_http_url, dump_compact_json
 
-PROGRAM = "/opt/voice/drain_speech.py"
-SOURCE = Path(__file__).parent / "files" / "drain_speech.py"
+PROGRAM_PATH = "/opt/voice/drain_speech.py"
+SOURCE_FILE = Path(__file__).parent / "files" / "drain_speech.py"
 
 
 @dataclass(frozen=True)
-class DrainedLauncher(Launcher):
+class SpeechDrainLauncher(Launcher):
     """A process whose container also contains the program of the hook.
 
     Attributes:
@@ -22,20 +22,20 @@ class DrainedLauncher(Launcher):
 
     process: Launcher
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the command of the process."""
-        return self.process.command()
+        return self.process.build_command()
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """Return the environment variables of the process."""
-        return self.process.environment()
+        return self.process.build_environment()
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the files of the process, and the program of the hook."""
-        return self.process.files() | {PROGRAM: SOURCE.read_text(encoding="utf-8")}
+        return self.process.render_files() | {PROGRAM_PATH: SOURCE_FILE.read_text(encoding="utf-8")}
 
 
-def drain_hook(port: Port, *, settle_s: float, drain_s: float) -> Sequence[str]:
+def build_drain_hook_command(port: Port, *, settle_s: float, drain_s: float) -> Sequence[str]:
     """Return the command of the hook. Every engine image contains Python.
 
     Args:
@@ -44,10 +44,10 @@ def drain_hook(port: Port, *, settle_s: float, drain_s: float) -> Sequence[str]:
         drain_s: Maximum time after ``settle_s`` for requests to finish.
     """
     drain = {
-        "metrics": f"{http_url(port.number)}/metrics",
+        "metrics": f"{build_http_url(port.number)}/metrics",
         "gauges": [SpeechMetric.RUNNING, SpeechMetric.WAITING],
         "settle_s": settle_s,
         "limit_s": settle_s + drain_s,
     }
     # -I -S skip the site packages of the image, whose import takes seconds.
-    return ("python3", "-I", "-S", PROGRAM, compact_json(drain))
+    return ("python3", "-I", "-S", PROGRAM_PATH, dump_compact_json(drain))

@@ -9,8 +9,8 @@ from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.contract.environment import ARCHIVE_URL, VALKEY_USER
 from voice_blueprint.contract.images import Image
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Probe, Share, Volume
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.pods import ContainerResources, ContainerSpec, Mount, Probe, Volume
 from voice_constructs.azure.kubernetes.programs import (
     IDENTITY_TOKEN_DIR,
     STATE_HOST_DIR,
@@ -20,7 +20,7 @@ from voice_constructs.azure.kubernetes.programs import (
 )
 
 CONFIG_MAP_NAME = "state"
-SHARE = Share(cpus=0.05, memory_gib=0.125)
+SIDECAR_RESOURCES = ContainerResources(cpus=0.05, memory_gib=0.125)
 """Resources of the sidecar: Python that mostly sleeps. ASSUMED, not measured."""
 IDENTITY_MOUNT = Mount(name="identity", mount_path=IDENTITY_TOKEN_DIR, read_only=True)
 TOKEN_AUDIENCE = "api://AzureADTokenExchange"  # noqa: S105  not a secret
@@ -45,55 +45,57 @@ class StateLogin(pulumi.ComponentResource):
         self._tenant = cluster.require_output(ClusterOutput.TENANT_ID)
         self.config = k8s.core.v1.ConfigMap(
             CONFIG_MAP_NAME,
-            metadata=metadata(CONFIG_MAP_NAME, context.namespace),
+            metadata=create_metadata(CONFIG_MAP_NAME, context.namespace),
             data={"host": cluster.require_output(ClusterOutput.STATE_HOST)},
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})
 
-    def client_id(self, tier: Component) -> pulumi.Output[str]:
+    def get_client_id(self, tier: Component) -> pulumi.Output[str]:
         """Return the id with which a tier's pods sign in to Microsoft Entra."""
         return self._identities.apply(lambda identities: identities[tier.value]["clientId"])
 
-    def environment(self, tier: Component) -> Mapping[str, pulumi.Input[str]]:
+    def build_environment(self, tier: Component) -> Mapping[str, pulumi.Input[str]]:
         """Return the variable with the tier's user of the store, for the main container."""
         return {VALKEY_USER.name: self._identities.apply(lambda identities: identities[tier.value]["principalId"])}
 
-    def archive_environment(self, cluster: pulumi.StackReference, tier: Component) -> Mapping[str, pulumi.Input[str]]:
+    def build_archive_environment(
+        self, cluster: pulumi.StackReference, tier: Component
+    ) -> Mapping[str, pulumi.Input[str]]:
         """Return the variables with which a tier's main container accesses the archive."""
         return {
             ARCHIVE_URL.name: cluster.require_output(ClusterOutput.ARCHIVE_URL),
-            "AZURE_CLIENT_ID": self.client_id(tier),
+            "AZURE_CLIENT_ID": self.get_client_id(tier),
             "AZURE_TENANT_ID": self._tenant,
             "AZURE_FEDERATED_TOKEN_FILE": f"{IDENTITY_TOKEN_DIR}/token",
         }
 
-    def mounts(self) -> Sequence[Mount]:
+    def create_mounts(self) -> Sequence[Mount]:
         """Return the mounts of the store's host name and token."""
         return [
             Mount(name="state", mount_path=STATE_HOST_DIR, read_only=True),
             Mount(name="token", mount_path=STATE_TOKEN_DIR, read_only=True),
         ]
 
-    def sidecar(self, tier: Component) -> LaunchedContainer:
+    def create_sidecar(self, tier: Component) -> ContainerSpec:
         """Return the container that refreshes the token. The main container starts after the first token."""
-        return LaunchedContainer(
+        return ContainerSpec(
             name="state-token",
-            image=self._context.image_uri(Image.GATEWAY),
+            image=self._context.get_image_uri(Image.GATEWAY),
             launcher=STATE_TOKEN_PROGRAM,
-            share=SHARE,
+            resources=SIDECAR_RESOURCES,
             ports={},
-            extra_environment={"AZURE_CLIENT_ID": self.client_id(tier), "AZURE_TENANT_ID": self._tenant},
+            extra_environment={"AZURE_CLIENT_ID": self.get_client_id(tier), "AZURE_TENANT_ID": self._tenant},
             mounts=[Mount(name="token", mount_path=STATE_TOKEN_DIR), IDENTITY_MOUNT],
             startup=Probe(
                 exec_=k8s.core.v1.ExecActionArgs(command=["test", "-s", STATE_TOKEN_FILE]),
                 period_seconds=2,
                 failure_threshold=150,
             ),
-            sidecar=True,
+            is_sidecar=True,
         )
 
-    def volumes(self) -> Sequence[Volume]:
+    def create_volumes(self) -> Sequence[Volume]:
         """Return the volumes of the mounts, including the service account token for Azure."""
         identity = k8s.core.v1.ServiceAccountTokenProjectionArgs(
             audience=TOKEN_AUDIENCE, expiration_seconds=IDENTITY_TOKEN_LIFETIME_S, path="token"

@@ -6,8 +6,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from voice_blueprint.azure.names import POOL_LABEL, nvme_pools
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
+from voice_blueprint.azure.names import POOL_LABEL, list_nvme_pools
+from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
 
 MODEL_CACHE = "model-cache"
 """Name of the storage class and claim of the model cache."""
@@ -33,12 +33,12 @@ class Storage(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:Storage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         shares = self._build_share_class(child)
-        self.local_nvme = self._build_local_class(nvme_pools(context.azure), child)
-        for pool in nvme_pools(context.azure):
+        self.local_nvme = self._build_local_class(list_nvme_pools(context.azure), child)
+        for pool in list_nvme_pools(context.azure):
             self._build_node_capacity(context, pool, child)
         self.model_cache = k8s.core.v1.PersistentVolumeClaim(
             MODEL_CACHE,
-            metadata=metadata(MODEL_CACHE, context.namespace),
+            metadata=create_metadata(MODEL_CACHE, context.namespace),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=["ReadWriteMany"],
                 storage_class_name=shares.metadata.name,
@@ -57,7 +57,7 @@ class Storage(pulumi.ComponentResource):
         # https://learn.microsoft.com/azure/aks/create-volume-azure-files
         return k8s.storage.v1.StorageClass(
             MODEL_CACHE,
-            metadata=metadata(MODEL_CACHE, None),
+            metadata=create_metadata(MODEL_CACHE, None),
             provisioner="file.csi.azure.com",
             parameters={"protocol": "nfs", "skuName": "Premium_LRS"},
             reclaim_policy="Delete",  # its content can be downloaded and compiled again
@@ -74,7 +74,7 @@ class Storage(pulumi.ComponentResource):
         # https://github.com/Azure/local-csi-driver
         return k8s.storage.v1.StorageClass(
             LOCAL_NVME,
-            metadata=metadata(LOCAL_NVME, None, annotations=_driver_node_annotation(pools)),
+            metadata=create_metadata(LOCAL_NVME, None, annotations=_build_driver_node_annotation(pools)),
             provisioner="localdisk.csi.acstor.io",
             reclaim_policy="Delete",
             volume_binding_mode="WaitForFirstConsumer",
@@ -94,15 +94,15 @@ class Storage(pulumi.ComponentResource):
         name = f"{LOCAL_NVME}-{pool}"
         k8s.storage.v1.CSIStorageCapacity(
             name,
-            metadata=metadata(name, context.namespace),
+            metadata=create_metadata(name, context.namespace),
             storage_class_name=LOCAL_NVME,
             node_topology=k8s.meta.v1.LabelSelectorArgs(match_labels={POOL_LABEL: pool}),
-            capacity=f"{context.vm_size(pool).nvme_gib * 1024}Mi",
+            capacity=f"{context.get_vm_size(pool).nvme_gib * 1024}Mi",
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[self.local_nvme])),
         )
 
 
-def _driver_node_annotation(pools: Sequence[str]) -> dict[str, str] | None:
+def _build_driver_node_annotation(pools: Sequence[str]) -> dict[str, str] | None:
     if not pools:
         return None
     chosen = {"key": "kubernetes.azure.com/agentpool", "operator": "In", "values": list(pools)}

@@ -10,19 +10,19 @@ from voice_blueprint.contract.environment import HOST
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import PROMETHEUS
 from voice_constructs.azure.kubernetes.context import ClusterContext
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Share, pod_field
-from voice_constructs.azure.kubernetes.programs import telemetry_program
+from voice_constructs.azure.kubernetes.pods import ContainerResources, ContainerSpec, Mount, create_pod_field_source
+from voice_constructs.azure.kubernetes.programs import create_telemetry_program
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 
-SHARE = Share(cpus=0.1, memory_gib=0.25)
+SIDECAR_RESOURCES = ContainerResources(cpus=0.1, memory_gib=0.25)
 """Resources of the sidecar: Python that reads once per second. ASSUMED, not measured."""
 METRICS_PORT = "metrics"
 """Name of the port that a tier's monitor scrapes, in any container."""
 
 
-def telemetry_sidecar(
+def create_telemetry_sidecar(
     context: ClusterContext, tier: Component, source: str, login: StateLogin, mounts: Sequence[Mount] = ()
-) -> LaunchedContainer:
+) -> ContainerSpec:
     """Return the telemetry container of a tier.
 
     The container stops after the main container, so that metrics cover the whole drain.
@@ -31,14 +31,14 @@ def telemetry_sidecar(
         source: A source of ``VOICE_TELEMETRY_SOURCES``.
         mounts: Mounts of the source, unless it is on the loopback.
     """
-    return LaunchedContainer(
+    return ContainerSpec(
         name="telemetry",
-        image=context.image_uri(Image.TELEMETRY),
-        launcher=telemetry_program(context.deployment, tier, source),
-        share=SHARE,
+        image=context.get_image_uri(Image.TELEMETRY),
+        launcher=create_telemetry_program(context.deployment, tier, source),
+        resources=SIDECAR_RESOURCES,
         ports={METRICS_PORT: PROMETHEUS},
-        extra_environment=login.environment(tier),
-        sources={HOST.name: pod_field("metadata.name")},
-        mounts=[*login.mounts(), *mounts],
-        sidecar=True,
+        extra_environment=login.build_environment(tier),
+        sources={HOST.name: create_pod_field_source("metadata.name")},
+        mounts=[*login.create_mounts(), *mounts],
+        is_sidecar=True,
     )

@@ -10,10 +10,10 @@ import pulumi
 from voice_blueprint.catalog import VmSize
 from voice_blueprint.engines.launch.base import Launcher
 from voice_constructs.azure.kubernetes.files.check_topology import EXPECTED_VARIABLE
-from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share
+from voice_constructs.azure.kubernetes.pods import ContainerResources, ContainerSpec
 
-PROGRAM = "/opt/voice/check_topology.py"
-SOURCE = Path(__file__).parent / "files" / "check_topology.py"
+PROGRAM_PATH = "/opt/voice/check_topology.py"
+SOURCE_FILE = Path(__file__).parent / "files" / "check_topology.py"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CacheTransfer:
     refuse: bool
 
 
-def expected_topology(size: VmSize, gpus: int, cache_transfer: CacheTransfer | None = None) -> str:
+def render_expected_topology(size: VmSize, gpus: int, cache_transfer: CacheTransfer | None = None) -> str:
     """Return the expected topology of a pod's GPUs as JSON.
 
     A pod with all GPUs of its node has the topology of the catalogue. In a pod with some of them, GPUs are numbered
@@ -58,34 +58,34 @@ class TopologyCheck(Launcher):
 
     Attributes:
         size: The node's VM size.
-        gpus: GPUs of the pod.
+        gpu_count: GPUs of the pod.
         hand_over: KV cache transfer of a cell.
     """
 
-    size: VmSize
-    gpus: int
+    vm_size: VmSize
+    gpu_count: int
     hand_over: CacheTransfer | None = None
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the command. Every engine image contains Python."""
-        return ("python3", PROGRAM)
+        return ("python3", PROGRAM_PATH)
 
-    def environment(self) -> dict[str, str]:
-        return {EXPECTED_VARIABLE: expected_topology(self.size, self.gpus, self.hand_over)}
+    def build_environment(self) -> dict[str, str]:
+        return {EXPECTED_VARIABLE: render_expected_topology(self.vm_size, self.gpu_count, self.hand_over)}
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the program's text."""
-        return {PROGRAM: SOURCE.read_text(encoding="utf-8")}
+        return {PROGRAM_PATH: SOURCE_FILE.read_text(encoding="utf-8")}
 
 
-def topology_check(
+def create_topology_check_container(
     image: pulumi.Output[str], size: VmSize, gpus: int, cache_transfer: CacheTransfer | None = None
-) -> LaunchedContainer:
+) -> ContainerSpec:
     """Return the init container of the check. It requests the pod's GPUs, so that the engine gets the same GPUs."""
-    return LaunchedContainer(
+    return ContainerSpec(
         name="check-topology",
         image=image,
         launcher=TopologyCheck(size, gpus, cache_transfer),
-        share=Share(0.5, 0.5, gpus),
+        resources=ContainerResources(0.5, 0.5, gpus),
         ports={},
     )

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voice_blueprint.azure.contract import PD_ROUTER_HTTP
-from voice_blueprint.engines.launch.base import Launcher, http_url
+from voice_blueprint.engines.launch.base import Launcher, build_http_url
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.model.azure import WithoutPeerAccess
 from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE
 
-PROGRAM = "/opt/voice/check_transport.py"
-SOURCE = Path(__file__).parent / "files" / "check_transport.py"
+PROGRAM_PATH = "/opt/voice/check_transport.py"
+SOURCE_FILE = Path(__file__).parent / "files" / "check_transport.py"
 READY_FILE = "/tmp/kv-transport-ready"  # noqa: S108  a volume of the pod
 
 
@@ -26,19 +26,19 @@ class TransportCheck(Launcher):
     engine: VllmServer
     without_peer_access: WithoutPeerAccess
 
-    def command(self) -> tuple[str, ...]:
+    def build_command(self) -> tuple[str, ...]:
         """Return the command of the check, followed by the engine's command. Every engine image contains Python."""
-        return ("python3", PROGRAM, *self.engine.command())
+        return ("python3", PROGRAM_PATH, *self.engine.build_command())
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         expected = {
-            "url": f"{http_url(PD_ROUTER_HTTP.number)}/v1/completions",
+            "url": f"{build_http_url(PD_ROUTER_HTTP.number)}/v1/completions",
             "model": self.engine.model.name,
             "ready": READY_FILE,
             "refuse": self.without_peer_access is WithoutPeerAccess.REFUSE,
         }
-        return self.engine.environment() | {EXPECTED_VARIABLE: json.dumps(expected)}
+        return self.engine.build_environment() | {EXPECTED_VARIABLE: json.dumps(expected)}
 
-    def files(self) -> dict[str, str]:
+    def render_files(self) -> dict[str, str]:
         """Return the engine's files and the program."""
-        return self.engine.files() | {PROGRAM: SOURCE.read_text(encoding="utf-8")}
+        return self.engine.render_files() | {PROGRAM_PATH: SOURCE_FILE.read_text(encoding="utf-8")}

@@ -9,13 +9,13 @@ import pulumi_kubernetes as k8s
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.contract.environment import Variable
-from voice_constructs.azure.kubernetes.context import ClusterContext, metadata
+from voice_constructs.azure.kubernetes.context import ClusterContext, create_metadata
 from voice_constructs.azure.kubernetes.pods import Mount, Volume
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 
 SECRETS_DIR = "/run/voice/secrets"
 """Mount path in the pod. The Kubernetes secret only exists while the volume is mounted."""
-_VOLUME = "secrets"
+_VOLUME_NAME = "secrets"
 _DIGEST_CHARS = 10
 
 
@@ -50,11 +50,11 @@ class VaultSecrets:
             self._name,
             api_version="secrets-store.csi.x-k8s.io/v1",
             kind="SecretProviderClass",
-            metadata=metadata(self._name, context.namespace),
+            metadata=create_metadata(self._name, context.namespace),
             spec={
                 "provider": "azure",
                 "parameters": {
-                    "clientID": login.client_id(tier),
+                    "clientID": login.get_client_id(tier),
                     "tenantID": cluster.require_output(ClusterOutput.TENANT_ID),
                     "keyvaultName": cluster.require_output(ClusterOutput.VAULT_NAME),
                     "objects": f"array:\n{objects}",
@@ -76,13 +76,13 @@ class VaultSecrets:
             for variable, name in secrets.items()
         }
 
-    def mount(self) -> Mount:
+    def create_mount(self) -> Mount:
         """Return the mount of the container that uses the secrets."""
-        return Mount(name=_VOLUME, mount_path=SECRETS_DIR, read_only=True)
+        return Mount(name=_VOLUME_NAME, mount_path=SECRETS_DIR, read_only=True)
 
-    def volume(self) -> Volume:
+    def create_volume(self) -> Volume:
         """Return the volume of the mount."""
         source = k8s.core.v1.CSIVolumeSourceArgs(
             driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": self._name}
         )
-        return Volume(name=_VOLUME, csi=source)
+        return Volume(name=_VOLUME_NAME, csi=source)

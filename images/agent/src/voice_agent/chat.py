@@ -14,7 +14,7 @@ from pipecat.services.nvidia.omni.llm import NvidiaOmniLLMService
 from pipecat.services.openai.llm import OpenAILLMService
 
 from voice_agent.settings import AgentSettings
-from voice_agent.speech_to_text import RATE
+from voice_agent.speech_to_text import SAMPLE_RATE_HZ
 from voice_agent.trace import Trace
 from voice_agent.usage import Usage
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
@@ -23,12 +23,12 @@ from voice_blueprint.contract.session_api import ROUTING_HEADER
 PRE_ROLL_S = 0.5
 """Duration of the audio that is kept from before a voice is detected, so that a question includes its first sound.
 Detection takes about 0.2 s."""
-BYTES_PER_S = 2 * RATE
+BYTES_PER_S = 2 * SAMPLE_RATE_HZ
 MAX_QUESTION_BYTES = 120 * BYTES_PER_S
 """Maximum size of a question's audio, which is two minutes. Only the end of a longer question is used."""
 CHAT_TIMEOUT_S = 30.0
 """Timeout for the next part of an answer, since callers hang up after a longer silence."""
-TOKENS_PER_S = 5
+TRANSCRIPT_TOKENS_PER_S = 5
 """Tokens per second of speech, which is three words, and markup. They are added to an answer's limit, so that the
 transcript does not shorten the answer."""
 TEMPERATURE = 0.2
@@ -84,7 +84,7 @@ class Chat(OpenAILLMService):
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         """Return the parameters of a request."""
-        headers = {**self._trace.headers(), ROUTING_HEADER: self._trace.session_digest}
+        headers = {**self._trace.build_headers(), ROUTING_HEADER: self._trace.session_digest}
         return {**super().build_chat_completion_params(params_from_context), "extra_headers": headers}
 
 
@@ -141,7 +141,7 @@ class AudioChat(Chat, NvidiaOmniLLMService):
             params["messages"] = _merge_system_message(self._insert_question_audio(params["messages"]))
         audio = sum(len(part["input_audio"]["data"]) for part in self._active_turn_parts or () if "input_audio" in part)
         # Base64 has four characters for three bytes.
-        params["max_completion_tokens"] += TOKENS_PER_S * math.ceil(audio * 3 / 4 / BYTES_PER_S)
+        params["max_completion_tokens"] += TRANSCRIPT_TOKENS_PER_S * math.ceil(audio * 3 / 4 / BYTES_PER_S)
         return params
 
     def _handle_input_audio(self, frame: InputAudioRawFrame) -> None:

@@ -17,7 +17,7 @@ from voice_agent.realtime import RealtimeSerializer
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
 from voice_blueprint.contract.session_api import TOKEN_HEADER
-from voice_runtime.http import client_address
+from voice_runtime.http import get_client_address
 
 SUBPROTOCOL = "voice.v1"
 """Subprotocol that browsers offer, followed by tokens with the prefixes below, since browsers cannot set headers on a
@@ -41,9 +41,9 @@ class CloseReason:
     reason: str
 
 
-ENDED = CloseReason(1000, "the conversation has ended")
-REFUSED = CloseReason(1008, "the caller is not authorized")
-MALFORMED = CloseReason(1007, "a message cannot be read")
+CONVERSATION_ENDED = CloseReason(1000, "the conversation has ended")
+CALLER_REFUSED = CloseReason(1008, "the caller is not authorized")
+MALFORMED_MESSAGE = CloseReason(1007, "a message cannot be read")
 TRY_AGAIN_LATER = CloseReason(1013, "no conversation can begin now; try again")
 
 
@@ -52,7 +52,7 @@ class Socket(WebSocket):
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(scope, receive, send)
-        self.ending = ENDED
+        self.ending = CONVERSATION_ENDED
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
         del code, reason
@@ -86,7 +86,7 @@ class CallerConnection:
     @property
     def source(self) -> str:
         """Address of the client."""
-        return client_address(self.socket, forwarded=self._settings.forwarded)
+        return get_client_address(self.socket, forwarded=self._settings.forwarded)
 
     @property
     def is_open(self) -> bool:
@@ -99,7 +99,7 @@ class CallerConnection:
         Raises:
             RefusedError: The caller cannot be identified, or the token belongs to another conversation.
         """
-        if self.conversation and self._token_owner() is None:
+        if self.conversation and self._find_token_owner() is None:
             raise RefusedError(401, "invalid token", "the token does not open this conversation; begin a new one")
 
     def resolve_conversation(self, caller: str) -> str:
@@ -111,12 +111,14 @@ class CallerConnection:
         Raises:
             RefusedError: The conversation belongs to another caller.
         """
-        if self.conversation and self._token_owner() != caller:
+        if self.conversation and self._find_token_owner() != caller:
             raise RefusedError(403, "foreign conversation", "another caller has opened this conversation")
         return self.conversation or secrets.token_hex(16)
 
-    def _token_owner(self) -> str | None:
-        return tokens.token_owner(self._settings.token_key.get_secret_value(), self.token, self.conversation)
+    def _find_token_owner(self) -> str | None:
+        return tokens.verify_conversation_token(
+            self._settings.token_key.get_secret_value(), self.token, self.conversation
+        )
 
     async def accept(self, conversation: str, token: str) -> None:  # noqa: ARG002  of some protocols
         """Accept the connection, and send the token for resuming the conversation."""
@@ -125,17 +127,17 @@ class CallerConnection:
 
     async def refuse(self, refusal: RefusedError) -> None:
         """Send a refusal to the caller."""
-        await self.socket.send_denial_response(refusal.response())
+        await self.socket.send_denial_response(refusal.to_response())
 
-    def question_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
+    def build_question_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
         """Return the messages with the caller's words."""
         return ()
 
-    def answer_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
+    def build_answer_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
         """Return the messages with those of the agent's words that were played."""
         return ()
 
-    def speech_end_messages(self) -> Iterable[Json]:
+    def build_speech_end_messages(self) -> Iterable[Json]:
         """Return the messages for the end of the agent's speech."""
         return ()
 
@@ -165,13 +167,13 @@ class RealtimeConnection(CallerConnection):
 
     async def accept(self, conversation: str, token: str) -> None:
         await super().accept(conversation, token)
-        await self.socket.send_json(self._events.session_created_event(conversation, token))
+        await self.socket.send_json(self._events.build_session_created_event(conversation, token))
 
-    def question_messages(self, text: str) -> Iterable[Json]:
-        return self._events.question_events(text)
+    def build_question_messages(self, text: str) -> Iterable[Json]:
+        return self._events.build_question_events(text)
 
-    def answer_messages(self, text: str) -> Iterable[Json]:
-        return self._events.answer_events(text)
+    def build_answer_messages(self, text: str) -> Iterable[Json]:
+        return self._events.build_answer_events(text)
 
-    def speech_end_messages(self) -> Iterable[Json]:
-        return self._events.response_done_events("completed")
+    def build_speech_end_messages(self) -> Iterable[Json]:
+        return self._events.build_response_done_events("completed")

@@ -31,23 +31,23 @@ from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
 
 from voice_agent.chat import AudioChat, Chat
-from voice_agent.connections import MALFORMED, CallerConnection, CloseReason, Json
+from voice_agent.connections import MALFORMED_MESSAGE, CallerConnection, CloseReason, Json
 from voice_agent.early_answers import EarlyAnswerStrategy
 from voice_agent.interruptions import InterruptionStrategy
 from voice_agent.memory import LEASE_S, MAX_MESSAGES, LostLeaseError, Memory, Message, Role
 from voice_agent.messages import GuardedSerializer
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
-from voice_agent.playback import Playback, Transport
+from voice_agent.playback import PausableTransport, Playback
 from voice_agent.settings import AgentSettings
 from voice_agent.speech_synthesis import SpeechSynthesisService
-from voice_agent.speech_to_text import RATE, GatewaySTTService, Presence
-from voice_agent.tools import Tools
+from voice_agent.speech_to_text import SAMPLE_RATE_HZ, GatewaySTTService, PresenceConnection
+from voice_agent.tools import Toolset
 from voice_agent.trace import Trace
 from voice_agent.turns import TurnTracker
 from voice_agent.usage import Usage
 
-OUTPUT_RATE = 24000
+OUTPUT_SAMPLE_RATE = 24000
 """Sample rate of the audio that callers receive, Hz."""
 
 LAST_TURN_TIMEOUT_S = 20.0
@@ -66,16 +66,16 @@ class Engines:
 
     client: httpx2.AsyncClient
     trace: Trace
-    speech_to_text: GatewaySTTService | Presence
-    tools: Tools
+    speech_to_text: GatewaySTTService | PresenceConnection
+    tools: Toolset
     tool_schema: ToolsSchema | NotGiven
     usage: Usage
 
 
-IDLE = CloseReason(1000, "the caller has been silent for too long")
-CONVERSATION_TAKEN = CloseReason(1008, "another connection has this conversation")
-RESTART = CloseReason(1012, "this agent is stopping; connect again with the conversation's token")
-BROKEN = CloseReason(1013, "an engine fails; connect again with the conversation's token")
+CALLER_IDLE = CloseReason(1000, "the caller has been silent for too long")
+CONVERSATION_TAKEN_OVER = CloseReason(1008, "another connection has this conversation")
+SERVICE_RESTART = CloseReason(1012, "this agent is stopping; connect again with the conversation's token")
+ENGINE_FAILED = CloseReason(1013, "an engine fails; connect again with the conversation's token")
 
 
 def _to_pipecat_message(message: Message) -> LLMContextMessage:
@@ -84,7 +84,7 @@ def _to_pipecat_message(message: Message) -> LLMContextMessage:
     return {"role": "assistant", "content": message["content"]}
 
 
-def keep_newest_messages(messages: list[LLMContextMessage]) -> list[LLMContextMessage]:
+def select_newest_messages(messages: list[LLMContextMessage]) -> list[LLMContextMessage]:
     """Return messages of at most the maximum number, or else the newer half of them, from a question on.
 
     If the oldest message were dropped after each turn, each request would start differently from the last, and an
@@ -101,7 +101,7 @@ def _is_question(message: LLMContextMessage) -> bool:
     return isinstance(message, dict) and message["role"] == "user"
 
 
-def _is_answer_owed(messages: list[LLMContextMessage]) -> bool:
+def _needs_answer(messages: list[LLMContextMessage]) -> bool:
     """Return True if no answer follows the last question, or the last result of a tool."""
     last = messages[-1] if messages else None
     return isinstance(last, dict) and last["role"] in {"user", "tool"}
@@ -152,20 +152,22 @@ class Conversation:
                     with contextlib.suppress(RedisError):  # the store recovers, or the lease expires
                         await self._memory.renew()
             except LostLeaseError:
-                await end(CONVERSATION_TAKEN)
+                await end(CONVERSATION_TAKEN_OVER)
 
-        async def wait_for_departure() -> None:
+        async def end_on_stop() -> None:
             await wait_for_stop()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._turns.ended.wait(), LAST_TURN_TIMEOUT_S)
-            await end(RESTART)
+            await end(SERVICE_RESTART)
 
-        async def wait_for_end(presence: Presence) -> None:
-            await presence.keep_session()
-            await end(BROKEN)
+        async def wait_for_end(presence: PresenceConnection) -> None:
+            await presence.maintain_session()
+            await end(ENGINE_FAILED)
 
-        present = [wait_for_end(engines.speech_to_text)] if isinstance(engines.speech_to_text, Presence) else []
-        side_tasks = [asyncio.create_task(each) for each in (keep_alive(), wait_for_departure(), *present)]
+        present = (
+            [wait_for_end(engines.speech_to_text)] if isinstance(engines.speech_to_text, PresenceConnection) else []
+        )
+        side_tasks = [asyncio.create_task(each) for each in (keep_alive(), end_on_stop(), *present)]
         runner = WorkerRunner(handle_sigint=False)
         try:
             await runner.add_workers(worker)
@@ -181,13 +183,14 @@ class Conversation:
     def _create_worker(self, caller_connection: CallerConnection, history: list[Message]) -> PipelineWorker:
         settings, engines, vad = self._settings, self._engines, self._models.create_voice_detector()
         playback = Playback()
-        transport = Transport(
+        transport = PausableTransport(
             caller_connection.socket,
             FastAPIWebsocketParams(
                 audio_in_enabled=True,
                 audio_out_enabled=True,
                 serializer=GuardedSerializer(
-                    caller_connection.serializer, partial(setattr, caller_connection.socket, "ending", MALFORMED)
+                    caller_connection.serializer,
+                    partial(setattr, caller_connection.socket, "ending", MALFORMED_MESSAGE),
                 ),
                 allowed_origins=[],
             ),
@@ -229,7 +232,9 @@ class Conversation:
         latency = UserBotLatencyObserver()
         worker = PipelineWorker(
             Pipeline([transport.input(), *stt_processors, caller, chat, speaking, transport.output(), agent]),
-            params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=OUTPUT_RATE, enable_metrics=True),
+            params=PipelineParams(
+                audio_in_sample_rate=SAMPLE_RATE_HZ, audio_out_sample_rate=OUTPUT_SAMPLE_RATE, enable_metrics=True
+            ),
             enable_rtvi=False,
             idle_timeout_secs=settings.idle_timeout_s,
             observers=[
@@ -239,14 +244,14 @@ class Conversation:
             ],
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
-        self._follow_turns(worker, caller_connection, caller, agent)
-        self._follow_calls(chat)
+        self._register_turn_handlers(worker, caller_connection, caller, agent)
+        self._register_tool_call_handlers(chat)
         if isinstance(chat, AudioChat):
-            self._follow_transcripts(worker, caller_connection, chat)
-        self._handle_faults(worker, caller_connection)
+            self._register_transcript_handlers(worker, caller_connection, chat)
+        self._register_error_handlers(worker, caller_connection)
 
         @transport.event_handler("on_client_connected")
-        async def connected(*_: object) -> None:
+        async def on_connect(*_: object) -> None:
             if history and history[-1]["role"] == "user":
                 self._turns.begin()
                 await worker.queue_frame(LLMRunFrame())  # no answer to the last message has been played
@@ -256,14 +261,14 @@ class Conversation:
             await worker.cancel(reason="the caller has gone")
 
         @latency.event_handler("on_latency_breakdown")
-        async def answered(_: object, breakdown: LatencyBreakdown) -> None:
+        async def on_latency_breakdown(_: object, breakdown: LatencyBreakdown) -> None:
             if breakdown.measured_from is MeasuredFrom.USER_SILENCE:
                 self._metrics.record_turn(breakdown)
                 engines.trace.add_turn(breakdown)
 
         return worker
 
-    def _follow_turns(
+    def _register_turn_handlers(
         self,
         worker: PipelineWorker,
         caller_connection: CallerConnection,
@@ -273,8 +278,8 @@ class Conversation:
         """Record the words of both sides, and detect when neither side speaks or waits for an answer."""
 
         @self._turns.event_handler("on_silent")
-        async def silent(*_: object) -> None:
-            await _queue_messages(worker, caller_connection.speech_end_messages())
+        async def on_silent(*_: object) -> None:
+            await _queue_messages(worker, caller_connection.build_speech_end_messages())
 
         @caller.event_handler("on_user_turn_started")
         async def on_speech_start(*_: object) -> None:
@@ -289,7 +294,7 @@ class Conversation:
             elif isinstance(
                 self._engines.speech_to_text, GatewaySTTService
             ):  # otherwise the language model reports its transcript
-                if not self._has_repeated_request and _is_answer_owed(caller.context.get_messages()):
+                if not self._has_repeated_request and _needs_answer(caller.context.get_messages()):
                     self._has_repeated_request = True
                     await worker.queue_frame(LLMRunFrame())  # the noise of this turn has cancelled the answer
                 else:
@@ -297,22 +302,24 @@ class Conversation:
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def on_assistant_turn(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
-            agent.transform_messages(keep_newest_messages)
-            await _queue_messages(worker, caller_connection.answer_messages(message.content))
+            agent.transform_messages(select_newest_messages)
+            await _queue_messages(worker, caller_connection.build_answer_messages(message.content))
             await self._store_message(worker, caller_connection, "assistant", message.content)
             if self._pending_call_answers:  # another answer follows the results of the tools
                 self._pending_call_answers -= 1
             elif not message.interrupted:
                 self._turns.end()
 
-    def _follow_calls(self, chat: Chat) -> None:
+    def _register_tool_call_handlers(self, chat: Chat) -> None:
         """Count the answers that call tools."""
 
         @chat.event_handler("on_function_calls_started")
         async def on_calls(*_: object) -> None:
             self._pending_call_answers += 1
 
-    def _follow_transcripts(self, worker: PipelineWorker, caller_connection: CallerConnection, chat: AudioChat) -> None:
+    def _register_transcript_handlers(
+        self, worker: PipelineWorker, caller_connection: CallerConnection, chat: AudioChat
+    ) -> None:
         """Record the questions that the language model transcribes."""
 
         @chat.event_handler("on_heard")
@@ -320,23 +327,23 @@ class Conversation:
             await self._record_question(worker, caller_connection, text)
 
     async def _record_question(self, worker: PipelineWorker, caller_connection: CallerConnection, text: str) -> None:
-        await _queue_messages(worker, caller_connection.question_messages(text))
+        await _queue_messages(worker, caller_connection.build_question_messages(text))
         await self._store_message(worker, caller_connection, "user", text)
 
-    def _handle_faults(self, worker: PipelineWorker, caller_connection: CallerConnection) -> None:
+    def _register_error_handlers(self, worker: PipelineWorker, caller_connection: CallerConnection) -> None:
         """Log the errors that end a conversation."""
 
         @worker.event_handler("on_idle_timeout")
-        async def idle(*_: object) -> None:
-            caller_connection.socket.ending = IDLE
+        async def on_idle_timeout(*_: object) -> None:
+            caller_connection.socket.ending = CALLER_IDLE
 
         @worker.event_handler("on_pipeline_error")
-        async def failed(_: object, frame: ErrorFrame) -> None:
+        async def on_pipeline_error(_: object, frame: ErrorFrame) -> None:
             # Its message may contain callers' speech.
             log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
             self._turns.end()
             if frame.processor and not frame.processor.is_usable:
-                caller_connection.socket.ending = BROKEN
+                caller_connection.socket.ending = ENGINE_FAILED
 
     async def _store_message(
         self, worker: PipelineWorker, caller_connection: CallerConnection, role: Role, content: str | None
@@ -346,8 +353,8 @@ class Conversation:
         try:
             await self._memory.add(role, content)
         except LostLeaseError:
-            caller_connection.socket.ending = CONVERSATION_TAKEN
-            await worker.cancel(reason=CONVERSATION_TAKEN.reason)
+            caller_connection.socket.ending = CONVERSATION_TAKEN_OVER
+            await worker.cancel(reason=CONVERSATION_TAKEN_OVER.reason)
         except RedisError:
             # The conversation continues; only a reconnect would miss this turn.
             log.exception("a turn could not be stored")

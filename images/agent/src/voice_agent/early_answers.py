@@ -29,7 +29,7 @@ class EarlyAnswerStrategy(TurnAnalyzerUserTurnStopStrategy):
         self._turn_transcripts: list[str] = []
         """Transcripts of the current turn."""
         self._speculation: UserTurnSpeculation | None = None
-        vad.on_pause, vad.on_resume = self._schedule_transcription, self._speech_to_text.withdraw_early_transcript
+        vad.on_pause, vad.on_resume = self._schedule_transcription, self._speech_to_text.cancel_early_transcript
 
     async def _schedule_transcription(self) -> None:
         """Start to transcribe the speech so far, if the turn sounds complete."""

@@ -29,7 +29,7 @@ from voice_agent.speech_to_text import NoSpeechFrame
 MIN_INTERRUPTION_S = 1.0
 """Minimum duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an
 echo, which ends one round trip after the answer is paused. The caller hears silence in the meantime."""
-MIN_ECHO_SHARE = 0.7
+MIN_ECHO_RATIO = 0.7
 """Minimum share of words that match the answer for an echo, since audio from a loudspeaker is transcribed with
 errors."""
 DECISION_TIMEOUT_S = 3.0
@@ -176,7 +176,7 @@ def is_echo(words: list[str], answer_words: list[str]) -> bool:
     size = len(words) + 2
     windows = (answer_words[begin : begin + size] for begin in range(len(answer_words)))
     matches = (SequenceMatcher(None, window, words, autojunk=False).get_matching_blocks() for window in windows)
-    return any(sum(match.size for match in blocks) >= MIN_ECHO_SHARE * len(words) for blocks in matches)
+    return any(sum(match.size for match in blocks) >= MIN_ECHO_RATIO * len(words) for blocks in matches)
 
 
 def _split_words(text: str) -> list[str]:

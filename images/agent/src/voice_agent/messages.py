@@ -11,7 +11,7 @@ from pipecat.processors.frame_processor import FrameProcessorSetup
 from pipecat.serializers.base_serializer import FrameSerializer
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 
-from voice_agent.speech_to_text import RATE
+from voice_agent.speech_to_text import SAMPLE_RATE_HZ
 
 SAMPLE_BYTES = 2
 
@@ -38,12 +38,12 @@ class ProtobufSerializer(ProtobufFrameSerializer):
         if frame.WhichOneof("frame") != "audio":
             return None
         audio = frame.audio
-        if (audio.sample_rate, audio.num_channels) != (RATE, 1) or len(audio.audio) % SAMPLE_BYTES:
+        if (audio.sample_rate, audio.num_channels) != (SAMPLE_RATE_HZ, 1) or len(audio.audio) % SAMPLE_BYTES:
             raise MalformedMessageError(
                 f"audio has {audio.sample_rate} Hz, {audio.num_channels} channels, {len(audio.audio)} bytes; "
-                f"send PCM16 at {RATE} Hz with one channel"
+                f"send PCM16 at {SAMPLE_RATE_HZ} Hz with one channel"
             )
-        return InputAudioRawFrame(audio.audio, RATE, 1)
+        return InputAudioRawFrame(audio.audio, SAMPLE_RATE_HZ, 1)
 
 
 class GuardedSerializer(FrameSerializer):

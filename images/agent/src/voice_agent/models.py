@@ -17,12 +17,12 @@ TURN_START_PARAMS = VADParams(start_secs=0.1, min_volume=0.3)
 since a smoothed volume has to rise. A click may pause an answer, but does not interrupt it (``interruptions.py``)."""
 
 
-PAUSE_S = 0.08
+MIN_PAUSE_S = 0.08
 """Silence after which a turn may be over. The turn ends after Pipecat's 200 ms, by which time work that starts here is
 complete."""
 
 
-async def _ignore() -> None:
+async def _do_nothing() -> None:
     pass
 
 
@@ -31,13 +31,13 @@ class VoiceDetector(SileroVADAnalyzer):
 
     Attributes:
         processed_bytes: Number of processed bytes of PCM16.
-        on_pause: Callback that is called after speech has paused for ``PAUSE_S``.
+        on_pause: Callback that is called after speech has paused for ``MIN_PAUSE_S``.
         on_resume: Callback that is called if speech continues after such a pause, before the pause ends the speech.
     """
 
     processed_bytes = 0
-    on_pause: Callable[[], Awaitable[None]] = staticmethod(_ignore)
-    on_resume: Callable[[], Awaitable[None]] = staticmethod(_ignore)
+    on_pause: Callable[[], Awaitable[None]] = staticmethod(_do_nothing)
+    on_resume: Callable[[], Awaitable[None]] = staticmethod(_do_nothing)
     _is_paused = False
 
     async def analyze_audio(self, buffer: bytes) -> VADState:
@@ -46,7 +46,7 @@ class VoiceDetector(SileroVADAnalyzer):
         state = await super().analyze_audio(buffer)
         window_s = self._vad_frames / self.sample_rate
         was_paused = self._is_paused
-        self._is_paused = state is VADState.STOPPING and self._vad_stopping_count >= math.ceil(PAUSE_S / window_s)
+        self._is_paused = state is VADState.STOPPING and self._vad_stopping_count >= math.ceil(MIN_PAUSE_S / window_s)
         if self._is_paused and not was_paused:
             await self.on_pause()
         elif was_paused and state is VADState.SPEAKING:

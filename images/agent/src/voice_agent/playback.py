@@ -65,7 +65,7 @@ class _PausableOutput(FastAPIWebsocketOutputTransport):
         return await self.playback.wait_until_released() and await super().write_audio_frame(frame)
 
 
-class Transport(FastAPIWebsocketTransport):
+class PausableTransport(FastAPIWebsocketTransport):
     """Pipecat's WebSocket transport with pausable audio."""
 
     def __init__(self, socket: WebSocket, params: FastAPIWebsocketParams, playback: Playback) -> None:

@@ -28,7 +28,7 @@ from voice_runtime.openai_events import parse_event_id
 
 SUBPROTOCOL = "realtime"
 """Subprotocol that browsers offer, followed by a key."""
-RATE = 24000
+SAMPLE_RATE = 24000
 """Sample rate of PCM16 in both directions, Hz."""
 
 Json = dict[str, Any]
@@ -80,11 +80,11 @@ class RealtimeSerializer(FrameSerializer):
         match frame:
             case OutputAudioRawFrame():
                 if not self._response_id:
-                    await self._send_events(self._response_start_events())
+                    await self._send_events(self._build_response_start_events())
                 delta = base64.b64encode(frame.audio).decode()
                 return json.dumps(self._build_part_event("response.output_audio.delta", delta=delta))
             case InterruptionFrame():
-                await self._send_events(self.response_done_events("cancelled"))
+                await self._send_events(self.build_response_done_events("cancelled"))
                 self._item_id = _generate_id("item")
                 return json.dumps(
                     _build_event(
@@ -110,12 +110,12 @@ class RealtimeSerializer(FrameSerializer):
 
     async def _resample_audio(self, samples: bytes) -> Frame | None:
         self._received_bytes += len(samples)
-        resampled = await self._resampler.resample(samples, RATE, self._input_rate)
+        resampled = await self._resampler.resample(samples, SAMPLE_RATE, self._input_rate)
         return InputAudioRawFrame(resampled, self._input_rate, 1) if resampled else None
 
-    def session_created_event(self, conversation: str, token: str) -> Json:
+    def build_session_created_event(self, conversation: str, token: str) -> Json:
         """Return the first event, with OpenAI's fields and the token for resuming the conversation."""
-        form = {"type": "audio/pcm", "rate": RATE}
+        form = {"type": "audio/pcm", "rate": SAMPLE_RATE}
         self._session = {
             "type": "realtime",
             "object": "realtime.session",
@@ -129,7 +129,7 @@ class RealtimeSerializer(FrameSerializer):
         }
         return _build_event("session.created", session=self._session)
 
-    def question_events(self, text: str) -> Iterator[Json]:
+    def build_question_events(self, text: str) -> Iterator[Json]:
         """Yield the events for a question, with the caller's words."""
         yield _build_event("input_audio_buffer.speech_stopped", item_id=self._item_id, audio_end_ms=self._received_ms)
         yield _build_event("input_audio_buffer.committed", item_id=self._item_id, previous_item_id=None)
@@ -141,28 +141,28 @@ class RealtimeSerializer(FrameSerializer):
             usage={"type": "duration", "seconds": self._received_ms / 1000},
         )
 
-    def answer_events(self, text: str) -> Iterator[Json]:
+    def build_answer_events(self, text: str) -> Iterator[Json]:
         """Yield the event with the agent's words."""
         if self._response_id:
             yield self._build_part_event("response.output_audio_transcript.done", transcript=text)
 
-    def response_done_events(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
+    def build_response_done_events(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
         """Yield the events for the end of an answer."""
         if self._response_id:
             yield self._build_part_event("response.output_audio.done")
             reason = {"type": status, "reason": "turn_detected" if status == "cancelled" else None}
             yield _build_event(
-                "response.done", response=self._response_description(status) | {"status_details": reason}
+                "response.done", response=self._build_response_description(status) | {"status_details": reason}
             )
             self._response_id = ""
 
-    def _response_start_events(self) -> Iterator[Json]:
+    def _build_response_start_events(self) -> Iterator[Json]:
         self._response_id, self._item_id = _generate_id("resp"), _generate_id("item")
-        yield _build_event("response.created", response=self._response_description("in_progress"))
+        yield _build_event("response.created", response=self._build_response_description("in_progress"))
         item = {"id": self._item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
         yield _build_event("response.output_item.added", response_id=self._response_id, output_index=0, item=item)
 
-    def _response_description(self, status: str) -> Json:
+    def _build_response_description(self, status: str) -> Json:
         return {"id": self._response_id, "object": "realtime.response", "status": status, "output": []}
 
     def _build_part_event(self, kind: str, **fields: object) -> Json:
@@ -171,7 +171,7 @@ class RealtimeSerializer(FrameSerializer):
 
     @property
     def _received_ms(self) -> int:
-        return self._received_bytes * 1000 // (2 * RATE)
+        return self._received_bytes * 1000 // (2 * SAMPLE_RATE)
 
     async def _send_events(self, events: Iterator[Json] | list[Json]) -> None:
         for event in events:

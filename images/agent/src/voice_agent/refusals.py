@@ -27,7 +27,7 @@ class RefusedError(Exception):
             error, detail = "refused", f"the gateway answers {status}"
         return cls(status if status in FORWARDED_STATUSES else UNAVAILABLE, str(error), str(detail))
 
-    def response(self) -> JSONResponse:
+    def to_response(self) -> JSONResponse:
         """Return the HTTP response for the caller."""
         headers = {"Retry-After": "1"} if self.status == UNAVAILABLE else None
         return JSONResponse({"error": self.error, "detail": str(self)}, self.status, headers)

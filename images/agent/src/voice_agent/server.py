@@ -36,22 +36,28 @@ from voice_agent.siblings import (
     NO_FREE_SLOT_STATUS,
     RETRY_INTERVAL_S,
     ForwardableConnection,
-    Siblings,
+    SiblingRouter,
 )
 from voice_agent.speech_synthesis import SPEECH_TIMEOUT_S
-from voice_agent.speech_to_text import TIMEOUT_S, GatewayClient, GatewaySTTService, Presence, caller_name
-from voice_agent.tools import CallerIdentity, Tools
-from voice_agent.trace import Trace, Traces
+from voice_agent.speech_to_text import (
+    CONNECT_TIMEOUT_S,
+    GatewayClient,
+    GatewaySTTService,
+    PresenceConnection,
+    read_caller_name,
+)
+from voice_agent.tools import CallerIdentity, Toolset
+from voice_agent.trace import ConversationTracer, Trace
 from voice_agent.twilio import TwilioConnection
 from voice_agent.usage import Usage
 from voice_blueprint.contract.metrics import STORAGE_RESOLUTION_S
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, REALTIME_PATH
-from voice_blueprint.contract.state import HOST_HEARTBEAT_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S
 from voice_runtime import metrics, tasks
 from voice_runtime.fair_admission import FairAdmission
-from voice_runtime.http import KEEP_ALIVE_S, MAX_HEAD_BYTES, HeadTimeoutProtocol
-from voice_runtime.origins import OriginCheck
+from voice_runtime.http import KEEP_ALIVE_TIMEOUT_S, MAX_HEAD_BYTES, HeadTimeoutProtocol
+from voice_runtime.origins import OriginCheckMiddleware
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
 
@@ -61,9 +67,9 @@ TWILIO_PATH = "/v1/twilio"
 MAX_MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
 DRAIN_POLL_INTERVAL_S = 0.1
-MAX_UNAUTHENTICATED = 256
+MAX_UNAUTHENTICATED_SOCKETS = 256
 """Maximum number of connections that the gateway has not authenticated yet. Each connection uses a few kilobytes."""
-AUTHENTICATION_TIMEOUT_S = START_TIMEOUT_S + TIMEOUT_S
+AUTHENTICATION_TIMEOUT_S = START_TIMEOUT_S + CONNECT_TIMEOUT_S
 """Maximum time for a telephone network's start message and the gateway's response."""
 
 log = logging.getLogger(__name__)
@@ -88,9 +94,9 @@ class Agent:
         self.client = httpx2.AsyncClient(timeout=SPEECH_TIMEOUT_S)
         self.draining = asyncio.Event()
         self.shutting_down = asyncio.Event()
-        self.siblings = Siblings(settings, store)
-        self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
-        self.unauthenticated = FairAdmission(MAX_UNAUTHENTICATED, AUTHENTICATION_TIMEOUT_S)
+        self.siblings = SiblingRouter(settings, store)
+        self.traces = ConversationTracer(settings.trace_collector, settings.traced_share, settings.deployment)
+        self.unauthenticated = FairAdmission(MAX_UNAUTHENTICATED_SOCKETS, AUTHENTICATION_TIMEOUT_S)
         self.count_changed = asyncio.Event()
         self.conversation_count = 0
 
@@ -131,7 +137,7 @@ class Agent:
 
         A refused caller gets an HTTP response instead of an open socket.
         """
-        forwarder = self.siblings.forwarder_address(caller_connection.socket.headers.get(FORWARDER_HEADER))
+        forwarder = self.siblings.parse_forwarder_address(caller_connection.socket.headers.get(FORWARDER_HEADER))
         try:
             # An agent without a free slot forwards the connection before any response.
             self.check_slots()
@@ -141,7 +147,7 @@ class Agent:
         except NoFreeSlotError as full:
             if forwarder and not caller_connection.is_open:
                 await caller_connection.refuse(RefusedError(NO_FREE_SLOT_STATUS, full.error, str(full)))
-            elif caller_connection.is_open or not await self._hand_over(caller_connection):
+            elif caller_connection.is_open or not await self._forward_to_sibling(caller_connection):
                 await self._refuse(caller_connection, full)
         except RefusedError as refusal:
             await self._refuse(caller_connection, refusal)
@@ -160,7 +166,7 @@ class Agent:
                 line = GatewayClient(self.settings, caller_connection.authorization, trace)
                 opened = await line.open()
                 try:
-                    name = caller_name(opened)
+                    name = read_caller_name(opened)
                     conversation = caller_connection.resolve_conversation(name)
                     trace.set_conversation(conversation)
                     return _Caller(name, conversation, trace, line, opened)
@@ -170,7 +176,7 @@ class Agent:
         except TimeoutError:
             raise RefusedError(503, "not authenticated", "the caller was not authenticated in time") from None
 
-    async def _hand_over(self, caller_connection: CallerConnection) -> bool:
+    async def _forward_to_sibling(self, caller_connection: CallerConnection) -> bool:
         connection: ForwardableConnection = caller_connection.socket.state.connection
         return await self.siblings.forward(connection, caller_connection.source)
 
@@ -178,20 +184,25 @@ class Agent:
         self.metrics.count_refusal(refusal.error)
         await caller_connection.refuse(refusal)
 
-    def _transcription_source(
+    def _create_transcription_source(
         self, gateway_client: GatewayClient, connection: ClientConnection
-    ) -> GatewaySTTService | Presence:
+    ) -> GatewaySTTService | PresenceConnection:
         if self.settings.listening == "audio":
-            return Presence(gateway_client, connection)
+            return PresenceConnection(gateway_client, connection)
         return GatewaySTTService(gateway_client, connection, self.settings)
 
     async def _run_conversation(self, caller_connection: CallerConnection, caller: "_Caller", forwarder: str) -> None:
         settings, conversation = self.settings, caller.conversation
-        tools = Tools(settings, self.client, caller.trace, CallerIdentity(conversation, caller.name))
+        tools = Toolset(settings, self.client, caller.trace, CallerIdentity(conversation, caller.name))
         known_tools = await tools.read()
         usage = Usage()
         engines = Engines(
-            self.client, caller.trace, self._transcription_source(caller.line, caller.opened), tools, known_tools, usage
+            self.client,
+            caller.trace,
+            self._create_transcription_source(caller.gateway_client, caller.connection),
+            tools,
+            known_tools,
+            usage,
         )
         token = tokens.create_token(
             settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name
@@ -205,11 +216,13 @@ class Agent:
             finally:
                 usage.log_usage(caller.name, conversation)
                 with contextlib.suppress(RedisError):  # the error has been logged
-                    await usage.add_to_day(self.store, caller.name)
+                    await usage.add_to_daily_usage(self.store, caller.name)
 
     async def _wait_for_end(self, forwarder: str) -> None:
         """Wait until this process or the forwarding agent stops."""
-        while not self.shutting_down.is_set() and not (forwarder and await self.siblings.is_forwarder_gone(forwarder)):
+        while not self.shutting_down.is_set() and not (
+            forwarder and await self.siblings.has_forwarder_stopped(forwarder)
+        ):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.shutting_down.wait(), RETRY_INTERVAL_S if forwarder else None)
 
@@ -232,14 +245,14 @@ class _Caller:
     name: str
     conversation: str
     trace: Trace
-    line: GatewayClient
-    opened: ClientConnection
+    gateway_client: GatewayClient
+    connection: ClientConnection
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.opened.close()
+        await self.connection.close()
 
 
 class _ConversationApp:
@@ -271,7 +284,7 @@ def create_application(agent: Agent) -> Starlette:
             Route(HEALTH_PATH, health),
             Route(LIVENESS_PATH, liveness),
         ],
-        middleware=[Middleware(OriginCheck)],
+        middleware=[Middleware(OriginCheckMiddleware)],
     )
 
 
@@ -299,7 +312,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
             port=settings.http_port,
             http=HeadTimeoutProtocol.with_connection_limit(),
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
             ws=ForwardableConnection,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,
@@ -327,7 +340,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     agent.shutting_down.set()
     agent.count_changed.set()
     await announcing
-    await tasks.cancel_all((draining, telling, protecting, *tasks.other_tasks()))
+    await tasks.cancel_tasks((draining, telling, protecting, *tasks.list_other_tasks()))
     agent.metrics.flush(agent.conversation_count)
     await agent.client.aclose()
     await agent.store.aclose()
@@ -349,7 +362,7 @@ async def announce_slots(agent: Agent) -> None:
         with contextlib.suppress(RedisError, OSError):  # in the meantime, the other agents forward nothing to this one
             await agent.siblings.send_heartbeat(agent.conversation_count, draining=agent.draining.is_set())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(agent.count_changed.wait(), HOST_HEARTBEAT_S)
+            await asyncio.wait_for(agent.count_changed.wait(), HOST_HEARTBEAT_INTERVAL_S)
     with contextlib.suppress(RedisError):
         await agent.siblings.deregister()
 

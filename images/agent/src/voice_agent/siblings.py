@@ -35,10 +35,10 @@ RESPONSE_TIMEOUT_S = 15.0
 gateway."""
 DISCOVERY_TIMEOUT_S = 20.0
 """Maximum time for finding a sibling. The timeout of a client is often shorter."""
-MAX_FORWARDED_PER_SLOT = 4
+MAX_FORWARDED_CONNECTIONS_PER_SLOT = 4
 """Maximum number of forwarded connections per conversation slot of a process. All of them together use a tenth of the
 resources of the process's own conversations (docs/decisions/18-agents-as-one-tier.md)."""
-MAX_UNAUTHENTICATED = 256
+MAX_UNAUTHENTICATED_CONNECTIONS = 256
 """Maximum number of forwarded connections whose callers the sibling may not have authenticated yet."""
 AUTHENTICATION_TIMEOUT_S = 20.0
 """Time after which a sibling has closed unauthenticated connections."""
@@ -109,7 +109,7 @@ class _ForwardedEndpoint(asyncio.Protocol):
             self.response.set_exception(exc or ConnectionResetError())
 
 
-class Siblings:
+class SiblingRouter:
     """The other agents of the deployment, and the connections that this agent forwards to them.
 
     Attributes:
@@ -121,7 +121,9 @@ class Siblings:
         self._registry = HostRegistry(store, Tier.AGENT)
         self._key = settings.token_key.get_secret_value()
         self._address = "" if settings.bind_address == ALL_INTERFACES else settings.bind_address
-        self._unauthenticated = FairAdmission(MAX_UNAUTHENTICATED, DISCOVERY_TIMEOUT_S + 2 * AUTHENTICATION_TIMEOUT_S)
+        self._unauthenticated = FairAdmission(
+            MAX_UNAUTHENTICATED_CONNECTIONS, DISCOVERY_TIMEOUT_S + 2 * AUTHENTICATION_TIMEOUT_S
+        )
         self.forwarded_count = self._authenticated_count = 0
 
     async def send_heartbeat(self, conversations: int, *, draining: bool) -> None:
@@ -131,7 +133,7 @@ class Siblings:
             OSError: The gateway's name cannot be resolved, so this process's own address is unknown.
             RedisError: The store does not respond.
         """
-        slots, address = self._settings.conversations, await self._own_address()
+        slots, address = self._settings.conversations, await self._find_own_address()
         await self._registry.send_heartbeat(
             Host(address, HostKind.AGENT, address, slots - conversations, draining, slots)
         )
@@ -140,12 +142,16 @@ class Siblings:
         """Announce that this process stops, and with it the connections that it forwards."""
         await self._registry.remove(self._address)
 
-    def forwarder_address(self, header: str | None) -> str:
+    def parse_forwarder_address(self, header: str | None) -> str:
         """Return the address of the forwarding agent in a request's header, or an empty text for a caller's request."""
         address, _, token = (header or "").partition(" ")
-        return address if tokens.token_owner(self._key, token, _token_subject(address)) is not None else ""
+        return (
+            address
+            if tokens.verify_conversation_token(self._key, token, _build_token_subject(address)) is not None
+            else ""
+        )
 
-    async def is_forwarder_gone(self, forwarder: str) -> bool:
+    async def has_forwarder_stopped(self, forwarder: str) -> bool:
         """Return True if a forwarding agent has announced its shutdown. Return False while the store is unavailable."""
         try:
             return not await self._registry.is_registered(forwarder)
@@ -160,7 +166,10 @@ class Siblings:
         Args:
             source: Address of the client. Until the sibling has authenticated the caller, sources compete for capacity.
         """
-        if self._authenticated_count >= MAX_FORWARDED_PER_SLOT * self._settings.conversations or not self._address:
+        if (
+            self._authenticated_count >= MAX_FORWARDED_CONNECTIONS_PER_SLOT * self._settings.conversations
+            or not self._address
+        ):
             return False
         self.forwarded_count += 1
         connection.transport.pause_reading()
@@ -173,7 +182,7 @@ class Siblings:
                 try:
                     await asyncio.wait({forwarding}, timeout=AUTHENTICATION_TIMEOUT_S)
                 except BaseException:
-                    await tasks.cancel_all([forwarding])
+                    await tasks.cancel_tasks([forwarding])
                     raise
         except (LookupError, TimeoutError, RedisError):
             connection.transport.resume_reading()
@@ -195,9 +204,9 @@ class Siblings:
             LookupError: No sibling accepts the request.
         """
         line, rest = request.split(b"\r\n", 1)
-        token = tokens.create_token(self._key, _token_subject(self._address), TOKEN_TTL_S)
+        token = tokens.create_token(self._key, _build_token_subject(self._address), TOKEN_TTL_S)
         signed = b"\r\n".join([line, f"{FORWARDER_HEADER}: {self._address} {token}".encode(), rest])
-        for host in await self._free_siblings():
+        for host in await self._list_free_siblings():
             with contextlib.suppress(OSError, TimeoutError):
                 side = await self._connect(host)
                 side.transport.write(signed)
@@ -218,14 +227,16 @@ class Siblings:
             _, side = await loop.create_connection(_ForwardedEndpoint, host.address, self._settings.http_port)
         return side
 
-    async def _free_siblings(self) -> list[Host]:
+    async def _list_free_siblings(self) -> list[Host]:
         """Return the siblings with free slots in random order, weighted by the number of slots."""
         hosts = [
-            host for host in await self._registry.live_hosts() if host.accepts_sessions and host.id != self._address
+            host
+            for host in await self._registry.read_live_hosts()
+            if host.accepts_sessions and host.id != self._address
         ]
         return sorted(hosts, key=lambda host: _random.random() ** (1 / host.free_slots), reverse=True)
 
-    async def _own_address(self) -> str:
+    async def _find_own_address(self) -> str:
         """Return the address at which the gateway and other hosts reach this process."""
         if not self._address:
             gateway = urlsplit(self._settings.gateway_url)
@@ -237,7 +248,7 @@ class Siblings:
         return self._address
 
 
-def _token_subject(address: str) -> str:
+def _build_token_subject(address: str) -> str:
     """Return the subject of an agent's token, which differs from the id of any conversation."""
     return f"agent {address}"
 

@@ -45,7 +45,7 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     return f"v1,{base64.b64encode(hmac.digest(decode_key(secret), signed, 'sha256')).decode()}"
 
 
-def signature_headers(secret: str, body: bytes) -> dict[str, str]:
+def create_signature_headers(secret: str, body: bytes) -> dict[str, str]:
     """Return the headers that sign a request, or no headers if the secret is empty."""
     if not secret:
         return {}

@@ -77,9 +77,9 @@ class SpeechSynthesisService(TTSService):
 
     _spoken_s: float
     """Duration of the answer's audio so far, at which the next sentence starts."""
-    _reported_s: float
+    _reported_position_s: float
     """Position of the last reported word in the answer's audio."""
-    _began_at: float | None
+    _started_at: float | None
     """Time of the answer's first sound, by this machine's clock."""
 
     def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, usage: Usage) -> None:
@@ -111,16 +111,16 @@ class SpeechSynthesisService(TTSService):
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
         """Yield the audio of a sentence."""
         if context_id != self._context:
-            self._context, self._spoken_s, self._reported_s, self._began_at = context_id, 0.0, 0.0, None
+            self._context, self._spoken_s, self._reported_position_s, self._started_at = context_id, 0.0, 0.0, None
             self.answer = ""
         self.answer += f" {text}"
         begin: float | None = None
-        words = _word_offsets(text)
-        speech_text = strip_unspeakable(text)
+        words = _find_word_offsets(text)
+        speech_text = remove_unspeakable_characters(text)
         if not speech_text:  # it is stored as if it had been played
             await self._report_word_times(words, self._spoken_s, context_id)
             # Pipecat ends a conversation after three answers without any audio.
-            if not strip_unspeakable(self.answer):
+            if not remove_unspeakable_characters(self.answer):
                 yield TTSAudioRawFrame(
                     bytes(2 * round(SILENCE_S * self.sample_rate)), self.sample_rate, 1, context_id=context_id
                 )
@@ -131,7 +131,7 @@ class SpeechSynthesisService(TTSService):
                 "POST",
                 self._url,
                 json={**self._request_fields, "input": speech_text},
-                headers={**self._auth_headers, **self._trace.headers()},
+                headers={**self._auth_headers, **self._trace.build_headers()},
             ) as answer:
                 if answer.is_error:
                     error_text = (await answer.aread()).decode(errors="replace")[:200]
@@ -144,7 +144,7 @@ class SpeechSynthesisService(TTSService):
                     if not isinstance(frame, TTSAudioRawFrame):
                         continue
                     if begin is None:
-                        begin = self._spoken_s = self._next_sound_position()
+                        begin = self._spoken_s = self._calculate_next_sound_position()
                     self._spoken_s += frame.num_frames / frame.sample_rate
                     due = [word for word in words if begin + word[1] * self._seconds_per_character < self._spoken_s]
                     words = words[len(due) :]
@@ -156,14 +156,14 @@ class SpeechSynthesisService(TTSService):
             self._seconds_per_character = (self._spoken_s - begin) / len(text)
             await self._report_word_times(words, begin, context_id)
 
-    def _next_sound_position(self) -> float:
+    def _calculate_next_sound_position(self) -> float:
         """Return the position of the next sound in the answer.
 
         It is the end of the last sound, or a later position if that sound has already been played.
         """
         now = time.monotonic()
-        self._began_at = self._began_at or now
-        return max(self._spoken_s, now - self._began_at)
+        self._started_at = self._started_at or now
+        return max(self._spoken_s, now - self._started_at)
 
     async def _report_word_times(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
         times = []
@@ -171,12 +171,12 @@ class SpeechSynthesisService(TTSService):
             # A time before the preceding word's, or after the sentence, would change the order in which words are
             # stored.
             due = min(begin + position * self._seconds_per_character, self._spoken_s)
-            self._reported_s = max(due, self._reported_s)
-            times.append((word, self._reported_s))
+            self._reported_position_s = max(due, self._reported_position_s)
+            times.append((word, self._reported_position_s))
         await self.add_word_timestamps(times, context_id)
 
 
-def strip_unspeakable(text: str) -> str:
+def remove_unspeakable_characters(text: str) -> str:
     """Return a text without emoji, Markdown and directional marks, or an empty text if it has no letters or digits.
 
     Voices read the names of emoji ("grinning face"), or fail.
@@ -190,7 +190,7 @@ def _is_clause(text: str) -> bool:
     return len(text) >= MIN_CLAUSE_CHARACTERS and text[-1] in CLAUSE_ENDS
 
 
-def _word_offsets(text: str) -> list[tuple[str, int]]:
+def _find_word_offsets(text: str) -> list[tuple[str, int]]:
     """Return each word with the number of characters before it.
 
     A token without letters and digits, such as an emoji, belongs to the preceding word: Pipecat treats a sentence as

@@ -29,8 +29,8 @@ from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
 from voice_blueprint.contract.session_api import CALLER_HEADER, PRESENCE_PATH, REALTIME_PATH
 
-RATE = 16000
-TIMEOUT_S = 10.0
+SAMPLE_RATE_HZ = 16000
+CONNECT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 5.0
 """Time without audio from the microphone after which silence is sent, so that the gateway does not close the
 session."""
@@ -41,7 +41,7 @@ CLOSE_TIMEOUT_S = 2.0
 RECONNECT_PAUSE_S = 0.5
 """Pause between two reconnects to a gateway, since the first target may be the gateway that has just stopped."""
 MAX_ATTEMPTS = 3
-SESSION_TAKEN_CODE = 1008
+SESSION_TAKEN_OVER_CODE = 1008
 """Close code with which the gateway closes a socket whose session another socket has taken over."""
 
 
@@ -80,7 +80,7 @@ class GatewayClient:
     def __init__(self, settings: AgentSettings, authorization: str, trace: Trace) -> None:
         path = PRESENCE_PATH if settings.listening == "audio" else f"{REALTIME_PATH}?intent=transcription"
         self.url = f"ws{settings.gateway_url.removeprefix('http')}{path}"
-        self.headers = {**({"Authorization": authorization} if authorization else {}), **trace.headers()}
+        self.headers = {**({"Authorization": authorization} if authorization else {}), **trace.build_headers()}
 
     async def open(self) -> ClientConnection:
         """Open a session at the gateway.
@@ -93,7 +93,7 @@ class GatewayClient:
                 self.url,
                 additional_headers=self.headers,
                 compression=None,
-                open_timeout=TIMEOUT_S,
+                open_timeout=CONNECT_TIMEOUT_S,
                 close_timeout=CLOSE_TIMEOUT_S,
                 create_connection=GatewayConnection,
             )
@@ -104,7 +104,7 @@ class GatewayClient:
             raise RefusedError(503, "gateway away", detail) from None
 
 
-def caller_name(connection: ClientConnection) -> str:
+def read_caller_name(connection: ClientConnection) -> str:
     """Return the caller's name from the gateway's response. It is empty if the gateway does not distinguish callers."""
     return connection.response.headers.get(CALLER_HEADER, "") if connection.response else ""
 
@@ -113,7 +113,7 @@ class NoSpeechFrame(SystemFrame):
     """Reports that the audio up to the last end of speech contains no words."""
 
 
-class Presence:
+class PresenceConnection:
     """The caller's session at the gateway if the language model accepts audio. The session counts, but has no audio.
 
     Args:
@@ -124,13 +124,13 @@ class Presence:
         self._gateway_client = gateway_client
         self._connection = connection
 
-    async def keep_session(self) -> None:
+    async def maintain_session(self) -> None:
         """Replace the session whenever its connection closes. Return when the gateway no longer grants a session."""
         tries = 0
         try:
             while tries < MAX_ATTEMPTS:
                 await self._connection.wait_closed()
-                if self._connection.close_code == SESSION_TAKEN_CODE:
+                if self._connection.close_code == SESSION_TAKEN_OVER_CODE:
                     return
                 await asyncio.sleep(RECONNECT_PAUSE_S * 2**tries)
                 try:
@@ -158,7 +158,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
             api_key="",
             base_url=gateway_client.url,
             turn_detection=False,
-            sample_rate=RATE,
+            sample_rate=SAMPLE_RATE_HZ,
             ttfs_p99_latency=settings.final_within_s,
             keepalive_timeout=SILENCE_TIMEOUT_S,
             keepalive_interval=SILENCE_TIMEOUT_S / 5,
@@ -188,7 +188,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
     async def _send_session_update(self) -> None:
         transcription = {"language": self._language_code} if self._language_code else {}
         audio = {
-            "format": {"type": "audio/pcm", "rate": RATE},
+            "format": {"type": "audio/pcm", "rate": SAMPLE_RATE_HZ},
             "transcription": transcription,
             "turn_detection": None,
         }
@@ -210,7 +210,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
             self._has_requested_early_transcript = True
             await self._commit_audio_buffer()
 
-    async def withdraw_early_transcript(self) -> None:
+    async def cancel_early_transcript(self) -> None:
         """Withdraw the transcript that was requested during a pause, since the caller continues to speak."""
         self._has_requested_early_transcript = False
         if self._has_early_transcript:

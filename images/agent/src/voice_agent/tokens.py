@@ -27,7 +27,7 @@ def create_token(key: str, conversation: str, lifetime_s: int, caller: str = "")
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 
-def token_owner(key: str, token: str, conversation: str) -> str | None:
+def verify_conversation_token(key: str, token: str, conversation: str) -> str | None:
     """Verify the token of a conversation, and return its caller, or ``None`` if the token is invalid."""
     try:
         claims = jwt.decode(

@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.signing import signature_headers
+from voice_agent.signing import create_signature_headers
 from voice_agent.trace import Trace
 
 TIMEOUT_S = 10.0
@@ -61,7 +61,7 @@ class CallerIdentity:
 _TOOLS_ADAPTER = TypeAdapter(list[Tool])
 
 
-class Tools:
+class Toolset:
     """The tools of a conversation."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Tools:
             return {"error": "the tool does not answer"}
 
     async def _request(self, method: str, body: bytes) -> httpx2.Response:
-        headers = {**self._trace.headers(), **signature_headers(self._key, body)}
+        headers = {**self._trace.build_headers(), **create_signature_headers(self._key, body)}
         if body:
             headers["Content-Type"] = "application/json"
         answer = await self._client.request(method, self._url, content=body, headers=headers, timeout=TIMEOUT_S)

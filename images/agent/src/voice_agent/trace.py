@@ -18,7 +18,7 @@ from pipecat.observers.user_bot_latency_observer import LatencyBreakdown
 NS_PER_S = 1_000_000_000
 
 
-class Traces:
+class ConversationTracer:
     """The traces of this process's conversations, a share of which is sampled."""
 
     def __init__(self, collector: str, share: float, deployment: str) -> None:
@@ -60,7 +60,7 @@ class Trace:
         self.session_digest = hashlib.sha256(conversation.encode()).hexdigest()[:32]
         self._root_span.set_attribute("session", self.session_digest)
 
-    def headers(self) -> dict[str, str]:
+    def build_headers(self) -> dict[str, str]:
         """Return the headers of a request."""
         span_context = self._root_span.get_span_context()
         return {

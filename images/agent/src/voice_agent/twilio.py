@@ -16,7 +16,7 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from voice_agent.connections import REFUSED, START_TIMEOUT_S, TRY_AGAIN_LATER, CallerConnection, Socket
+from voice_agent.connections import CALLER_REFUSED, START_TIMEOUT_S, TRY_AGAIN_LATER, CallerConnection, Socket
 from voice_agent.messages import MalformedMessageError
 from voice_agent.refusals import UNAVAILABLE, RefusedError
 from voice_agent.settings import AgentSettings
@@ -27,7 +27,7 @@ MAX_START_MESSAGES = 4
 SID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 
 
-class _Start(BaseModel):
+class _StreamStart(BaseModel):
     """Twilio's description of a call."""
 
     streamSid: str = Field(pattern=SID_PATTERN)  # noqa: N815  Twilio's spelling
@@ -40,7 +40,7 @@ class _Event(BaseModel):
     """A message of Twilio. Only messages up to the start of a stream are parsed as events."""
 
     event: str
-    start: _Start | None = None
+    start: _StreamStart | None = None
 
 
 class _Media(BaseModel):
@@ -109,7 +109,7 @@ class TwilioConnection(CallerConnection):
         key = start.customParameters.get("key", "")
         self.authorization = f"Bearer {key}" if key else self.authorization
 
-    async def _receive_start(self) -> _Start:
+    async def _receive_start(self) -> _StreamStart:
         for _ in range(MAX_START_MESSAGES):
             # Starlette raises KeyError for a binary message.
             message = _Event.model_validate_json(await self.socket.receive_text())
@@ -155,6 +155,6 @@ class TwilioConnection(CallerConnection):
         if not self.is_open:
             await super().refuse(refusal)
             return
-        self.socket.ending = TRY_AGAIN_LATER if refusal.status == UNAVAILABLE else REFUSED
+        self.socket.ending = TRY_AGAIN_LATER if refusal.status == UNAVAILABLE else CALLER_REFUSED
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await self.socket.close()

@@ -33,14 +33,14 @@ class Usage:
         """Log the usage of a connection. Earlier connections of the conversation are not included."""
         log.info("usage", extra={"fields": {"caller": caller, "conversation": conversation, **asdict(self)}})
 
-    async def add_to_day(self, store: Redis, caller: str) -> None:
+    async def add_to_daily_usage(self, store: Redis, caller: str) -> None:
         """Add the usage to the caller's usage of the day.
 
         Raises:
             RedisError: The store does not respond.
         """
         day = datetime.now(UTC).date().isoformat()
-        key, callers = state.agent_usage_key(caller, day), state.agent_day_callers_key(day)
+        key, callers = state.build_agent_usage_key(caller, day), state.build_agent_day_callers_key(day)
         async with store.pipeline(transaction=True) as pipe:
             for name, number in asdict(self).items():
                 pipe.hincrby(key, name, number)

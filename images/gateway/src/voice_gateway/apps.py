@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from voice_blueprint.contract.openapi import OPENAPI_PATH, openapi_document
+from voice_blueprint.contract.openapi import OPENAPI_PATH, build_openapi_document
 from voice_blueprint.contract.session_api import (
     AUDIO_PATH,
     CLIENT_SECRETS_PATH,
@@ -47,8 +47,8 @@ from voice_gateway.refusals import (
 )
 from voice_gateway.session_routes import close_session, create_session
 from voice_gateway.transcriptions import get_model, list_models, transcribe
-from voice_runtime.lingering_close import LingeringClose
-from voice_runtime.origins import OriginCheck
+from voice_runtime.lingering_close import LingeringCloseMiddleware
+from voice_runtime.origins import OriginCheckMiddleware
 
 CLIENT_ROUTES = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
@@ -66,7 +66,7 @@ Both ports serve these routes, so that clients inside the network need only one 
 """
 
 
-async def health(request: Request) -> Response:
+async def get_health(request: Request) -> Response:
     """Respond with 200 while this process can accept callers."""
     gateway: Gateway = request.app.state.gateway
     if gateway.accepts_callers:
@@ -75,7 +75,7 @@ async def health(request: Request) -> Response:
     return PlainTextResponse(f"{reason}\n", 503)
 
 
-async def liveness(request: Request) -> Response:
+async def get_liveness(request: Request) -> Response:
     """Respond with 200 while the event loop runs and a replacement of this process would not help.
 
     All gateways share one store, so a failover is no reason for a replacement. However, a deployment whose new tasks
@@ -88,10 +88,10 @@ async def liveness(request: Request) -> Response:
 
 async def describe_api(_: Request) -> Response:
     """Respond with the API's OpenAPI description."""
-    return JSONResponse(openapi_document())
+    return JSONResponse(build_openapi_document())
 
 
-def session_api(gateway: Gateway) -> Starlette:
+def create_session_api(gateway: Gateway) -> Starlette:
     origins = gateway.settings.allowed_origins
     cross_origin = Middleware(
         CORSMiddleware,
@@ -110,12 +110,12 @@ def session_api(gateway: Gateway) -> Starlette:
     return _create_app(gateway, [*routes, *CLIENT_ROUTES], [cross_origin] if origins else [])
 
 
-def media_api(gateway: Gateway) -> Starlette:
+def create_media_api(gateway: Gateway) -> Starlette:
     """Return the application of the public listener. Every request requires a token or a key."""
     return _create_app(gateway, [WebSocketRoute(AUDIO_PATH, receive_audio), *CLIENT_ROUTES], [])
 
 
-def _origin_middleware(gateway: Gateway) -> list[Middleware]:
+def _create_origin_middleware(gateway: Gateway) -> list[Middleware]:
     """Return the origin check for a gateway without authentication.
 
     Otherwise, any web page that is opened inside the network could act as a caller.
@@ -123,18 +123,18 @@ def _origin_middleware(gateway: Gateway) -> list[Middleware]:
     settings = gateway.settings
     if settings.authorizer != "none":
         return []
-    return [Middleware(OriginCheck, settings.allowed_origins, same_origin=True)]
+    return [Middleware(OriginCheckMiddleware, settings.allowed_origins, same_origin=True)]
 
 
 def _create_app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
     app = Starlette(
         routes=[
             *routes,
-            Route(HEALTH_PATH, health, methods=["GET"]),
-            Route(LIVENESS_PATH, liveness, methods=["GET"]),
+            Route(HEALTH_PATH, get_health, methods=["GET"]),
+            Route(LIVENESS_PATH, get_liveness, methods=["GET"]),
             Route(OPENAPI_PATH, describe_api, methods=["GET"]),
         ],
-        middleware=[Middleware(LingeringClose), *_origin_middleware(gateway), *middleware],
+        middleware=[Middleware(LingeringCloseMiddleware), *_create_origin_middleware(gateway), *middleware],
         exception_handlers={
             HTTPException: handle_http_exception,
             ClientDisconnect: handle_client_disconnect,

@@ -17,7 +17,7 @@ from obstore.exceptions import PermissionDeniedError
 from obstore.store import ObjectStore, from_url
 
 from voice_blueprint.contract.session_api import ARCHIVE_INDEX_PREFIX, ARCHIVE_PREFIX, USAGE_PREFIX
-from voice_gateway.subtitles import Format, Segment, format_header, format_vtt
+from voice_gateway.subtitles import Segment, TranscriptFormat, format_header, format_vtt
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
@@ -69,7 +69,7 @@ class ArchiveEntry:
             characters=sum(len(final.text) for final in finals),
             complete=session.is_transcribed and not session.lost_ms,
             lost_ms=session.lost_ms,
-            key=transcript_key(session.id),
+            key=build_archive_key(session.id),
         )
 
 
@@ -91,7 +91,7 @@ class ArchivedTranscript:
 
     @classmethod
     def from_session(cls, session: ArchiveEntry, finals: Iterable[Transcript]) -> Self:
-        return cls(session, tuple(_final_line(session.id, final) for final in finals))
+        return cls(session, tuple(_build_final_line(session.id, final) for final in finals))
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
@@ -103,7 +103,7 @@ class ArchivedTranscript:
     def to_vtt(self) -> str:
         """Return the transcript as WebVTT."""
         segments = (Segment(line["text"], line["start_ms"] / 1000, line["end_ms"] / 1000) for line in self.lines)
-        return format_header(Format.VTT) + format_vtt(segments)
+        return format_header(TranscriptFormat.VTT) + format_vtt(segments)
 
 
 class Archive:
@@ -143,7 +143,7 @@ class Archive:
     async def read(self, session_id: str) -> ArchivedTranscript | None:
         """Return the transcript of a session, or ``None`` if the archive does not contain it."""
         try:
-            response = await obstore.get_async(self._store, transcript_key(session_id))
+            response = await obstore.get_async(self._store, build_archive_key(session_id))
             return ArchivedTranscript.unpack(bytes(await response.bytes_async()))
         # S3 responds with 403 to a role without permission to list the bucket
         except (FileNotFoundError, PermissionDeniedError):
@@ -151,13 +151,13 @@ class Archive:
 
     async def delete(self, session_id: str) -> None:
         """Delete the transcript of a session, if there is one."""
-        await obstore.delete_async(self._store, transcript_key(session_id))
+        await obstore.delete_async(self._store, build_archive_key(session_id))
 
     async def _put(self, name: str, body: bytes) -> None:
         await obstore.put_async(self._store, name, body, use_multipart=False)
 
 
-def transcript_key(session_id: str) -> str:
+def build_archive_key(session_id: str) -> str:
     """Return the key of a session's transcript.
 
     Ids start with random characters, so that S3 can partition by prefix.
@@ -170,7 +170,7 @@ def gzip_json_lines(lines: Iterable[str]) -> bytes:
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def _final_line(session_id: str, final: Transcript) -> dict[str, Any]:
+def _build_final_line(session_id: str, final: Transcript) -> dict[str, Any]:
     words = [[word.text, word.start_ms, word.end_ms] for word in final.words]
     return {
         "kind": "final",
@@ -187,6 +187,6 @@ def _format_iso_time(timestamp_s: float) -> str:
     return datetime.fromtimestamp(timestamp_s, UTC).isoformat(timespec="seconds")
 
 
-def finals_with_words(finals: Iterable[Transcript]) -> Iterator[Transcript]:
+def filter_nonempty_finals(finals: Iterable[Transcript]) -> Iterator[Transcript]:
     """Yield the finals with text. An utterance without words has an empty final."""
     return (final for final in finals if final.text)

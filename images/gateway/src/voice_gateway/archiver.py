@@ -13,14 +13,14 @@ from obstore.exceptions import BaseError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, finals_with_words
-from voice_gateway.event_stream import FINALS_TIMEOUT_S, SETTLE_S
+from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, filter_nonempty_finals
+from voice_gateway.event_stream import FINALS_TIMEOUT_S, SETTLE_DELAY_S
 from voice_runtime import state
-from voice_runtime.sessions import Sessions
-from voice_runtime.transcripts import Transcripts
+from voice_runtime.sessions import SessionStore
+from voice_runtime.transcripts import TranscriptStore
 
 SCAN_INTERVAL_S = 1.0
-SCAN_LIMIT = 64
+MAX_SCANNED_SESSIONS = 64
 BATCH_SIZE = 16
 """Maximum number of sessions per iteration of a gateway. Other gateways process further sessions."""
 CLAIM_TTL_S = 60
@@ -47,8 +47,8 @@ class Archiver:
     def __init__(self, store: Redis, archive: Archive) -> None:
         self._store = store
         self._archive = archive
-        self._sessions = Sessions(store)
-        self._transcripts = Transcripts(store)
+        self._sessions = SessionStore(store)
+        self._transcripts = TranscriptStore(store)
 
     async def run(self) -> None:
         """Archive sessions until cancelled."""
@@ -71,7 +71,12 @@ class Archiver:
             TimeoutError: The archive does not respond in time.
         """
         candidates: Any = await self._store.zrangebyscore(
-            state.ARCHIVE, "-inf", time.time() - SETTLE_S, start=0, num=SCAN_LIMIT, withscores=True
+            state.SESSIONS_TO_ARCHIVE_KEY,
+            "-inf",
+            time.time() - SETTLE_DELAY_S,
+            start=0,
+            num=MAX_SCANNED_SESSIONS,
+            withscores=True,
         )
         batch = random.sample(candidates, min(BATCH_SIZE, len(candidates)))
         results = await asyncio.gather(
@@ -82,14 +87,14 @@ class Archiver:
                 raise failure
 
     async def _archive_with_claim(self, ssrc: int, ended_at: float) -> None:
-        claim = state.archive_claim_key(ssrc)
+        claim = state.build_archive_claim_key(ssrc)
         if not await self._store.set(claim, "1", nx=True, ex=CLAIM_TTL_S):
             return
-        if await self._store.zscore(state.ARCHIVE, str(ssrc)) is None:
+        if await self._store.zscore(state.SESSIONS_TO_ARCHIVE_KEY, str(ssrc)) is None:
             return  # another gateway has archived it in the meantime
         if await self._archive_session(ssrc, ended_at):
             await self._store.zrem(
-                state.ARCHIVE, str(ssrc)
+                state.SESSIONS_TO_ARCHIVE_KEY, str(ssrc)
             )  # the claim expires after this, so no other gateway starts in between
         else:
             await self._store.delete(claim)
@@ -102,24 +107,24 @@ class Archiver:
             return True
         if not session.is_transcribed and time.time() - ended_at < FINALS_TIMEOUT_S:
             return False
-        finals = list(finals_with_words(await self._transcripts.finals(ssrc)))
+        finals = list(filter_nonempty_finals(await self._transcripts.read_finals(ssrc)))
         if not finals:
             return True
         entry = ArchiveEntry.from_session(session, finals, ended_at)
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await self._archive.write(ArchivedTranscript.from_session(entry, finals))
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.rpush(state.ARCHIVE_INDEX, json.dumps(asdict(entry)))
-            pipe.expire(state.ARCHIVE_INDEX, state.ARCHIVE_INDEX_RETENTION_S)
+            pipe.rpush(state.INDEX_ENTRIES_KEY, json.dumps(asdict(entry)))
+            pipe.expire(state.INDEX_ENTRIES_KEY, state.ARCHIVE_INDEX_RETENTION_S)
             await pipe.execute()
         return True
 
     async def write_pending_index(self) -> None:
         """Write pending index entries, unless another gateway has done so within the minute."""
-        if not await self._store.set(state.ARCHIVE_INDEX_CLAIM, "1", nx=True, ex=INDEX_INTERVAL_S):
+        if not await self._store.set(state.INDEX_CLAIM_KEY, "1", nx=True, ex=INDEX_INTERVAL_S):
             return
         async with asyncio.timeout(WRITE_TIMEOUT_S):  # the claim lasts longer, so no other gateway removes entries
-            while entries := await self._store.lrange(state.ARCHIVE_INDEX, 0, INDEX_BATCH_SIZE - 1):
+            while entries := await self._store.lrange(state.INDEX_ENTRIES_KEY, 0, INDEX_BATCH_SIZE - 1):
                 lines = [entry.decode() if isinstance(entry, bytes) else entry for entry in entries]
                 await self._archive.write_index(lines, datetime.now(UTC))
-                await self._store.ltrim(state.ARCHIVE_INDEX, len(entries), -1)
+                await self._store.ltrim(state.INDEX_ENTRIES_KEY, len(entries), -1)

@@ -12,16 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 
-RATE = 16_000
+SAMPLE_RATE_HZ = 16_000
 FRAME_BYTES = 2 * CHUNK_FRAME_SAMPLES
 SILENT_FRAME = bytes(FRAME_BYTES)
-SAMPLE_BYTES = 2
+BYTES_PER_SAMPLE = 2
 
 MIN_RATE, MAX_RATE = 8_000, 192_000
 """Sample rates of sound cards."""
 MAX_CHANNELS = 2
 
-MAX_OPUS_PACKET_SAMPLES = RATE * 120 // 1000
+MAX_OPUS_PACKET_SAMPLES = SAMPLE_RATE_HZ * 120 // 1000
 """Maximum number of samples in a packet, which lasts 120 ms (RFC 6716, section 3.2.5)."""
 
 Samples = NDArray[np.int16]
@@ -57,7 +57,7 @@ class AudioFormat(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     encoding: Encoding = Encoding.PCM16
-    rate: int = Field(default=RATE, ge=MIN_RATE, le=MAX_RATE)
+    rate: int = Field(default=SAMPLE_RATE_HZ, ge=MIN_RATE, le=MAX_RATE)
     channels: int = Field(default=1, ge=1, le=MAX_CHANNELS)
 
     @model_validator(mode="after")
@@ -90,7 +90,9 @@ class Pcm16Decoder:
     """Decodes PCM16: mixes the channels, and resamples to 16 kHz if necessary."""
 
     def __init__(self, rate: int, channels: int) -> None:
-        self._resampler = soxr.ResampleStream(rate, RATE, 1, dtype="int16") if rate != RATE else None
+        self._resampler = (
+            soxr.ResampleStream(rate, SAMPLE_RATE_HZ, 1, dtype="int16") if rate != SAMPLE_RATE_HZ else None
+        )
         self._channels = channels
         self._remainder = b""
 
@@ -99,7 +101,7 @@ class Pcm16Decoder:
         if not message:
             raise AudioError("0 bytes are no audio")
         audio = self._remainder + message
-        complete_bytes = len(audio) - len(audio) % (SAMPLE_BYTES * self._channels)
+        complete_bytes = len(audio) - len(audio) % (BYTES_PER_SAMPLE * self._channels)
         self._remainder = audio[complete_bytes:]
         samples = np.frombuffer(audio[:complete_bytes], "<i2")
         if self._channels > 1:
@@ -128,14 +130,14 @@ class G711Decoder:
         return self._pcm16.flush()
 
 
-def _mulaw_table() -> Samples:
+def _build_mulaw_table() -> Samples:
     """Return the decoding table: the sample for each byte (ITU-T G.711, table 2a)."""
     byte = ~np.arange(256, dtype=np.uint8)
     size = ((((byte & 15).astype(int) << 3) + MULAW_BIAS) << (byte >> 4 & 7)) - MULAW_BIAS
     return np.where(byte & 128, -size, size).astype("<i2")
 
 
-def _alaw_table() -> Samples:
+def _build_alaw_table() -> Samples:
     """Return the decoding table: the sample for each byte (ITU-T G.711, table 1a)."""
     byte = np.arange(256, dtype=np.uint8) ^ 0x55
     segment = (byte >> 4 & 7).astype(int)
@@ -145,14 +147,14 @@ def _alaw_table() -> Samples:
 
 
 MULAW_BIAS = 132
-MULAW_TABLE, ALAW_TABLE = _mulaw_table(), _alaw_table()
+MULAW_TABLE, ALAW_TABLE = _build_mulaw_table(), _build_alaw_table()
 
 
 class OpusDecoder:
     """Decodes Opus packets directly to 16 kHz, which every Opus decoder supports, and mixes stereo to mono."""
 
     def __init__(self) -> None:
-        self._decoder = opuslib_next.Decoder(RATE, 1)
+        self._decoder = opuslib_next.Decoder(SAMPLE_RATE_HZ, 1)
 
     def decode(self, message: bytes) -> Samples:
         """Return the samples of a packet, which lasts 2.5 to 120 ms."""

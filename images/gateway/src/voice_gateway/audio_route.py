@@ -13,8 +13,13 @@ from starlette.websockets import WebSocket
 
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, no_capacity_refusal, store_unavailable_refusal, unknown_session_refusal
-from voice_gateway.rtp import first_frame_number, rtp_timestamp, source_address
+from voice_gateway.refusals import (
+    Refusal,
+    build_no_capacity_refusal,
+    build_store_unavailable_refusal,
+    build_unknown_session_refusal,
+)
+from voice_gateway.rtp import calculate_first_frame_number, calculate_rtp_timestamp, find_source_address
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
@@ -29,12 +34,12 @@ async def receive_audio(websocket: WebSocket) -> None:
     gateway: Gateway = websocket.app.state.gateway
     websocket.state.requested_at = time.monotonic()
     try:
-        gateway.check_connections()
+        gateway.check_connection_capacity()
         session = await _authenticate(gateway, websocket)
         with gateway.count_connection():
             lease, address = await admit_socket(gateway, session)
-            frame = first_frame_number()
-            await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
+            frame = calculate_first_frame_number()
+            await gateway.sessions.set_gateway(session, address, calculate_rtp_timestamp(frame))
             await websocket.accept(SUBPROTOCOL)
             # Only now, since a client that has left while the socket was opening does not continue its session. If the
             # store is unavailable, the socket continues it when it renews its lease.
@@ -42,9 +47,9 @@ async def receive_audio(websocket: WebSocket) -> None:
                 await gateway.sessions.resume(session)
             await AudioSocket(gateway, websocket, session, lease, frame).serve()
     except Refusal as refusal:
-        await websocket.send_denial_response(refusal.response())
+        await websocket.send_denial_response(refusal.to_response())
     except RedisError:
-        await websocket.send_denial_response(store_unavailable_refusal().response())
+        await websocket.send_denial_response(build_store_unavailable_refusal().to_response())
 
 
 async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
@@ -56,7 +61,7 @@ async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
-        raise unknown_session_refusal()
+        raise build_unknown_session_refusal()
     return session
 
 
@@ -69,10 +74,10 @@ async def admit_socket(gateway: Gateway, session: Session) -> tuple[SocketLease,
     host = gateway.fleet.select_vad_host()
     if host is None:
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity_refusal("no VAD host takes sessions; try again")
+        raise build_no_capacity_refusal("no VAD host takes sessions; try again")
     if not await gateway.reservations.acquire(session.ssrc, time.time() + RESERVATION_TTL_S):
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity_refusal("every ASR host has as many sessions as it takes; try again")
+        raise build_no_capacity_refusal("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     await lease.acquire()
-    return lease, source_address(host)
+    return lease, find_source_address(host)

@@ -14,23 +14,23 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
-from voice_gateway.decoder_process import GrowingFile
+from voice_gateway.decoder_process import IncrementalDecoder
 from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS, Gateway
-from voice_gateway.latencies import SocketLatencies
+from voice_gateway.latencies import SocketLatencyRecorder
 from voice_gateway.pacer import FRAME_S, MAX_REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
-from voice_runtime.transcripts import BEFORE_ALL
+from voice_runtime.transcripts import STREAM_START
 
 MAX_MESSAGE_BYTES = 64 * 1024
 """Maximum size of a message, which is 2 s at 16 kHz. The server closes the socket with code 1009 for a larger one."""
-WATCH_INTERVAL_S = 2.0
+SESSION_CHECK_INTERVAL_S = 2.0
 """Interval at which a socket checks its session, and renews its lease. Two intervals fit the lease's lifetime."""
-HOST_TIMEOUT_S = 5.0
+VAD_HOST_WAIT_TIMEOUT_S = 5.0
 """Maximum time for which a socket waits for a VAD host."""
-EARLIER_EVENTS_WAIT_S = 0.2
+EARLIER_EVENTS_TIMEOUT_S = 0.2
 """Time within which the transcripts of a session that is older than its socket are read. A new session has none yet."""
 EVENT_TIMEOUT_S = 60.0
 NORMAL_CLOSURE = 1000
@@ -68,7 +68,7 @@ class EndMessage(BaseModel):
     type: Literal["end"]
 
 
-CONTROL_ADAPTER = TypeAdapter[StartMessage | CommitMessage | EndMessage](
+CONTROL_MESSAGE_ADAPTER = TypeAdapter[StartMessage | CommitMessage | EndMessage](
     Annotated[StartMessage | CommitMessage | EndMessage, Field(discriminator="type")]
 )
 
@@ -88,10 +88,10 @@ class CloseReason:
     ends_session: bool = False
 
 
-ENDED = CloseReason(1000, "all audio has been taken", ends_session=True)
+NORMAL_END = CloseReason(1000, "all audio has been taken", ends_session=True)
 SESSION_CLOSED = CloseReason(1000, "the session was closed", ends_session=True)
 DISCONNECTED = CloseReason(1006, "the connection broke off")
-RESTART = CloseReason(1012, "this gateway is stopping; connect again with the newest token")
+SERVICE_RESTART = CloseReason(1012, "this gateway is stopping; connect again with the newest token")
 QUOTA_EXCEEDED = CloseReason(
     1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True
 )
@@ -107,11 +107,11 @@ class AudioSocket:
     """Receives a session's audio, and monitors the session.
 
     Attributes:
-        closes_after_flush: Closes that are sent only after all audio has been forwarded. The caller may then open
-            another socket.
+        close_reasons_after_flush: Closes that are sent only after all audio has been forwarded. The caller may then
+            open another socket.
     """
 
-    closes_after_flush: tuple[CloseReason, ...] = (ENDED, RESTART)
+    close_reasons_after_flush: tuple[CloseReason, ...] = (NORMAL_END, SERVICE_RESTART)
 
     def __init__(
         self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame_number: int
@@ -124,7 +124,7 @@ class AudioSocket:
         self._pacer = Pacer(self._rtp.send, gateway.backlog)
         self._format = AudioFormat()
         self._framer: Framer | None = None
-        self._container: GrowingFile | None = None
+        self._container: IncrementalDecoder | None = None
         self._received_frames = 0
         """Number of received frames, except those that were cleared before they were sent."""
         self._counted_frames = 0
@@ -136,9 +136,14 @@ class AudioSocket:
         """Serve the socket until either side closes it."""
         closing_tasks = [
             asyncio.create_task(each)
-            for each in (self._receive(), self._watch(), self._wait_for_shutdown(), *self._additional_tasks())
+            for each in (
+                self._receive(),
+                self._monitor_session(),
+                self._wait_for_shutdown(),
+                *self._create_additional_tasks(),
+            )
         ]
-        measurement = asyncio.create_task(self._measure())
+        measurement = asyncio.create_task(self._measure_transcript_latency())
         try:
             done, _ = await asyncio.wait(closing_tasks, return_when=asyncio.FIRST_COMPLETED)
             await self._end(next(iter(done)).result())
@@ -152,12 +157,12 @@ class AudioSocket:
             self._pacer.close()
             self._rtp.close()
 
-    def _additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
+    def _create_additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
         """Return further tasks that may end the socket."""
         return ()
 
     async def _end(self, close: CloseReason) -> None:
-        if close not in (*self.closes_after_flush, DISCONNECTED):
+        if close not in (*self.close_reasons_after_flush, DISCONNECTED):
             await self._send_close(close)
         if close.ends_session:
             self._send_notice(BYE)
@@ -169,7 +174,7 @@ class AudioSocket:
             log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
         await self._finish(close)
         log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
-        if close in self.closes_after_flush:
+        if close in self.close_reasons_after_flush:
             await self._send_close(close)
 
     async def _finish(self, close: CloseReason) -> None:
@@ -207,7 +212,7 @@ class AudioSocket:
                 # There is no timeout here, since it would need two timers per message; `_watch` checks the clock.
                 message = await self._websocket.receive()
                 self._received_at = time.monotonic()
-                close = await self._handle(message)
+                close = await self._handle_message(message)
                 if close:
                     return await self._flush(close)
         except AudioError as error:
@@ -215,15 +220,15 @@ class AudioSocket:
 
     async def _flush(self, close: CloseReason) -> CloseReason:
         """Wait until all audio that the caller has sent ahead of real time has been forwarded."""
-        if close in (ENDED, DISCONNECTED):
+        if close in (NORMAL_END, DISCONNECTED):
             if self._container:
                 await self._container.finish()
             await self._pacer.wait_until_empty()
         return close
 
-    async def _handle(self, message: Message) -> CloseReason | None:
+    async def _handle_message(self, message: Message) -> CloseReason | None:
         if message["type"] == "websocket.disconnect":
-            return ENDED if message["code"] == NORMAL_CLOSURE else DISCONNECTED
+            return NORMAL_END if message["code"] == NORMAL_CLOSURE else DISCONNECTED
         audio: bytes | None = message.get("bytes")
         return await self._handle_control(message["text"]) if audio is None else await self._add_audio(audio)
 
@@ -235,7 +240,7 @@ class AudioSocket:
             if self._gateway.container_slots.locked():
                 return NO_DECODER
             await self._gateway.container_slots.acquire()
-            self._container = GrowingFile(self._gateway.settings.session_max_s, self._send_decoded)
+            self._container = IncrementalDecoder(self._gateway.settings.session_max_s, self._send_decoded_audio)
         await self._container.add(audio)
         return None
 
@@ -248,7 +253,7 @@ class AudioSocket:
         self._framer = self._framer or Framer(self._format)
         self._enqueue_frames(self._framer.push(audio))
 
-    async def _send_decoded(self, samples: bytes) -> None:
+    async def _send_decoded_audio(self, samples: bytes) -> None:
         await self._pacer.wait_until_not_full()
         self._send_audio(samples)
 
@@ -258,7 +263,7 @@ class AudioSocket:
 
     async def _handle_control(self, text: str) -> CloseReason | None:
         try:
-            message = CONTROL_ADAPTER.validate_json(text)
+            message = CONTROL_MESSAGE_ADAPTER.validate_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]
             field = ".".join(map(str, problem["loc"]))
@@ -266,7 +271,7 @@ class AudioSocket:
                 1003, _truncate_reason(f"text is for start, commit and end only: {field} {problem['msg']}")
             )
         if isinstance(message, EndMessage):
-            return ENDED
+            return NORMAL_END
         if isinstance(message, CommitMessage):
             await self._commit_audio()
             return None
@@ -289,18 +294,18 @@ class AudioSocket:
             self._framer = Framer(self._format)
         self._pacer.put([notice])
 
-    async def _watch(self) -> CloseReason:
+    async def _monitor_session(self) -> CloseReason:
         """Renew the socket's lease on its session, and detect the end of the session."""
         host_seen_at, idle_s = time.monotonic(), self._gateway.settings.idle_timeout_s
         while True:
-            await asyncio.sleep(WATCH_INTERVAL_S)
+            await asyncio.sleep(SESSION_CHECK_INTERVAL_S)
             if self._is_idle():
                 return CloseReason(1008, f"no audio for {idle_s:g} s")
             if time.time() >= self._session.expires_at:
                 return CloseReason(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
             if self._rtp.has_host:
                 host_seen_at = time.monotonic()
-            elif time.monotonic() - host_seen_at > HOST_TIMEOUT_S:
+            elif time.monotonic() - host_seen_at > VAD_HOST_WAIT_TIMEOUT_S:
                 return NO_HOST
             with contextlib.suppress(RedisError):
                 if close := await self._renew():
@@ -330,17 +335,19 @@ class AudioSocket:
 
     async def _wait_for_shutdown(self) -> CloseReason:
         await self._gateway.shutting_down.wait()
-        return RESTART
+        return SERVICE_RESTART
 
-    async def _measure(self) -> None:
+    async def _measure_transcript_latency(self) -> None:
         """Measure how long this caller waits for transcripts, unless the session had transcripts before."""
-        followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), BEFORE_ALL
+        followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), STREAM_START
         trace = self._gateway.traces.begin(self._session, self._requested_at)
-        if await followers.next_events(self._session.ssrc, after, EARLIER_EVENTS_WAIT_S):
+        if await followers.wait_for_next_events(self._session.ssrc, after, EARLIER_EVENTS_TIMEOUT_S):
             return
-        waits = SocketLatencies(self._gateway.metrics, trace, self._pacer.sent_at)
+        waits = SocketLatencyRecorder(self._gateway.metrics, trace, self._pacer.get_sent_time)
         while not waits.is_done:
-            for position, transcript in await followers.next_events(self._session.ssrc, after, EVENT_TIMEOUT_S):
+            for position, transcript in await followers.wait_for_next_events(
+                self._session.ssrc, after, EVENT_TIMEOUT_S
+            ):
                 after = position
                 waits.record(transcript, loop.time())
 

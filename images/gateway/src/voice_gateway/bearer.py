@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 
 from voice_blueprint.contract.session_api import CALLER_HEADER
-from voice_gateway.callers import ANONYMOUS, JwtCallers, unauthorized_refusal
+from voice_gateway.callers import ANONYMOUS_CALLER, JwtCallerIdentifier, build_unauthorized_refusal
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, unknown_session_refusal
-from voice_gateway.session_routes import SessionRequest, check_language, check_rate, open_session
-from voice_runtime.http import client_address
+from voice_gateway.refusals import Refusal, build_unknown_session_refusal
+from voice_gateway.session_routes import SessionRequest, check_language, check_rate_limit, open_session
+from voice_runtime.http import get_client_address
 from voice_runtime.sessions import Session, SessionKind
 
-SCHEMES = ("bearer", "token")
+AUTHORIZATION_SCHEMES = ("bearer", "token")
 REALTIME_SUBPROTOCOL = "realtime"
 REALTIME_KEY_PREFIX = "openai-insecure-api-key."
 """Prefix of a key that is offered as a subprotocol, since browsers cannot set headers on a WebSocket.
@@ -53,7 +53,7 @@ async def open_or_resume_session(
         first = error.errors()[0]
         raise Refusal(400, "bad request", f"{first['loc'][0]}: {first['msg']}") from None
     key = _extract_key(connection)
-    session_id = gateway.tokens.unverified_session_id(key)
+    session_id = gateway.tokens.parse_unverified_session_id(key)
     if session_id is None:
         caller = await authenticate_by_key(gateway, connection)
         return await open_session(gateway, caller, session_request, decoded_here=decoded_here), False
@@ -61,14 +61,14 @@ async def open_or_resume_session(
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
-        raise unknown_session_refusal()
+        raise build_unknown_session_refusal()
     check_language(gateway, session_request.language)
-    if fields := _settings_fields(session_request):
+    if fields := _build_settings_fields(session_request):
         await gateway.sessions.update(session, **fields)
     return session, True
 
 
-def _settings_fields(session_request: SessionRequest) -> dict[str, str]:
+def _build_settings_fields(session_request: SessionRequest) -> dict[str, str]:
     """Return the fields of a session's record that the request sets."""
     fields = {
         "language": session_request.language,
@@ -86,10 +86,10 @@ async def authenticate_by_key(gateway: Gateway, connection: HTTPConnection) -> s
         Refusal: The key is a session's token or invalid, or the rate limit is exceeded.
     """
     key = _extract_key(connection)
-    if gateway.tokens.unverified_session_id(key) is not None:
+    if gateway.tokens.parse_unverified_session_id(key) is not None:
         raise Refusal(403, "foreign token", "a session's token opens no other session; send the caller's own key")
     caller = await _identify_caller(gateway, connection, key)
-    await check_rate(gateway, caller)
+    await check_rate_limit(gateway, caller)
     return caller
 
 
@@ -100,41 +100,41 @@ async def authenticate_request(gateway: Gateway, connection: HTTPConnection) -> 
         Refusal: The key is invalid, or the rate limit is exceeded.
     """
     key = _extract_key(connection)
-    session_id = gateway.tokens.unverified_session_id(key)
+    session_id = gateway.tokens.parse_unverified_session_id(key)
     if session_id is None:
         return await authenticate_by_key(gateway, connection)
     caller = (await gateway.authenticate(session_id, key)).caller
-    await check_rate(gateway, caller)
+    await check_rate_limit(gateway, caller)
     return caller
 
 
-def caller_headers(gateway: Gateway, session: Session) -> list[tuple[bytes, bytes]]:
+def build_caller_headers(gateway: Gateway, session: Session) -> list[tuple[bytes, bytes]]:
     """Return the header that names a session's caller to an agent, or no header if callers are not distinguished."""
-    if gateway.settings.authorizer == "none" or session.caller == ANONYMOUS:
+    if gateway.settings.authorizer == "none" or session.caller == ANONYMOUS_CALLER:
         return []
     return [(CALLER_HEADER.encode(), session.caller.encode())]
 
 
-def accepted_subprotocol(connection: HTTPConnection) -> str | None:
+def select_subprotocol(connection: HTTPConnection) -> str | None:
     """Return the subprotocol of the response.
 
     A browser fails the connection if the server selects none of the offered subprotocols.
     """
-    supported = (*SCHEMES, REALTIME_SUBPROTOCOL)
-    return next((each for each in _offered_subprotocols(connection) if each.lower() in supported), None)
+    supported = (*AUTHORIZATION_SCHEMES, REALTIME_SUBPROTOCOL)
+    return next((each for each in _list_offered_subprotocols(connection) if each.lower() in supported), None)
 
 
-def _offered_subprotocols(connection: HTTPConnection) -> list[str]:
+def _list_offered_subprotocols(connection: HTTPConnection) -> list[str]:
     subprotocols: list[str] = connection.scope.get("subprotocols", [])
     return subprotocols
 
 
 def _extract_key(connection: HTTPConnection) -> str:
     scheme, _, key = connection.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() in SCHEMES:
+    if scheme.lower() in AUTHORIZATION_SCHEMES:
         return key.strip()
-    subprotocols = _offered_subprotocols(connection)
-    if len(subprotocols) > 1 and subprotocols[0].lower() in SCHEMES:
+    subprotocols = _list_offered_subprotocols(connection)
+    if len(subprotocols) > 1 and subprotocols[0].lower() in AUTHORIZATION_SCHEMES:
         return subprotocols[1]
     return next(
         (each.removeprefix(REALTIME_KEY_PREFIX) for each in subprotocols if each.startswith(REALTIME_KEY_PREFIX)), ""
@@ -142,12 +142,12 @@ def _extract_key(connection: HTTPConnection) -> str:
 
 
 async def _identify_caller(gateway: Gateway, connection: HTTPConnection, key: str) -> str:
-    address = client_address(connection, forwarded=gateway.settings.forwarded)
-    if isinstance(gateway.callers, JwtCallers) and key:
+    address = get_client_address(connection, forwarded=gateway.settings.forwarded)
+    if isinstance(gateway.callers, JwtCallerIdentifier) and key:
         return await gateway.callers.verify_token(key, address)
     if gateway.settings.authorizer == "none":
         return address or "unknown"
-    raise unauthorized_refusal(
+    raise build_unauthorized_refusal(
         "send `Authorization: Bearer` and a key: "
         + ("a token of the issuer" if gateway.settings.jwt_issuer else "the token of a session that POST opened")
     )

@@ -11,34 +11,34 @@ import jwt
 from starlette.requests import HTTPConnection
 
 from voice_blueprint.contract.session_api import CALLER_HEADER
-from voice_gateway.refusals import Refusal, retry_after
+from voice_gateway.refusals import Refusal, build_retry_after_header
 from voice_runtime.fair_admission import FairAdmission
-from voice_runtime.http import client_address
+from voice_runtime.http import get_client_address
 
-ANONYMOUS = "api"
+ANONYMOUS_CALLER = "api"
 """Shared name of all callers, if they cannot be distinguished."""
 
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
+SIGNATURE_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Algorithms with a public key. With a shared secret, the verifier could also sign."""
 
-KEYS_TTL_S = 3600
+SIGNING_KEYS_TTL_S = 3600
 MIN_RELOAD_INTERVAL_S = 30
 """Minimum interval between reloads of the keys, which a token with an unknown key triggers."""
 RETRY_DELAY_S = 1
 """Pause before the next request to an issuer that has not responded."""
 
-TIMEOUT_S = 5.0
+ISSUER_TIMEOUT_S = 5.0
 MAX_WAITING_CALLERS = 256
 """Maximum number of callers with an unknown key that wait for the issuer. Above this number, the oldest waiting caller
 of the address with the most waiting callers is refused."""
-LEEWAY_S = 30
+MAX_CLOCK_SKEW_S = 30
 """Permitted deviation of the issuer's clock."""
 
 log = logging.getLogger(__name__)
 _NAME_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
 
 
-class Callers(Protocol):
+class CallerIdentifier(Protocol):
     """Identifies callers."""
 
     async def identify(self, request: HTTPConnection) -> str:
@@ -49,15 +49,15 @@ class Callers(Protocol):
         """
 
 
-class TrustedCallers:
+class TrustedCallerIdentifier:
     """Callers that API Gateway has authenticated."""
 
     async def identify(self, request: HTTPConnection) -> str:
         """Return the name that API Gateway reports, or the shared name if it reports none."""
-        return _validated_name(request.headers.get(CALLER_HEADER) or ANONYMOUS)
+        return _validate_name(request.headers.get(CALLER_HEADER) or ANONYMOUS_CALLER)
 
 
-class JwtCallers:
+class JwtCallerIdentifier:
     """Callers with a token of an OpenID Connect issuer.
 
     Args:
@@ -76,14 +76,14 @@ class JwtCallers:
         self._stale_at = float("-inf")
         self._next_reload_at = float("-inf")
         self._reload: asyncio.Task[None] | None = None
-        self._waiting = FairAdmission(MAX_WAITING_CALLERS, 2 * TIMEOUT_S)
+        self._waiting = FairAdmission(MAX_WAITING_CALLERS, 2 * ISSUER_TIMEOUT_S)
 
     async def identify(self, request: HTTPConnection) -> str:
         """Return the subject of the request's bearer token."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise unauthorized_refusal("send a token of the issuer: `Authorization: Bearer ...`")
-        return await self.verify_token(token, client_address(request, forwarded=self._forwarded))
+            raise build_unauthorized_refusal("send a token of the issuer: `Authorization: Bearer ...`")
+        return await self.verify_token(token, get_client_address(request, forwarded=self._forwarded))
 
     async def verify_token(self, token: str, address: str) -> str:
         """Verify a token of the issuer, and return its subject.
@@ -96,21 +96,21 @@ class JwtCallers:
             Refusal: The token is invalid, or the issuer does not respond.
         """
         try:
-            key = await self._signing_key(str(jwt.get_unverified_header(token).get("kid", "")), address)
+            key = await self._get_signing_key(str(jwt.get_unverified_header(token).get("kid", "")), address)
             claims = jwt.decode(
                 token,
                 key,
-                algorithms=ALGORITHMS,
+                algorithms=SIGNATURE_ALGORITHMS,
                 audience=self.audience,
                 issuer=self.issuer,
-                leeway=LEEWAY_S,
+                leeway=MAX_CLOCK_SKEW_S,
                 options={"require": ["sub", "aud", "iss", "exp"]},
             )
         except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
-            raise unauthorized_refusal(f"the caller's token is not valid: {type(error).__name__}") from None
-        return _validated_name(claims["sub"])
+            raise build_unauthorized_refusal(f"the caller's token is not valid: {type(error).__name__}") from None
+        return _validate_name(claims["sub"])
 
-    async def _signing_key(self, key_id: str, address: str) -> jwt.PyJWK:
+    async def _get_signing_key(self, key_id: str, address: str) -> jwt.PyJWK:
         """Return a key of the issuer. A known key is returned immediately, even while the keys are reloaded."""
         now = time.monotonic()
         needs_reload = now >= self._next_reload_at and (key_id not in self._keys or now >= self._stale_at)
@@ -122,17 +122,17 @@ class JwtCallers:
                     # Shielded, since others wait for the same response.
                     await asyncio.shield(self._reload)
             except TimeoutError:
-                raise _issuer_unavailable_refusal() from None
+                raise _build_issuer_unavailable_refusal() from None
         if not self._keys:
-            raise _issuer_unavailable_refusal()
+            raise _build_issuer_unavailable_refusal()
         if key_id not in self._keys:
-            raise unauthorized_refusal("the caller's token is signed with a key that the issuer does not have")
+            raise build_unauthorized_refusal("the caller's token is signed with a key that the issuer does not have")
         return self._keys[key_id]
 
     async def _reload_keys(self) -> None:
         """Load the issuer's keys. If the issuer does not respond, the known keys remain valid."""
         try:
-            async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+            async with httpx2.AsyncClient(timeout=ISSUER_TIMEOUT_S) as client:
                 configuration = await _get_json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
                 keys = jwt.PyJWKSet.from_dict(await _get_json(client, str(configuration["jwks_uri"]))).keys
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
@@ -140,7 +140,7 @@ class JwtCallers:
             self._next_reload_at = time.monotonic() + RETRY_DELAY_S
             return
         now = time.monotonic()
-        self._next_reload_at, self._stale_at = now + MIN_RELOAD_INTERVAL_S, now + KEYS_TTL_S
+        self._next_reload_at, self._stale_at = now + MIN_RELOAD_INTERVAL_S, now + SIGNING_KEYS_TTL_S
         self._keys = {str(key.key_id or ""): key for key in keys}
 
 
@@ -151,15 +151,17 @@ async def _get_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     return document
 
 
-def _issuer_unavailable_refusal() -> Refusal:
-    return Refusal(503, "issuer away", "the issuer of callers' tokens does not answer; try again", retry_after(2))
+def _build_issuer_unavailable_refusal() -> Refusal:
+    return Refusal(
+        503, "issuer away", "the issuer of callers' tokens does not answer; try again", build_retry_after_header(2)
+    )
 
 
-def unauthorized_refusal(detail: str) -> Refusal:
+def build_unauthorized_refusal(detail: str) -> Refusal:
     return Refusal(401, "unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
-def _validated_name(name: object) -> str:
+def _validate_name(name: object) -> str:
     if not isinstance(name, str) or not _NAME_PATTERN.fullmatch(name):
-        raise unauthorized_refusal("the caller's name has to be 1 to 255 visible ASCII characters")
+        raise build_unauthorized_refusal("the caller's name has to be 1 to 255 visible ASCII characters")
     return name

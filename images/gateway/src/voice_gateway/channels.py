@@ -8,10 +8,10 @@ import numpy as np
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketState
 
-from voice_gateway.audio import SAMPLE_BYTES, AudioFormat, Encoding
+from voice_gateway.audio import BYTES_PER_SAMPLE, AudioFormat, Encoding
 
 NORMAL_CLOSURE = 1000
-QUEUE_SIZE = 16
+MAX_QUEUED_MESSAGES = 16
 """Maximum number of messages by which one channel may lag behind the other."""
 
 
@@ -26,10 +26,10 @@ class ChannelSplitter:
 
     def __init__(self, websocket: WebSocket, audio_format: AudioFormat) -> None:
         self._websocket = websocket
-        self._sample_bytes = SAMPLE_BYTES if audio_format.encoding is Encoding.PCM16 else 1
+        self._sample_bytes = BYTES_PER_SAMPLE if audio_format.encoding is Encoding.PCM16 else 1
         self._channel_count = self._active_channels = audio_format.channels
         self._queues: dict[int, asyncio.Queue[Message]] = {
-            channel: asyncio.Queue(QUEUE_SIZE) for channel in range(self._channel_count)
+            channel: asyncio.Queue(MAX_QUEUED_MESSAGES) for channel in range(self._channel_count)
         }
         self._remainder = b""
         self.sockets = [self._create_socket(channel) for channel in range(self._channel_count)]

@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 from voice_gateway.bearer import authenticate_by_key
 from voice_gateway.gateway import Gateway
 from voice_gateway.realtime import InputSettings, SessionUpdate, describe_session
-from voice_gateway.refusals import Refusal, openai_response, store_unavailable_refusal
+from voice_gateway.refusals import Refusal, build_store_unavailable_refusal, to_openai_response
 from voice_gateway.session_routes import SessionRequest, open_session, read_body
 
-CONVERSATION_UNSUPPORTED = (
+CONVERSATION_UNSUPPORTED_DETAIL = (
     "gateways only support 'transcription'; for a conversation, connect to /v1/realtime of an agent"
 )
 
@@ -35,7 +35,7 @@ async def create_secret(request: Request) -> Response:
     try:
         return await _create_secret(request.app.state.gateway, request)
     except (HTTPException, RedisError) as error:
-        return openai_response(store_unavailable_refusal() if isinstance(error, RedisError) else error)
+        return to_openai_response(build_store_unavailable_refusal() if isinstance(error, RedisError) else error)
 
 
 async def _create_secret(gateway: Gateway, request: Request) -> Response:
@@ -56,7 +56,7 @@ async def _create_secret(gateway: Gateway, request: Request) -> Response:
     answer = {
         "value": token,
         "expires_at": int(expires_at.timestamp()),
-        "session": describe_session(session, InputSettings.for_session(session)),
+        "session": describe_session(session, InputSettings.from_session(session)),
     }
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
@@ -67,5 +67,5 @@ def _parse_body(body: bytes) -> SecretRequest:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, problem["loc"])) or "body"
-        message = CONVERSATION_UNSUPPORTED if field == "session.type" else problem["msg"]
+        message = CONVERSATION_UNSUPPORTED_DETAIL if field == "session.type" else problem["msg"]
         raise Refusal(400, "bad request", f"{field}: {message}") from None

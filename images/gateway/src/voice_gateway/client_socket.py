@@ -17,18 +17,18 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voice_gateway.audio import AudioFormat, Framer
 from voice_gateway.audio_route import admit_socket
-from voice_gateway.audio_socket import ENDED, RESTART, AudioSocket, CloseReason
-from voice_gateway.bearer import accepted_subprotocol, caller_headers, open_or_resume_session
+from voice_gateway.audio_socket import NORMAL_END, SERVICE_RESTART, AudioSocket, CloseReason
+from voice_gateway.bearer import build_caller_headers, open_or_resume_session, select_subprotocol
 from voice_gateway.event_stream import EventStream
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, store_unavailable_refusal
-from voice_gateway.rtp import FRAME_MS, first_frame_number, milliseconds_between, rtp_timestamp
+from voice_gateway.refusals import Refusal, build_store_unavailable_refusal
+from voice_gateway.rtp import FRAME_MS, calculate_elapsed_ms, calculate_first_frame_number, calculate_rtp_timestamp
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime import tasks
 from voice_runtime.sessions import Session
-from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
+from voice_runtime.transcripts import STREAM_START, EventId, EventKind, Transcript
 
-OUTBOX_SIZE = 256
+MAX_OUTBOX_MESSAGES = 256
 """Maximum number of queued messages for a slow client. Further transcripts wait in the store."""
 FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a client that has sent all audio waits for its last finals."""
@@ -36,12 +36,12 @@ PAUSE_TIMEOUT_S = 2.0
 """Maximum time for which a stopping process waits for a speaker to pause, if the session ends with the socket."""
 SHUTDOWN_TIMEOUT_S = 2.5
 """Maximum time for which a stopping process then waits for the last finals, within a total of five seconds."""
-ASSUMED_DELIVERED_AFTER_S = 1.0
+ASSUMED_DELIVERY_DELAY_S = 1.0
 """Messages that were sent this long before a message of the client are assumed to have arrived. Later messages are
 repeated on the client's next socket."""
 
 CLIENT_TOO_SLOW = CloseReason(1008, "the client does not read its messages")
-SHUTDOWN = replace(RESTART, ends_session=True)
+SHUTDOWN = replace(SERVICE_RESTART, ends_session=True)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SocketArguments:
     """Arguments of a new socket.
 
     Attributes:
-        outlives_socket: Whether the session outlives the socket.
+        session_outlives_socket: Whether the session outlives the socket.
         frame_number: Number of the first frame.
         start_ms: Position of that frame in the session's audio.
     """
@@ -57,7 +57,7 @@ class SocketArguments:
     session: Session
     lease: SocketLease
     frame_number: int
-    outlives_socket: bool
+    session_outlives_socket: bool
     start_ms: int = 0
 
 
@@ -68,13 +68,13 @@ class ClientSocket(AudioSocket):
     for the caller as usual, and continues after the last final that was sent.
     """
 
-    closes_after_flush = (ENDED, RESTART, SHUTDOWN)
+    close_reasons_after_flush = (NORMAL_END, SERVICE_RESTART, SHUTDOWN)
 
     def __init__(self, gateway: Gateway, websocket: WebSocket, arguments: SocketArguments) -> None:
         super().__init__(gateway, websocket, arguments.session, arguments.lease, arguments.frame_number)
         self._arguments = arguments
-        self._stream = EventStream(gateway, arguments.session, resume_position(arguments.session))
-        self._outbox: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(OUTBOX_SIZE)
+        self._stream = EventStream(gateway, arguments.session, get_resume_position(arguments.session))
+        self._outbox: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(MAX_OUTBOX_MESSAGES)
         self._delivery_complete = asyncio.Event()
         self._sent: deque[tuple[EventId, float]] = deque()
         self._record_task: asyncio.Task[None] | None = None
@@ -88,27 +88,29 @@ class ClientSocket(AudioSocket):
         gateway: Gateway = websocket.app.state.gateway
         websocket.state.requested_at = time.monotonic()
         try:
-            gateway.check_connections()
-            cls.check_query(websocket.query_params)
+            gateway.check_connection_capacity()
+            cls.validate_query(websocket.query_params)
             await cls._serve(gateway, websocket)
         except Refusal as refusal:
-            await websocket.send_denial_response(refusal.response())
+            await websocket.send_denial_response(refusal.to_response())
         except RedisError:
-            await websocket.send_denial_response(store_unavailable_refusal().response())
+            await websocket.send_denial_response(build_store_unavailable_refusal().to_response())
 
     @classmethod
     async def _serve(cls, gateway: Gateway, websocket: WebSocket) -> None:
-        session, outlives_socket = await open_or_resume_session(
-            gateway, websocket, cls.session_settings(websocket.query_params)
+        session, session_outlives_socket = await open_or_resume_session(
+            gateway, websocket, cls.parse_session_settings(websocket.query_params)
         )
         with contextlib.ExitStack() as resources:
-            opening = await cls._reserve_resources(gateway, session, resources, outlives_socket=outlives_socket)
+            opening = await cls._reserve_resources(
+                gateway, session, resources, session_outlives_socket=session_outlives_socket
+            )
             await cls._accept(gateway, websocket, session, [opening])
             await cls(gateway, websocket, opening).serve()
 
     @classmethod
     async def _reserve_resources(
-        cls, gateway: Gateway, session: Session, resources: contextlib.ExitStack, *, outlives_socket: bool
+        cls, gateway: Gateway, session: Session, resources: contextlib.ExitStack, *, session_outlives_socket: bool
     ) -> SocketArguments:
         """Reserve the resources of a socket for a session.
 
@@ -121,34 +123,36 @@ class ClientSocket(AudioSocket):
         Raises:
             Refusal: No host has a free slot; a session that was opened for the socket is closed.
         """
-        if not outlives_socket:
+        if not session_outlives_socket:
             await gateway.sessions.start_grace_period(session, gateway.settings.reconnect_grace_s)
         try:
             resources.enter_context(gateway.count_connection())
             lease, address = await admit_socket(gateway, session)
         except Refusal:
-            if not outlives_socket:
+            if not session_outlives_socket:
                 await gateway.sessions.close(session)
             raise
-        frame = first_frame_number()
-        await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
-        start_ms = 0 if session.begins_at is None else milliseconds_between(session.begins_at, rtp_timestamp(frame))
-        return SocketArguments(session, lease, frame, outlives_socket, start_ms)
+        frame = calculate_first_frame_number()
+        await gateway.sessions.set_gateway(session, address, calculate_rtp_timestamp(frame))
+        start_ms = (
+            0 if session.begins_at is None else calculate_elapsed_ms(session.begins_at, calculate_rtp_timestamp(frame))
+        )
+        return SocketArguments(session, lease, frame, session_outlives_socket, start_ms)
 
     @classmethod
     async def _accept(
         cls, gateway: Gateway, websocket: WebSocket, session: Session, openings: Iterable[SocketArguments]
     ) -> None:
         """Accept a socket, and continue the sessions that it serves."""
-        headers = [*cls.response_headers(session), *caller_headers(gateway, session)]
-        await websocket.accept(accepted_subprotocol(websocket), headers=headers)
+        headers = [*cls.build_response_headers(session), *build_caller_headers(gateway, session)]
+        await websocket.accept(select_subprotocol(websocket), headers=headers)
         # If the store is unavailable, the socket continues its session when it renews its lease.
         with contextlib.suppress(RedisError):
             for opening in openings:
                 await gateway.sessions.resume(opening.session)
 
     @classmethod
-    def check_query(cls, query: QueryParams) -> None:
+    def validate_query(cls, query: QueryParams) -> None:
         """Validate the query parameters.
 
         Raises:
@@ -156,12 +160,12 @@ class ClientSocket(AudioSocket):
         """
 
     @classmethod
-    def session_settings(cls, query: QueryParams) -> Mapping[str, object]:  # noqa: ARG003  of some protocols
+    def parse_session_settings(cls, query: QueryParams) -> Mapping[str, object]:  # noqa: ARG003  of some protocols
         """Return the settings in the query parameters, as fields of a request for a session."""
         return {}
 
     @classmethod
-    def response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  of some protocols
+    def build_response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  of some protocols
         """Return additional headers of the accepting response."""
         return []
 
@@ -173,16 +177,16 @@ class ClientSocket(AudioSocket):
     def _is_checkpoint(self, transcript: Transcript) -> bool:
         """Return True if transcripts up to this one need not be repeated on another socket."""
 
-    def _final_messages(self) -> Iterable[Mapping[str, Any]]:
+    def _build_final_messages(self) -> Iterable[Mapping[str, Any]]:
         """Return the messages after the last transcript."""
         return ()
 
-    def _additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
-        return (self._follow_transcripts(), self._deliver())
+    def _create_additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
+        return (self._follow_transcripts(), self._deliver_messages())
 
     async def _end(self, close: CloseReason) -> None:
         # A session without a known token cannot be resumed.
-        await super()._end(close if self._arguments.outlives_socket else replace(close, ends_session=True))
+        await super()._end(close if self._arguments.session_outlives_socket else replace(close, ends_session=True))
 
     async def _wait_for_shutdown(self) -> CloseReason:
         """Wait for the shutdown, and then for a pause if the session ends with the socket.
@@ -190,14 +194,14 @@ class ClientSocket(AudioSocket):
         Speech is lost while the caller of such a session moves to another gateway.
         """
         close = await super()._wait_for_shutdown()
-        if not self._arguments.outlives_socket:
+        if not self._arguments.session_outlives_socket:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._speech_paused.wait(), PAUSE_TIMEOUT_S)
         return close
 
     async def _finish(self, close: CloseReason) -> None:
         """Send the remaining transcripts."""
-        if self._is_disconnected or close not in self.closes_after_flush:
+        if self._is_disconnected or close not in self.close_reasons_after_flush:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(
@@ -205,19 +209,19 @@ class ClientSocket(AudioSocket):
             ):
                 if close.ends_session:
                     await self._delivery_complete.wait()
-                    self._enqueue_messages(self._final_messages())
+                    self._enqueue_messages(self._build_final_messages())
                 await self._outbox.join()
 
-    async def _handle(self, message: Message) -> CloseReason | None:
+    async def _handle_message(self, message: Message) -> CloseReason | None:
         self._is_disconnected = message["type"] == "websocket.disconnect"
         if self._outbox.full():
             return CLIENT_TOO_SLOW
         if self._sent and not self._is_disconnected:
             self._confirm_delivery()
-        return await super()._handle(message)
+        return await super()._handle_message(message)
 
     async def _flush(self, close: CloseReason) -> CloseReason:
-        if self._arguments.outlives_socket:
+        if self._arguments.session_outlives_socket:
             return await super()._flush(close)
         flush_task, disconnect_task = (
             asyncio.ensure_future(super()._flush(close)),
@@ -227,7 +231,7 @@ class ClientSocket(AudioSocket):
             await asyncio.wait({flush_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
             return flush_task.result() if flush_task.done() else close
         finally:
-            await tasks.cancel_all((flush_task, disconnect_task))
+            await tasks.cancel_tasks((flush_task, disconnect_task))
 
     async def _wait_for_disconnect(self) -> None:
         """Wait until the client has disconnected. It cannot return to a session that ends with the socket."""
@@ -242,16 +246,16 @@ class ClientSocket(AudioSocket):
     def _confirm_delivery(self) -> None:
         """Record that messages sent a while ago have arrived, since the client is still connected."""
         last_delivered = None
-        while self._sent and asyncio.get_running_loop().time() - self._sent[0][1] >= ASSUMED_DELIVERED_AFTER_S:
+        while self._sent and asyncio.get_running_loop().time() - self._sent[0][1] >= ASSUMED_DELIVERY_DELAY_S:
             last_delivered, _ = self._sent.popleft()
         if last_delivered:
-            self._record_task = asyncio.create_task(self._record_delivered(last_delivered))
+            self._record_task = asyncio.create_task(self._record_delivery(last_delivered))
 
-    async def _record_delivered(self, last_delivered: EventId) -> None:
+    async def _record_delivery(self, last_delivered: EventId) -> None:
         with contextlib.suppress(RedisError):
             await self._gateway.sessions.update(self._session, told=str(last_delivered))
 
-    def _set_format(self, audio_format: AudioFormat) -> None:
+    def _set_audio_format(self, audio_format: AudioFormat) -> None:
         """Use another audio format for all following audio."""
         if audio_format != self._format:
             if self._framer:
@@ -279,16 +283,16 @@ class ClientSocket(AudioSocket):
                     read_at = time.monotonic()
                     await self._outbox.join()
                     trace.add_span("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
-                if self._arguments.outlives_socket and self._is_checkpoint(transcript):
+                if self._arguments.session_outlives_socket and self._is_checkpoint(transcript):
                     await self._outbox.join()
                     self._sent.append((position, asyncio.get_running_loop().time()))
                 if transcript.kind is EventKind.END:
                     self._delivery_complete.set()
             if complete is not None and not new_events:
                 self._delivery_complete.set()
-        return ENDED
+        return NORMAL_END
 
-    async def _deliver(self) -> CloseReason:
+    async def _deliver_messages(self) -> CloseReason:
         """Send queued messages to the client until cancelled."""
         while True:
             message = await self._outbox.get()
@@ -300,6 +304,6 @@ class ClientSocket(AudioSocket):
                 self._outbox.task_done()
 
 
-def resume_position(session: Session) -> EventId:
+def get_resume_position(session: Session) -> EventId:
     """Return the position after which a session's next socket continues."""
-    return EventId.parse(session.last_sent_event) if session.last_sent_event else BEFORE_ALL
+    return EventId.parse(session.last_sent_event) if session.last_sent_event else STREAM_START

@@ -19,14 +19,14 @@ import av
 from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
-RATE = 16_000
+SAMPLE_RATE_HZ = 16_000
 MAX_MEMORY_BYTES = 1 << 30
 MAX_CPU_S = 180
 """Five times the CPU time for an hour of AAC on x86."""
-NICE = 10
+NICENESS = 10
 STREAMING_OPTIONS = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
 """Options for a growing file, whose start must be sufficient. By default, FFmpeg would wait for 5 s of audio."""
-FORMATS = "aac,flac,matroska,mov,mp3,ogg,wav"
+FORMAT_WHITELIST = "aac,flac,matroska,mov,mp3,ogg,wav"
 """Demuxers that only read one file. Other demuxers open the files to which it refers."""
 
 
@@ -43,7 +43,7 @@ class BadFileError(Exception):
 
 def main() -> int:
     """Decode the file on stdin, and return the exit code."""
-    os.nice(NICE)
+    os.nice(NICENESS)
     for resource_kind, limit in (
         (resource.RLIMIT_AS, MAX_MEMORY_BYTES),
         (resource.RLIMIT_CPU, MAX_CPU_S),
@@ -52,7 +52,7 @@ def main() -> int:
         resource.setrlimit(resource_kind, (limit, limit))
     try:
         # No protocol is allowed, so references in a container are not followed.
-        options = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
+        options = {"format_whitelist": FORMAT_WHITELIST, "protocol_whitelist": "none"}
         if not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
             options |= STREAMING_OPTIONS
         with (
@@ -84,7 +84,7 @@ def _write_samples(container: InputContainer, max_duration_s: int, channel: int 
     written = 0
     for frame in _resample_frames(container, "mono" if channel is None else layout.name):
         written += frame.samples
-        if written > max_duration_s * RATE:
+        if written > max_duration_s * SAMPLE_RATE_HZ:
             raise BadFileError(f"it lasts longer than it says, and the limit is {max_duration_s} s")
         sys.stdout.buffer.write(bytes(frame.planes[channel or 0])[: 2 * frame.samples])
         sys.stdout.buffer.flush()
@@ -93,7 +93,7 @@ def _write_samples(container: InputContainer, max_duration_s: int, channel: int 
 
 
 def _resample_frames(container: InputContainer, layout: str) -> Iterator[AudioFrame]:
-    resampler = av.AudioResampler(format="s16p", layout=layout, rate=RATE)
+    resampler = av.AudioResampler(format="s16p", layout=layout, rate=SAMPLE_RATE_HZ)
     for packet in container.demux(container.streams.audio[0]):
         try:
             frames = packet.decode()

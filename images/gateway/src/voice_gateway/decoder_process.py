@@ -10,7 +10,7 @@ from typing import IO
 
 from voice_gateway.audio import AudioError
 
-READ_BYTES = 1 << 17
+READ_SIZE_BYTES = 1 << 17
 QUIET_PERIOD_S = 0.1
 """Time without output after which a decoder has processed all of its input."""
 SETTLE_TIMEOUT_S = 1.0
@@ -24,7 +24,7 @@ class NoChannelError(Exception):
     """The file does not have the requested channel."""
 
 
-async def start(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None = None) -> Process:
+async def start_decoder(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None = None) -> Process:
     """Start a decoder.
 
     Args:
@@ -43,7 +43,7 @@ async def start(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None
         stdin=stdin,
         stdout=PIPE,
         stderr=PIPE,
-        limit=READ_BYTES,
+        limit=READ_SIZE_BYTES,
         env={"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
     )
 
@@ -58,7 +58,7 @@ async def read_samples(process: Process) -> AsyncGenerator[bytes]:
     assert process.stdout  # noqa: S101  a pipe was asked for
     assert process.stderr  # noqa: S101
     remainder = b""
-    while data := await process.stdout.read(READ_BYTES):
+    while data := await process.stdout.read(READ_SIZE_BYTES):
         samples = remainder + data
         remainder = samples[len(samples) & ~1 :]
         yield samples[: len(samples) & ~1]
@@ -69,14 +69,14 @@ async def read_samples(process: Process) -> AsyncGenerator[bytes]:
         raise AudioError(message if process.returncode == 1 else "its decoder gave up on it")
 
 
-async def stop(process: Process) -> None:
+async def stop_decoder(process: Process) -> None:
     """Terminate a decoder in any state."""
     if process.returncode is None:
         process.kill()
         await process.wait()
 
 
-class GrowingFile:
+class IncrementalDecoder:
     """A container that arrives in pieces and is decoded incrementally.
 
     Args:
@@ -98,9 +98,9 @@ class GrowingFile:
             AudioError: The data so far is not a decodable container.
         """
         if self._process is None:
-            self._process = await start(self._max_duration_s, PIPE)
+            self._process = await start_decoder(self._max_duration_s, PIPE)
             self._read_task = asyncio.create_task(self._read(self._process))
-        await self._check_not_ended()
+        await self._raise_if_ended()
         assert self._process.stdin  # noqa: S101  a pipe was asked for
         with contextlib.suppress(ConnectionError):  # the next piece reports the reason
             self._process.stdin.write(piece)
@@ -131,9 +131,9 @@ class GrowingFile:
         if self._read_task:
             self._read_task.cancel()
         if self._process:
-            await stop(self._process)
+            await stop_decoder(self._process)
 
-    async def _check_not_ended(self) -> None:
+    async def _raise_if_ended(self) -> None:
         if self._read_task and self._read_task.done():
             await self._read_task
             raise AudioError("the container has ended")

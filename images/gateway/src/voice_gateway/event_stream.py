@@ -15,20 +15,20 @@ from voice_gateway.followers import Events
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_runtime.sessions import Session
-from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
+from voice_runtime.transcripts import STREAM_START, EventId, EventKind, Transcript
 
 CHECK_INTERVAL_S = 1.0
 """Interval at which a closed session or a stopping gateway is detected."""
-RECONNECT_MS = 1000
+RECONNECT_DELAY_MS = 1000
 
-SETTLE_S = 2.0
+SETTLE_DELAY_S = 2.0
 """Time for which a closed session's stream remains open. Without BYE, the VAD tier may still send an utterance."""
 FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a closed session's stream waits for its last finals."""
 
 NO_SLOT_DETAIL = "no ASR host takes this session: what is said now is not transcribed; connect again"
 
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 async def stream_events(request: Request) -> Response:
@@ -37,20 +37,20 @@ async def stream_events(request: Request) -> Response:
     session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     last = request.headers.get(LAST_EVENT_ID_HEADER)
     try:
-        after = EventId.parse(last) if last else BEFORE_ALL
+        after = EventId.parse(last) if last else STREAM_START
     except ValueError as error:
         raise Refusal(400, "bad request", f"{LAST_EVENT_ID_HEADER}: {error}") from None
     with contextlib.ExitStack() as resources:
         resources.enter_context(gateway.count_connection())
         resources.enter_context(gateway.count_reader(session.ssrc))
-        return CountedStreamingResponse(EventStream(gateway, session, after).lines(), resources.pop_all())
+        return ReleasingStreamingResponse(EventStream(gateway, session, after).iter_lines(), resources.pop_all())
 
 
-class CountedStreamingResponse(StreamingResponse):
+class ReleasingStreamingResponse(StreamingResponse):
     """A streaming response that releases its resources when it ends for any reason."""
 
     def __init__(self, lines: AsyncIterator[str], resources: contextlib.ExitStack) -> None:
-        super().__init__(lines, media_type="text/event-stream", headers=HEADERS)
+        super().__init__(lines, media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
         self._resources = resources
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,13 +72,13 @@ class EventStream:
         self._heartbeat_interval_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
         self._token_interval_s = gateway.settings.token_ttl_s / 2
 
-    async def lines(self) -> AsyncIterator[str]:
+    async def iter_lines(self) -> AsyncIterator[str]:
         """Yield the text of the stream until the session has ended, or until this process stops."""
-        yield f"retry: {RECONNECT_MS}\n\n"
+        yield f"retry: {RECONNECT_DELAY_MS}\n\n"
         heartbeat_at = token_at = time.monotonic()
         while not self._gateway.shutting_down.is_set():
             if time.monotonic() >= token_at:
-                yield self._token_event()
+                yield self._build_token_event()
                 token_at = time.monotonic() + self._token_interval_s
                 heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if time.monotonic() >= heartbeat_at:
@@ -90,15 +90,15 @@ class EventStream:
                 yield _format_event("error", {"error": "no capacity", "detail": NO_SLOT_DETAIL})
             if self._wrong_payload and not self._reported_wrong_payload:
                 self._reported_wrong_payload = True
-                yield _format_event("error", {"error": "wrong payload", "detail": self._wrong_payload_detail()})
+                yield _format_event("error", {"error": "wrong payload", "detail": self._build_wrong_payload_detail()})
             if complete is not None and not new_events:
-                yield self._end_event(complete=complete)
+                yield self._build_end_event(complete=complete)
                 return
             read_at = time.monotonic()
             for position, transcript in new_events:
                 if transcript.kind is EventKind.END:
                     await self._check_completion()
-                    yield self._end_event(complete=True)
+                    yield self._build_end_event(complete=True)
                     return
                 data = transcript.model_dump_json(exclude_defaults=True)
                 yield f"id: {position}\nevent: {transcript.kind}\ndata: {data}\n\n"
@@ -116,7 +116,7 @@ class EventStream:
         # Read before the last events, since a final is published before it counts as transcribed.
         complete = await self._check_completion()
         try:
-            return await self._next_events(immediately=complete is not None), complete
+            return await self._wait_for_next_events(immediately=complete is not None), complete
         except RedisError:
             return [], None
 
@@ -124,14 +124,14 @@ class EventStream:
         """Continue after a position."""
         self._after = position
 
-    async def _next_events(self, *, immediately: bool) -> list[tuple[EventId, Transcript]]:
+    async def _wait_for_next_events(self, *, immediately: bool) -> list[tuple[EventId, Transcript]]:
         if immediately:
             return await self._gateway.transcripts.read(self._session.ssrc, self._after)
-        return await self._gateway.followers.next_events(
+        return await self._gateway.followers.wait_for_next_events(
             self._session.ssrc, self._after, min(CHECK_INTERVAL_S, self._heartbeat_interval_s)
         )
 
-    def _end_event(self, *, complete: bool) -> str:
+    def _build_end_event(self, *, complete: bool) -> str:
         return _format_event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
 
     async def _check_completion(self) -> bool | None:
@@ -143,24 +143,24 @@ class EventStream:
         if session is None:
             return False
         self._refused_at, self._lost_ms = session.refused_at, session.lost_ms
-        self._wrong_payload = session.wrong_payload
+        self._wrong_payload = session.wrong_payload_count
         if not session.is_over:
             return None
         now = time.monotonic()
         self._closed_at = self._closed_at or now
         closed_for = now - self._closed_at
-        if closed_for >= SETTLE_S and session.is_transcribed:
+        if closed_for >= SETTLE_DELAY_S and session.is_transcribed:
             return True
         return False if closed_for >= FINALS_TIMEOUT_S else None
 
-    def _wrong_payload_detail(self) -> str:
+    def _build_wrong_payload_detail(self) -> str:
         media = self._session.media
         return (
             f"{self._wrong_payload} packets are not {media.codec}/{media.rate} of {media.packet_ms} ms with payload "
             f"type {media.payload_type} and are not transcribed: send that, or open a session with another `media`"
         )
 
-    def _token_event(self) -> str:
+    def _build_token_event(self) -> str:
         """Return an event with a new token for reconnecting, since streams outlive tokens."""
         token, expires_at = self._gateway.tokens.create(self._session.id)
         return _format_event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_gateway import decoder_process
-from voice_gateway.audio import RATE, AudioError
+from voice_gateway.audio import SAMPLE_RATE_HZ, AudioError
 from voice_gateway.refusals import Refusal
 
 MAX_DURATION_S = 3660
@@ -24,7 +24,7 @@ PADDING_FRAMES = 10
 """Number of silent frames that are kept before and after speech."""
 MAX_SILENCE_LEVEL = 33.0
 """Maximum root mean square of a silent frame, which is -60 dB."""
-FRAME_SAMPLES = RATE // 50
+SAMPLES_PER_FRAME = SAMPLE_RATE_HZ // 50
 
 Samples = NDArray[np.int16]
 
@@ -42,7 +42,7 @@ class SpeechSegment:
 
     @property
     def end_s(self) -> float:
-        return self.start_s + len(self.samples) / RATE
+        return self.start_s + len(self.samples) / SAMPLE_RATE_HZ
 
 
 class AudioSplitter:
@@ -58,41 +58,42 @@ class AudioSplitter:
 
     @property
     def length_s(self) -> float:
-        return (self._position + len(self._buffer)) / RATE
+        return (self._position + len(self._buffer)) / SAMPLE_RATE_HZ
 
     def push(self, samples: Samples) -> Iterator[SpeechSegment]:
         """Add samples, and yield complete segments."""
         self._buffer = np.concatenate([self._buffer, samples])
-        while len(self._buffer) >= MAX_SEGMENT_S * RATE:
-            yield from self._take_segment(
-                FRAME_SAMPLES * _find_split(_frame_levels(self._buffer[: MAX_SEGMENT_S * RATE]))
+        while len(self._buffer) >= MAX_SEGMENT_S * SAMPLE_RATE_HZ:
+            yield from self._extract_segment(
+                SAMPLES_PER_FRAME * _find_split(_compute_frame_levels(self._buffer[: MAX_SEGMENT_S * SAMPLE_RATE_HZ]))
             )
 
     def flush(self) -> Iterator[SpeechSegment]:
         """Yield the remaining segment."""
-        yield from self._take_segment(len(self._buffer))
+        yield from self._extract_segment(len(self._buffer))
 
-    def _take_segment(self, length: int) -> Iterator[SpeechSegment]:
+    def _extract_segment(self, length: int) -> Iterator[SpeechSegment]:
         samples, start = self._buffer[:length], self._position
         self._buffer, self._position = self._buffer[length:], self._position + length
-        active_frames = np.flatnonzero(_frame_levels(samples) > MAX_SILENCE_LEVEL)
+        active_frames = np.flatnonzero(_compute_frame_levels(samples) > MAX_SILENCE_LEVEL)
         if active_frames.size:
-            begin = max(0, int(active_frames[0]) - PADDING_FRAMES) * FRAME_SAMPLES
+            begin = max(0, int(active_frames[0]) - PADDING_FRAMES) * SAMPLES_PER_FRAME
             yield SpeechSegment(
-                (start + begin) / RATE, samples[begin : (int(active_frames[-1]) + 1 + PADDING_FRAMES) * FRAME_SAMPLES]
+                (start + begin) / SAMPLE_RATE_HZ,
+                samples[begin : (int(active_frames[-1]) + 1 + PADDING_FRAMES) * SAMPLES_PER_FRAME],
             )
 
 
-def _frame_levels(samples: Samples) -> NDArray[np.float64]:
+def _compute_frame_levels(samples: Samples) -> NDArray[np.float64]:
     """Compute the root mean square of each frame's samples. The last frame is padded with zeros."""
-    padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
+    padded = np.pad(samples, (0, -len(samples) % SAMPLES_PER_FRAME)).reshape(-1, SAMPLES_PER_FRAME)
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
 
 def _find_split(levels: NDArray[np.float64]) -> int:
     """Return the frame at which audio is split: the middle of the last pause."""
     pauses = np.convolve(levels, np.ones(PAUSE_FRAMES) / PAUSE_FRAMES, "valid")
-    first = MIN_SEGMENT_S * RATE // FRAME_SAMPLES
+    first = MIN_SEGMENT_S * SAMPLE_RATE_HZ // SAMPLES_PER_FRAME
     max_pause_level = max(MAX_SILENCE_LEVEL, 1.2 * pauses[first:].min())
     return first + int(np.flatnonzero(pauses[first:] <= max_pause_level)[-1]) + PAUSE_FRAMES // 2
 
@@ -109,7 +110,7 @@ async def split_file(
         Refusal: The file cannot be decoded, or is longer than an hour.
         NoChannelError: The file does not have the channel.
     """
-    process = await decoder_process.start(MAX_DURATION_S, file, channel)
+    process = await decoder_process.start_decoder(MAX_DURATION_S, file, channel)
     try:
         async for samples in decoder_process.read_samples(process):
             for segment in splitter.push(np.frombuffer(samples, "<i2")):
@@ -119,4 +120,4 @@ async def split_file(
     except AudioError as error:
         raise Refusal(400, "bad file", f"file: {error}") from None
     finally:
-        await decoder_process.stop(process)
+        await decoder_process.stop_decoder(process)

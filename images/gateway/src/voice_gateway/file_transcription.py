@@ -23,16 +23,16 @@ from starlette.types import Message, Receive, Scope, Send
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_gateway.file_audio import AudioSplitter, SpeechSegment, split_file
 from voice_gateway.gateway import MAX_CONCURRENT_FILES, UPLOAD_TIMEOUT_S, Gateway
-from voice_gateway.refusals import Refusal, retry_after, store_unavailable_refusal
+from voice_gateway.refusals import Refusal, build_retry_after_header, build_store_unavailable_refusal
 from voice_gateway.session_routes import check_language
 from voice_gateway.subtitles import FileTranscript, Segment
 from voice_runtime import state, tasks
 from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
-from voice_runtime.http import client_address
+from voice_runtime.http import get_client_address
 
 SLOT_TIMEOUT_S = 60.0
 """Maximum time for which an uploaded file waits for a decoding slot."""
-CLOSE_HEADERS = {"Connection": "close"}
+CLOSE_CONNECTION_HEADERS = {"Connection": "close"}
 MAX_PENDING_PIECES = 4
 """Maximum number of pieces of a file that wait or are transcribed concurrently. It also limits the number of hosts that
 work on the file."""
@@ -41,11 +41,11 @@ REFRESH_INTERVAL_S = state.FILE_PIECE_RETENTION_S / 4
 PIECE_TIMEOUT_S = 300.0
 """Maximum time for which a piece waits: a load balancer closes a connection after 350 s without data."""
 RETRY_AFTER_S = 5
-UNAUTHORIZED = 401
+UNAUTHORIZED_STATUS_CODE = 401
 
 
 @dataclass(frozen=True)
-class Hints:
+class TranscriptionHints:
     """A caller's hints for a file.
 
     Attributes:
@@ -65,14 +65,17 @@ async def admit_upload(gateway: Gateway, caller: str) -> AsyncIterator[None]:
         Refusal: There is no capacity for the file.
     """
     if gateway.file_slots.locked():
-        raise _no_decoding_slot_refusal()
+        raise _build_decoding_slot_refusal()
     await _check_capacity(gateway)
     try:
         async with gateway.uploads.admit(caller):
             yield
     except TimeoutError:
         raise Refusal(
-            429, "too many uploads", "other files come in from this caller; send fewer at a time", CLOSE_HEADERS
+            429,
+            "too many uploads",
+            "other files come in from this caller; send fewer at a time",
+            CLOSE_CONNECTION_HEADERS,
         ) from None
 
 
@@ -94,7 +97,7 @@ class Upload:
         self._is_incomplete = message.get("more_body", False)
         self._bytes += len(message.get("body", b""))
         if self._bytes > MAX_FILE_BYTES:
-            raise too_large_refusal()
+            raise build_too_large_refusal()
         return message
 
     async def run_until_disconnect(self, work: Awaitable[str]) -> str:
@@ -110,7 +113,7 @@ class Upload:
                 return result_task.result()
         finally:
             disconnect_task.cancel()
-            await tasks.cancel_all([result_task])
+            await tasks.cancel_tasks([result_task])
         raise Refusal(400, "gone", "the client has gone")
 
     def check_declared_size(self, request: Request) -> None:
@@ -121,19 +124,19 @@ class Upload:
         """
         length = request.headers.get("Content-Length", "")
         if length.isdigit() and int(length) > MAX_FILE_BYTES:
-            raise too_large_refusal()
+            raise build_too_large_refusal()
 
     async def drain_and_refuse(self, request: Request, error: HTTPException | RedisError) -> HTTPException:
         """Read the remaining body of a request, and return the refusal.
 
         A client reads the response only after it has sent the whole body.
         """
-        refusal = store_unavailable_refusal() if isinstance(error, RedisError) else error
-        if refusal.headers == CLOSE_HEADERS:
+        refusal = build_store_unavailable_refusal() if isinstance(error, RedisError) else error
+        if refusal.headers == CLOSE_CONNECTION_HEADERS:
             return refusal
         gateway: Gateway = request.app.state.gateway
-        address = client_address(request, forwarded=gateway.settings.forwarded)
-        is_authenticated = refusal.status_code != UNAUTHORIZED
+        address = get_client_address(request, forwarded=gateway.settings.forwarded)
+        is_authenticated = refusal.status_code != UNAUTHORIZED_STATUS_CODE
         with contextlib.suppress(TimeoutError):
             async with (
                 asyncio.timeout(UPLOAD_TIMEOUT_S)
@@ -161,7 +164,7 @@ class StartedResponse(StreamingResponse):
         media_type: str,
     ) -> None:
         super().__init__(
-            self._body(first_part, remaining_parts), media_type=media_type, headers={"Cache-Control": "no-store"}
+            self._iter_body(first_part, remaining_parts), media_type=media_type, headers={"Cache-Control": "no-store"}
         )
         self._resources = resources
 
@@ -169,47 +172,47 @@ class StartedResponse(StreamingResponse):
         async with self._resources:
             await super().__call__(scope, receive, send)
 
-    async def _body(self, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
+    async def _iter_body(self, first: str, rest: AsyncIterator[str]) -> AsyncIterator[str]:
         yield first
         async for each in rest:
             yield each
 
 
 @contextlib.asynccontextmanager
-async def decoding_slot(gateway: Gateway) -> AsyncIterator[None]:
+async def reserve_decoding_slot(gateway: Gateway) -> AsyncIterator[None]:
     """Reserve a slot for decoding a file. Wait if all slots are in use."""
     try:
         async with asyncio.timeout(SLOT_TIMEOUT_S):
             await gateway.file_slots.acquire()
     except TimeoutError:
-        raise _no_decoding_slot_refusal() from None
+        raise _build_decoding_slot_refusal() from None
     try:
         yield
     finally:
         gateway.file_slots.release()
 
 
-def _no_decoding_slot_refusal() -> Refusal:
-    return _no_capacity_refusal(f"this gateway reads {MAX_CONCURRENT_FILES} files at a time")
+def _build_decoding_slot_refusal() -> Refusal:
+    return _build_capacity_refusal(f"this gateway reads {MAX_CONCURRENT_FILES} files at a time")
 
 
 async def _check_capacity(gateway: Gateway) -> None:
-    if not gateway.fleet.free_slots:
-        raise _no_capacity_refusal("live calls need every ASR host")
-    if await FilePieceQueue(gateway.store).count_waiting() >= state.MAX_FILE_PIECES:
-        raise _no_capacity_refusal("other files wait already")
+    if not gateway.fleet.free_slot_count:
+        raise _build_capacity_refusal("live calls need every ASR host")
+    if await FilePieceQueue(gateway.store).count_queued() >= state.MAX_FILE_PIECES:
+        raise _build_capacity_refusal("other files wait already")
 
 
-def too_large_refusal() -> Refusal:
-    return Refusal(413, "file too large", f"a file has at most {MAX_FILE_BYTES >> 20} MiB", CLOSE_HEADERS)
+def build_too_large_refusal() -> Refusal:
+    return Refusal(413, "file too large", f"a file has at most {MAX_FILE_BYTES >> 20} MiB", CLOSE_CONNECTION_HEADERS)
 
 
-def _no_capacity_refusal(reason: str) -> Refusal:
-    return Refusal(429, "no capacity", f"{reason}; try again", retry_after(RETRY_AFTER_S))
+def _build_capacity_refusal(reason: str) -> Refusal:
+    return Refusal(429, "no capacity", f"{reason}; try again", build_retry_after_header(RETRY_AFTER_S))
 
 
 async def transcribe_file(
-    gateway: Gateway, hints: Hints, file: IO[bytes], transcript: FileTranscript, channel: int | None = None
+    gateway: Gateway, hints: TranscriptionHints, file: IO[bytes], transcript: FileTranscript, channel: int | None = None
 ) -> AsyncGenerator[list[Segment]]:
     """Transcribe a file, and yield the segments of each piece in order.
 
@@ -228,9 +231,9 @@ async def transcribe_file(
         async for segment in segments:
             await pending.put(segment, language, hints.prompt)
             if len(pending) == MAX_PENDING_PIECES:
-                yield transcript.add(*await pending.next_transcript())
+                yield transcript.add(*await pending.wait_for_next_transcript())
         while len(pending):
-            yield transcript.add(*await pending.next_transcript())
+            yield transcript.add(*await pending.wait_for_next_transcript())
     transcript.duration_s = splitter.length_s
 
 
@@ -249,7 +252,7 @@ class PendingPieces:
         self._pending.append((segment, piece))
         await self._pieces.put(piece)
 
-    async def next_transcript(self) -> tuple[SpeechSegment, PieceTranscript]:
+    async def wait_for_next_transcript(self) -> tuple[SpeechSegment, PieceTranscript]:
         """Wait for the transcript of the first piece, and return both.
 
         Raises:
@@ -266,7 +269,7 @@ class PendingPieces:
                     refreshed_at = time.monotonic()
                     await self._refresh()
             if time.monotonic() - started_at >= PIECE_TIMEOUT_S:
-                raise _no_capacity_refusal(f"no ASR host had time for this file within {PIECE_TIMEOUT_S:.0f} s")
+                raise _build_capacity_refusal(f"no ASR host had time for this file within {PIECE_TIMEOUT_S:.0f} s")
             await asyncio.sleep(POLL_INTERVAL_S)
         self._pending.popleft()
         await self._pieces.delete(first.name)

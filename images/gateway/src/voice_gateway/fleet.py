@@ -12,8 +12,8 @@ from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.hosts import Host, HostRegistry
 
 REFRESH_INTERVAL_S = 0.5
-AGE_INTERVAL_S = 0.25
-STORE_LOST_AFTER_S = 600.0
+AGE_UPDATE_INTERVAL_S = 0.25
+MAX_STORE_OUTAGE_S = 600.0
 """Time without the state store after which a gateway must be replaced. A failover takes up to half a minute, and does
 not replace gateways, since all of them share the store. After ten minutes the cause can be the gateway itself, such as
 a network partition of its task."""
@@ -49,14 +49,14 @@ class Fleet:
         The time is counted in iterations of the event loop, since a busy loop also delays refreshes.
         """
         while True:
-            await asyncio.sleep(AGE_INTERVAL_S)
-            self._age_s += AGE_INTERVAL_S
+            await asyncio.sleep(AGE_UPDATE_INTERVAL_S)
+            self._age_s += AGE_UPDATE_INTERVAL_S
 
     async def refresh(self) -> None:
         """Read the registries once."""
         try:
             for tier, registry in self._registries.items():
-                self._hosts[tier] = await registry.live_hosts()
+                self._hosts[tier] = await registry.read_live_hosts()
         except AuthenticationError:
             self._is_rejected = True
             raise
@@ -81,17 +81,17 @@ class Fleet:
             return "the state store rejects the credentials"
         if math.isinf(self._age_s):
             return "the state store has never responded"
-        if self._age_s >= STORE_LOST_AFTER_S:
-            return f"the state store has not responded for {STORE_LOST_AFTER_S:.0f} s"
+        if self._age_s >= MAX_STORE_OUTAGE_S:
+            return f"the state store has not responded for {MAX_STORE_OUTAGE_S:.0f} s"
         return None
 
     @property
-    def free_slots(self) -> int:
+    def free_slot_count(self) -> int:
         """Total free slots of the ASR hosts."""
         return sum(host.free_slots for host in self._hosts[Tier.ASR] if host.accepts_sessions)
 
     @property
-    def slots(self) -> int:
+    def slot_count(self) -> int:
         """Total slots of the ASR hosts."""
         return sum(max(host.slots, host.free_slots) for host in self._hosts[Tier.ASR] if not host.draining)
 

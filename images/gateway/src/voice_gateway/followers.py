@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from redis.exceptions import RedisError
 
-from voice_runtime.transcripts import EventId, Transcript, Transcripts
+from voice_runtime.transcripts import EventId, Transcript, TranscriptStore
 
 POLL_INTERVAL_S = 0.025
 """Maximum delay until an event is read. Blocking reads would need a connection per reader, and a single blocking read
 for all readers would have to be restarted after every event."""
 STORE_RETRY_DELAY_S = 0.5
 
-MAX_EVENTS = 32
+MAX_EVENTS_PER_READER = 32
 """Maximum number of events that are read ahead for a reader. Further events wait in the store."""
 
 Events = list[tuple[EventId, Transcript]]
@@ -28,15 +28,15 @@ class _Reader:
     events: asyncio.Future[Events]
 
 
-class Followers:
+class EventPoller:
     """Readers that wait for events. Nothing is read for a reader that is still processing events."""
 
-    def __init__(self, transcripts: Transcripts) -> None:
+    def __init__(self, transcripts: TranscriptStore) -> None:
         self._transcripts = transcripts
         self._readers: set[_Reader] = set()
         self._has_readers = asyncio.Event()
 
-    async def next_events(self, ssrc: int, after: EventId, timeout_s: float) -> Events:
+    async def wait_for_next_events(self, ssrc: int, after: EventId, timeout_s: float) -> Events:
         """Wait for events after a position, and return them. The list is empty after the timeout."""
         reader = _Reader(ssrc, after, asyncio.get_running_loop().create_future())
         self._readers.add(reader)
@@ -73,7 +73,7 @@ class Followers:
         after: dict[int, EventId] = {}
         for reader in readers:
             after[reader.ssrc] = min(reader.after, after.get(reader.ssrc, reader.after))
-        by_session = await self._transcripts.read_many(after, count=MAX_EVENTS)
+        by_session = await self._transcripts.read_many(after, count=MAX_EVENTS_PER_READER)
         for reader in readers:
             # Of two readers of a session, the one that is ahead waits until the other has caught up.
             entries = [entry for entry in by_session.get(reader.ssrc, ()) if entry[0] > reader.after]

@@ -8,21 +8,27 @@ from collections.abc import Iterator
 from redis.asyncio import Redis
 
 from voice_gateway.archive import Archive
-from voice_gateway.callers import Callers, JwtCallers, TrustedCallers
-from voice_gateway.cells import Cells
+from voice_gateway.callers import CallerIdentifier, JwtCallerIdentifier, TrustedCallerIdentifier
+from voice_gateway.cells import CellRouter
 from voice_gateway.fleet import Fleet
-from voice_gateway.followers import Followers
+from voice_gateway.followers import EventPoller
 from voice_gateway.pacer import Backlog
-from voice_gateway.refusals import Refusal, busy_refusal, draining_refusal, retry_after, unknown_session_refusal
+from voice_gateway.refusals import (
+    Refusal,
+    build_busy_refusal,
+    build_draining_refusal,
+    build_retry_after_header,
+    build_unknown_session_refusal,
+)
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.slot_reservations import SlotReservations
-from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
-from voice_gateway.traces import Traces
-from voice_gateway.usage import Usage
+from voice_gateway.tokens import ForeignTokenError, SessionTokenManager, TokenError
+from voice_gateway.traces import CallTracer
+from voice_gateway.usage import UsageCounter
 from voice_runtime.fair_admission import FairAdmission
 from voice_runtime.metrics import Metrics
-from voice_runtime.sessions import Session, Sessions
-from voice_runtime.transcripts import Transcripts
+from voice_runtime.sessions import Session, SessionStore
+from voice_runtime.transcripts import TranscriptStore
 
 MAX_CONCURRENT_FILES = 2
 """Maximum number of files that a gateway decodes concurrently, each in a decoder process."""
@@ -61,21 +67,21 @@ class Gateway:
         self.settings = settings
         self.store = store
         self.metrics = metrics
-        self.sessions = Sessions(store)
-        self.transcripts = Transcripts(store)
-        self.followers = Followers(self.transcripts)
-        self.tokens = SessionTokens(settings.token_key.get_secret_value(), settings.token_ttl_s)
+        self.sessions = SessionStore(store)
+        self.transcripts = TranscriptStore(store)
+        self.followers = EventPoller(self.transcripts)
+        self.tokens = SessionTokenManager(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
         self.reservations = SlotReservations(store, self.fleet)
-        self.cells = Cells(settings.api_url, settings.cells) if settings.cells else None
-        self.usage = Usage(store, metrics, settings.caller_minutes_per_day)
-        self.callers: Callers = (
-            JwtCallers(settings.jwt_issuer, settings.jwt_audience, forwarded=settings.forwarded)
+        self.cells = CellRouter(settings.api_url, settings.cells) if settings.cells else None
+        self.usage = UsageCounter(store, metrics, settings.caller_minutes_per_day)
+        self.callers: CallerIdentifier = (
+            JwtCallerIdentifier(settings.jwt_issuer, settings.jwt_audience, forwarded=settings.forwarded)
             if settings.jwt_issuer
-            else TrustedCallers()
+            else TrustedCallerIdentifier()
         )
         self.archive = Archive(settings.archive_url, settings.archive_endpoint) if settings.archive_url else None
-        self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
+        self.traces = CallTracer(settings.trace_collector, settings.traced_share, settings.deployment)
         self.draining = asyncio.Event()
         self.shutting_down = asyncio.Event()
         self.uploads = FairAdmission(MAX_UPLOADS, UPLOAD_TIMEOUT_S)
@@ -101,26 +107,26 @@ class Gateway:
             raise Refusal(401, "no token", "send the token that came with the session")
         try:
             self.tokens.verify(token, session_id)
-            ssrc = self.tokens.ssrc_for(session_id)
+            ssrc = self.tokens.derive_ssrc(session_id)
         except ForeignTokenError as error:
             raise Refusal(403, "foreign token", str(error)) from None
         except TokenError as error:
             raise Refusal(401, "invalid token", str(error)) from None
         session = await self.sessions.read(ssrc)
         if session is None or session.id != session_id:
-            raise unknown_session_refusal()
+            raise build_unknown_session_refusal()
         return session
 
-    def check_connections(self) -> None:
+    def check_connection_capacity(self) -> None:
         """Raise an error if there is no capacity for another connection. Capacity is reserved after authentication.
 
         Raises:
             Refusal: The process is stopping, or has the maximum number of connections.
         """
         if self.draining.is_set():
-            raise draining_refusal()
+            raise build_draining_refusal()
         if self.connections >= self.settings.max_connections:
-            raise busy_refusal()
+            raise build_busy_refusal()
 
     @contextlib.contextmanager
     def count_connection(self) -> Iterator[None]:
@@ -129,7 +135,7 @@ class Gateway:
         Raises:
             Refusal: The process is stopping, or has the maximum number of connections.
         """
-        self.check_connections()
+        self.check_connection_capacity()
         self.connections += 1
         try:
             yield
@@ -145,7 +151,7 @@ class Gateway:
         """
         if self._readers[ssrc] >= MAX_READERS_PER_SESSION:
             detail = f"{MAX_READERS_PER_SESSION} streams of this session are open here; close one"
-            raise Refusal(429, "too many readers", detail, retry_after(1))
+            raise Refusal(429, "too many readers", detail, build_retry_after_header(1))
         self._readers[ssrc] += 1
         try:
             yield

@@ -8,7 +8,7 @@ from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript
 
 
-class SocketLatencies:
+class SocketLatencyRecorder:
     """Measures the latencies of a socket, beginning with its first utterance.
 
     Attributes:

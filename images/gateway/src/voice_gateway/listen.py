@@ -17,22 +17,22 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS
-from voice_gateway.audio import MAX_CHANNELS, MIN_RATE, RATE, AudioFormat, Encoding
-from voice_gateway.audio_socket import ENDED, CloseReason
+from voice_gateway.audio import MAX_CHANNELS, MIN_RATE, SAMPLE_RATE_HZ, AudioFormat, Encoding
+from voice_gateway.audio_socket import NORMAL_END, CloseReason
 from voice_gateway.bearer import open_or_resume_session
 from voice_gateway.channels import ChannelSplitter
 from voice_gateway.client_socket import ClientSocket, SocketArguments
 from voice_gateway.gateway import Gateway
-from voice_gateway.numerals import transcript_in_digits
+from voice_gateway.numerals import convert_numbers_in_transcript
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest, open_session
-from voice_gateway.transcriptions import MODEL
+from voice_gateway.transcriptions import MODEL_ID
 from voice_runtime import tasks
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
-ENCODINGS = {
+ENCODINGS_BY_NAME = {
     "linear16": Encoding.PCM16,
     "mulaw": Encoding.MULAW,
     "alaw": Encoding.ALAW,
@@ -76,14 +76,14 @@ class ListenQuery(BaseModel):
 
     @model_validator(mode="after")
     def _check_sample_rate(self) -> Self:
-        if self.sample_rate is None and ENCODINGS[self.encoding] not in SELF_DESCRIBING_ENCODINGS:
+        if self.sample_rate is None and ENCODINGS_BY_NAME[self.encoding] not in SELF_DESCRIBING_ENCODINGS:
             raise ValueError(f"sample_rate: {self.encoding} needs one")
-        if self.is_split and ENCODINGS[self.encoding] in SELF_DESCRIBING_ENCODINGS:
+        if self.has_separate_channels and ENCODINGS_BY_NAME[self.encoding] in SELF_DESCRIBING_ENCODINGS:
             raise ValueError("multichannel: only linear16, mulaw and alaw are split into channels")
         return self
 
     @property
-    def is_split(self) -> bool:
+    def has_separate_channels(self) -> bool:
         """Whether each channel is transcribed separately."""
         return self.multichannel and self.channels > 1
 
@@ -110,13 +110,13 @@ class ListenQuery(BaseModel):
 
     @property
     def audio_format(self) -> AudioFormat:
-        encoding = ENCODINGS[self.encoding]
+        encoding = ENCODINGS_BY_NAME[self.encoding]
         if encoding in SELF_DESCRIBING_ENCODINGS:
             return AudioFormat(encoding=encoding)
-        return AudioFormat(encoding=encoding, rate=self.sample_rate or RATE, channels=self.channels)
+        return AudioFormat(encoding=encoding, rate=self.sample_rate or SAMPLE_RATE_HZ, channels=self.channels)
 
 
-REDACTIONS = {
+REDACTIONS_BY_NAME = {
     "pci": (Redaction.CARD,),
     "credit_card": (Redaction.CARD,),
     "credit_card_number": (Redaction.CARD,),
@@ -129,15 +129,15 @@ REDACTIONS = {
 """Redactions by Deepgram's name."""
 
 
-def session_settings(query: QueryParams) -> dict[str, object]:
+def parse_session_settings(query: QueryParams) -> dict[str, object]:
     """Return the session settings in query parameters, which are the same for streams and files.
 
     Raises:
         Refusal: A redaction is not supported.
     """
     redact = query.getlist("redact")
-    if unknown := set(redact) - REDACTIONS.keys():
-        supported = ", ".join(REDACTIONS)
+    if unknown := set(redact) - REDACTIONS_BY_NAME.keys():
+        supported = ", ".join(REDACTIONS_BY_NAME)
         raise Refusal(
             400, "bad request", f"redact: {', '.join(sorted(unknown))} is not taken out here; {supported} are"
         )
@@ -146,7 +146,7 @@ def session_settings(query: QueryParams) -> dict[str, object]:
     return {
         "language": None if query.get("language") == "multi" else query.get("language"),
         "prompt": ", ".join(words) or None,
-        "redact": sorted({each for name in redact for each in REDACTIONS[name]}),
+        "redact": sorted({each for name in redact for each in REDACTIONS_BY_NAME[name]}),
     }
 
 
@@ -172,7 +172,7 @@ class ListenSocket(ClientSocket):
         self._channel_index = [channels.sockets.index(websocket), len(channels.sockets)] if channels else [0, 1]
         self._query = ListenQuery.parse(websocket.query_params)
         audio = self._query.audio_format
-        self._set_format(audio.model_copy(update={"channels": 1}) if channels else audio)
+        self._set_audio_format(audio.model_copy(update={"channels": 1}) if channels else audio)
         self._created_at = datetime.now(UTC)
         self._transcribed_ms = 0
         self._end_timer: asyncio.TimerHandle | None = None
@@ -181,22 +181,26 @@ class ListenSocket(ClientSocket):
     @classmethod
     async def _serve(cls, gateway: Gateway, websocket: WebSocket) -> None:
         listening = ListenQuery.parse(websocket.query_params)
-        if not listening.is_split:
+        if not listening.has_separate_channels:
             await super()._serve(gateway, websocket)
             return
-        query = cls.session_settings(websocket.query_params)
-        session, outlives_socket = await open_or_resume_session(gateway, websocket, query)
+        query = cls.parse_session_settings(websocket.query_params)
+        session, session_outlives_socket = await open_or_resume_session(gateway, websocket, query)
         with contextlib.ExitStack() as resources:
-            openings = [await cls._reserve_resources(gateway, session, resources, outlives_socket=outlives_socket)]
+            openings = [
+                await cls._reserve_resources(
+                    gateway, session, resources, session_outlives_socket=session_outlives_socket
+                )
+            ]
             try:
                 for _ in range(1, listening.channels):
                     request = SessionRequest.model_validate({"transport": "websocket", **query})
                     channel_session = await open_session(gateway, session.caller, request)
                     openings.append(
-                        await cls._reserve_resources(gateway, channel_session, resources, outlives_socket=False)
+                        await cls._reserve_resources(gateway, channel_session, resources, session_outlives_socket=False)
                     )
             except Refusal:
-                if not outlives_socket:
+                if not session_outlives_socket:
                     await gateway.sessions.close(session)
                 raise
             await cls._accept(gateway, websocket, session, openings)
@@ -210,23 +214,23 @@ class ListenSocket(ClientSocket):
                     )
                 )
             finally:
-                await tasks.cancel_all([split_task])
+                await tasks.cancel_tasks([split_task])
 
     @classmethod
-    def check_query(cls, query: QueryParams) -> None:
+    def validate_query(cls, query: QueryParams) -> None:
         ListenQuery.parse(query)
 
     @classmethod
-    def session_settings(cls, query: QueryParams) -> Mapping[str, object]:
-        return session_settings(query) | {"end_of_turn_ms": ListenQuery.parse(query).end_of_turn_ms}
+    def parse_session_settings(cls, query: QueryParams) -> Mapping[str, object]:
+        return parse_session_settings(query) | {"end_of_turn_ms": ListenQuery.parse(query).end_of_turn_ms}
 
     @classmethod
-    def response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:
+    def build_response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:
         return [(b"dg-request-id", session.id.encode())]
 
-    async def _handle(self, message: Message) -> CloseReason | None:
+    async def _handle_message(self, message: Message) -> CloseReason | None:
         # An empty message ended a stream before CloseStream existed.
-        return ENDED if message.get("bytes") == b"" else await super()._handle(message)
+        return NORMAL_END if message.get("bytes") == b"" else await super()._handle_message(message)
 
     async def _handle_control(self, text: str) -> CloseReason | None:
         try:
@@ -235,27 +239,27 @@ class ListenSocket(ClientSocket):
             return CloseReason(1003, "text is for KeepAlive, Finalize and CloseStream only")
         if control.type == "Finalize":
             await self._commit_audio()
-        return ENDED if control.type == "CloseStream" else None
+        return NORMAL_END if control.type == "CloseStream" else None
 
     def _convert_event(self, transcript: Transcript) -> Iterator[Json]:
         self._transcribed_ms = max(self._transcribed_ms, transcript.end_ms)
         if transcript.kind is EventKind.SPEECH_STARTED:
-            yield from self._delayed_utterance_end_messages(transcript.start_ms / 1000)
+            yield from self._build_delayed_utterance_end(transcript.start_ms / 1000)
             if self._query.vad_events:
                 yield {"type": "SpeechStarted", "channel": self._channel_index, "timestamp": transcript.start_ms / 1000}
         elif transcript.kind is EventKind.FINAL and (transcript.text or transcript.commit):
-            yield self._result_message(transcript)
+            yield self._build_result_message(transcript)
             self._schedule_utterance_end(transcript)
         elif transcript.kind is EventKind.PARTIAL and self._query.interim_results:
-            yield self._result_message(transcript)
+            yield self._build_result_message(transcript)
 
     def _is_checkpoint(self, transcript: Transcript) -> bool:
         return transcript.kind is EventKind.FINAL
 
-    def _result_message(self, transcript: Transcript) -> Json:
+    def _build_result_message(self, transcript: Transcript) -> Json:
         is_final = transcript.kind is EventKind.FINAL
         if self._query.numerals:
-            transcript = transcript_in_digits(transcript, self._session.language)
+            transcript = convert_numbers_in_transcript(transcript, self._session.language)
         words = format_words(transcript.words, punctuate=self._query.punctuate)
         confidence = fmean(word.confidence for word in transcript.words) if transcript.words else 0.0
         text = transcript.text if self._query.punctuate else normalize_text(transcript.text)
@@ -271,7 +275,7 @@ class ListenSocket(ClientSocket):
             "metadata": {
                 "request_id": self._session.id,
                 "model_uuid": self._session.id,
-                "model_info": {"name": MODEL, "version": "", "arch": MODEL},
+                "model_info": {"name": MODEL_ID, "version": "", "arch": MODEL_ID},
             },
         }
 
@@ -281,22 +285,22 @@ class ListenSocket(ClientSocket):
             return
         self._last_word_s = (transcript.words[-1].end_ms if transcript.words else transcript.end_ms) / 1000
         self._end_timer = asyncio.get_running_loop().call_later(
-            self._query.utterance_end_ms / 1000, lambda: self._enqueue_messages(self._utterance_end_messages())
+            self._query.utterance_end_ms / 1000, lambda: self._enqueue_messages(self._build_utterance_end_messages())
         )
 
-    def _utterance_end_messages(self) -> Iterator[Json]:
+    def _build_utterance_end_messages(self) -> Iterator[Json]:
         if self._last_word_s is not None:
             yield {"type": "UtteranceEnd", "channel": self._channel_index, "last_word_end": self._last_word_s}
         self._cancel_utterance_end()
 
-    def _delayed_utterance_end_messages(self, at_s: float) -> Iterator[Json]:
+    def _build_delayed_utterance_end(self, at_s: float) -> Iterator[Json]:
         """Yield the message for the end of the last utterance if the next one starts after the requested silence.
 
         The timer may not have expired yet, since it starts only when the final arrives.
         """
         silence_ms = self._query.utterance_end_ms
         if self._last_word_s is not None and silence_ms is not None and 1000 * (at_s - self._last_word_s) >= silence_ms:
-            yield from self._utterance_end_messages()
+            yield from self._build_utterance_end_messages()
         self._cancel_utterance_end()
 
     def _cancel_utterance_end(self) -> None:
@@ -304,8 +308,8 @@ class ListenSocket(ClientSocket):
             self._end_timer.cancel()
         self._end_timer = self._last_word_s = None
 
-    def _final_messages(self) -> Iterator[Json]:
-        yield from self._utterance_end_messages()
+    def _build_final_messages(self) -> Iterator[Json]:
+        yield from self._build_utterance_end_messages()
         if self._channels and not self._channels.complete_channel():
             return
         yield {

@@ -26,21 +26,21 @@ from voice_gateway.audio import MAX_CHANNELS
 from voice_gateway.bearer import authenticate_request
 from voice_gateway.decoder_process import NoChannelError
 from voice_gateway.file_transcription import (
-    CLOSE_HEADERS,
-    Hints,
+    CLOSE_CONNECTION_HEADERS,
     StartedResponse,
+    TranscriptionHints,
     Upload,
     admit_upload,
-    decoding_slot,
+    reserve_decoding_slot,
     transcribe_file,
 )
 from voice_gateway.gateway import UPLOAD_TIMEOUT_S, Gateway
-from voice_gateway.listen import format_words, normalize_text, session_settings
-from voice_gateway.numerals import text_in_digits, words_in_digits
+from voice_gateway.listen import format_words, normalize_text, parse_session_settings
+from voice_gateway.numerals import convert_numbers_in_text, convert_numbers_in_words
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
 from voice_gateway.subtitles import FileTranscript, Segment
-from voice_gateway.transcriptions import MODEL
+from voice_gateway.transcriptions import MODEL_ID
 from voice_runtime.redaction import Redaction, redact_text, redact_words
 
 MAX_MEMORY_BYTES = 1 << 20
@@ -103,8 +103,8 @@ class ListenDocument:
                     "created": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "duration": round(max(transcript.duration_s for transcript in self.channels), 3),
                     "channels": len(self.channels),
-                    "models": [MODEL],
-                    "model_info": {MODEL: {"name": MODEL, "version": "", "arch": MODEL}},
+                    "models": [MODEL_ID],
+                    "model_info": {MODEL_ID: {"name": MODEL_ID, "version": "", "arch": MODEL_ID}},
                 },
                 "results": results,
             }
@@ -113,7 +113,7 @@ class ListenDocument:
     def _build_alternative(self, transcript: FileTranscript) -> dict[str, Any]:
         words = redact_words(transcript.timed_words, self.redact)
         if self.query.numerals:
-            words = words_in_digits(words, transcript.language)
+            words = convert_numbers_in_words(words, transcript.language)
         confidence = fmean(word.confidence for word in words) if words else 0.0
         content = format_words(words, punctuate=self.query.punctuate)
         return {
@@ -136,7 +136,7 @@ class ListenDocument:
     def _format_text(self, text: str, language: str | None) -> str:
         text = redact_text(text, self.redact)
         if self.query.numerals:
-            text = text_in_digits(text, language)
+            text = convert_numbers_in_text(text, language)
         return text if self.query.punctuate else normalize_text(text)
 
 
@@ -162,9 +162,9 @@ async def _transcribe_upload(request: Request, upload: Upload, resources: contex
         query, fields = _parse_query(request)
         file = resources.enter_context(tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES))  # noqa: SIM115  the answer closes it
         document = ListenDocument(await _store_body(request, file), query, frozenset(fields.redact))
-    await resources.enter_async_context(decoding_slot(gateway))
+    await resources.enter_async_context(reserve_decoding_slot(gateway))
     resources.push_async_callback(gateway.usage.count_file, caller, document.channels)
-    hints = Hints(fields.language, fields.prompt or "")
+    hints = TranscriptionHints(fields.language, fields.prompt or "")
     lines = await resources.enter_async_context(contextlib.aclosing(_generate_document(gateway, hints, file, document)))
     first = await upload.run_until_disconnect(anext(lines))
     return StartedResponse(first, lines, resources.pop_all(), "application/json")
@@ -174,7 +174,9 @@ def _parse_query(request: Request) -> tuple[ListenFileQuery, SessionRequest]:
     if "json" in request.headers.get("Content-Type", ""):
         raise Refusal(400, "bad request", "url: send the file itself as the body; nothing is fetched from here")
     try:
-        fields = SessionRequest.model_validate({"transport": "websocket", **session_settings(request.query_params)})
+        fields = SessionRequest.model_validate(
+            {"transport": "websocket", **parse_session_settings(request.query_params)}
+        )
         return ListenFileQuery.model_validate(dict(request.query_params)), fields
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
@@ -191,13 +193,13 @@ async def _store_body(request: Request, file: IO[bytes]) -> str:
                 await asyncio.to_thread(file.write, piece)
     except TimeoutError:
         raise Refusal(
-            408, "file too slow", f"the file did not come within {UPLOAD_TIMEOUT_S:.0f} s", CLOSE_HEADERS
+            408, "file too slow", f"the file did not come within {UPLOAD_TIMEOUT_S:.0f} s", CLOSE_CONNECTION_HEADERS
         ) from None
     return digest.hexdigest()
 
 
 async def _generate_document(
-    gateway: Gateway, hints: Hints, file: IO[bytes], document: ListenDocument
+    gateway: Gateway, hints: TranscriptionHints, file: IO[bytes], document: ListenDocument
 ) -> AsyncGenerator[str]:
     channels = range(MAX_CHANNELS) if document.query.multichannel else (None,)
     for channel in channels:

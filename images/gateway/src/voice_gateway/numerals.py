@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from text_to_num import find_numbers
 
-from voice_runtime.sessions import primary_language
+from voice_runtime.sessions import get_primary_language
 from voice_runtime.transcripts import TimedWord, Transcript
 
-LANGUAGES = frozenset({"de", "en", "es", "fr", "it", "nl", "pt"})
+SUPPORTED_LANGUAGES = frozenset({"de", "en", "es", "fr", "it", "nl", "pt"})
 """Languages that the library supports and that separate words by spaces."""
 MIN_PAUSE_MS = 500
 """Minimum pause between two separate numbers."""
@@ -32,10 +32,10 @@ class _Token:
         return False
 
 
-def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
+def convert_numbers_in_words(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
     """Return words in which each number is a single word in digits. Words of unsupported languages are unchanged."""
     result = list(words)
-    if language is None or (primary := primary_language(language)) not in LANGUAGES:
+    if language is None or (primary := get_primary_language(language)) not in SUPPORTED_LANGUAGES:
         return result
     for number in reversed(find_numbers([_Token(word) for word in result], primary)):
         part = result[number.start : number.end]
@@ -52,19 +52,19 @@ def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[Ti
     return result
 
 
-def text_in_digits(text: str, language: str | None) -> str:
+def convert_numbers_in_text(text: str, language: str | None) -> str:
     """Convert the numbers in a text to digits."""
     words = [TimedWord(text=word, start_ms=0, end_ms=0, confidence=0) for word in text.split()]
-    return " ".join(word.text for word in words_in_digits(words, language))
+    return " ".join(word.text for word in convert_numbers_in_words(words, language))
 
 
-def transcript_in_digits(transcript: Transcript, language: str | None) -> Transcript:
+def convert_numbers_in_transcript(transcript: Transcript, language: str | None) -> Transcript:
     """Return a copy of a transcript with its numbers in digits.
 
     Args:
         language: Language of the session, if the engine has detected none.
     """
     language = transcript.language or language
-    words = words_in_digits(transcript.words, language)
-    text = " ".join(word.text for word in words) if words else text_in_digits(transcript.text, language)
+    words = convert_numbers_in_words(transcript.words, language)
+    text = " ".join(word.text for word in words) if words else convert_numbers_in_text(transcript.text, language)
     return transcript.model_copy(update={"words": words, "text": text})

@@ -100,7 +100,7 @@ class Pacer:
         while self._frames:
             await self._wait_for_change()
 
-    def sent_at(self, frame_number: int) -> float | None:
+    def get_sent_time(self, frame_number: int) -> float | None:
         """Return the loop's time at which a frame was sent. Frames are counted from 0.
 
         The result is ``None`` if the frame has not been sent, or if its time is no longer stored.

@@ -39,7 +39,7 @@ class PrometheusMetrics(Metrics):
         """Do nothing, since a scrape reads the current values."""
 
     def _create_series(self, metric: Metric, deployment: str, fleet: str) -> Counter | Gauge | Histogram:
-        description = metric.series, metric.meaning, (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+        description = metric.prometheus_name, metric.meaning, (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
         if metric.is_summable:
             return Counter(*description, registry=self._registry).labels(deployment, fleet)
         if metric.unit == "Milliseconds":

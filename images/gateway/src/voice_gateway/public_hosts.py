@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from voice_blueprint.contract.session_api import HEALTH_PATH, SESSION_PATH, TOKEN_HEADER
 from voice_runtime.metrics import Metrics
 
-INTERVAL_S = 60.0
-TIMEOUT_S = 10.0
-DAY_S = 86_400
+PROBE_INTERVAL_S = 60.0
+PROBE_TIMEOUT_S = 10.0
+SECONDS_PER_DAY = 86_400
 PROBE_ID = "front-door"
 """Session and token of a request to the session API, to which the gateway responds with 401. API Gateway forwards this
 request without credentials, and responds with another status to a request that it does not forward."""
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class PublicHosts:
+class PublicHostProber:
     """The public host names of a deployment.
 
     Attributes:
@@ -41,10 +41,10 @@ class PublicHosts:
     async def run(self) -> None:
         """Send a request to each name every minute, and record the results."""
         while True:
-            await self.check()
-            await asyncio.sleep(INTERVAL_S)
+            await self.check_hosts()
+            await asyncio.sleep(PROBE_INTERVAL_S)
 
-    async def check(self) -> bool:
+    async def check_hosts(self) -> bool:
         """Send a request to each name, and return True if all requests succeeded."""
         checks = [self._try_probe(self.host, f"GET {HEALTH_PATH}", "", b"200")]
         if self.api_host:
@@ -61,7 +61,7 @@ class PublicHosts:
     async def _try_probe(self, host: str, request: str, header: str, expected: bytes) -> float | None:
         """Send a request, and return the remaining days of the certificate, or ``None`` if the request failed."""
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
                 return await self._probe(host, request, header, expected)
         except (OSError, TimeoutError, ValueError) as error:
             fields = {"host": host, "reason": str(error) or type(error).__name__}
@@ -88,4 +88,4 @@ class PublicHosts:
             expires = ssl.cert_time_to_seconds(writer.get_extra_info("peercert")["notAfter"])
         finally:
             writer.transport.abort()
-        return (expires - time.time()) / DAY_S
+        return (expires - time.time()) / SECONDS_PER_DAY

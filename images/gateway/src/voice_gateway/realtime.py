@@ -28,19 +28,19 @@ from voice_runtime.openai_events import MAX_ID_CHARACTERS, parse_event_id
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import EventKind, Transcript
 
-REALTIME_RATE = 24_000
-G711_RATE = 8_000
+REALTIME_SAMPLE_RATE_HZ = 24_000
+G711_SAMPLE_RATE_HZ = 8_000
 MAX_APPEND_BYTES = 15 << 20
 """Maximum audio per event in OpenAI's API: five minutes."""
 MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + MAX_MESSAGE_BYTES
 """Maximum size of an event: the maximum audio in base64, plus the other fields."""
-SLICE_CHARACTERS = MAX_MESSAGE_BYTES // 3 * 4
+MAX_SLICE_CHARACTERS = MAX_MESSAGE_BYTES // 3 * 4
 """Number of base64 characters that are decoded at once, so that other callers are served in between."""
 
 Json = Mapping[str, Any]
 
 
-class Format(BaseModel):
+class RealtimeAudioFormat(BaseModel):
     """Audio format of a session. Unlike in OpenAI's API, ``rate`` can have any value."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
@@ -48,11 +48,11 @@ class Format(BaseModel):
 
     def to_audio_format(self) -> AudioFormat:
         encoding = {"audio/pcm": Encoding.PCM16, "audio/pcmu": Encoding.MULAW, "audio/pcma": Encoding.ALAW}[self.type]
-        default = REALTIME_RATE if encoding is Encoding.PCM16 else G711_RATE
+        default = REALTIME_SAMPLE_RATE_HZ if encoding is Encoding.PCM16 else G711_SAMPLE_RATE_HZ
         return AudioFormat(encoding=encoding, rate=self.rate or default)
 
 
-DEFAULT_FORMAT = Format(type="audio/pcm", rate=REALTIME_RATE)
+DEFAULT_FORMAT = RealtimeAudioFormat(type="audio/pcm", rate=REALTIME_SAMPLE_RATE_HZ)
 
 
 class Transcription(BaseModel):
@@ -81,12 +81,12 @@ class TurnDetection(BaseModel):
 class InputSettings(BaseModel):
     """Settings for the input audio of a session."""
 
-    format: Format | None = None
+    format: RealtimeAudioFormat | None = None
     transcription: Transcription | None = None
     turn_detection: TurnDetection | None = None
 
     @classmethod
-    def for_session(cls, session: Session, model: str | None = None) -> Self:
+    def from_session(cls, session: Session, model: str | None = None) -> Self:
         """Return the initial settings of a session, before the client changes any."""
         changes = cls.model_validate_json(session.realtime or "{}")
         return cls(
@@ -145,7 +145,7 @@ class BufferEvent(ClientEvent):
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear"]
 
 
-EVENT_ADAPTER = TypeAdapter[UpdateEvent | AppendEvent | BufferEvent](
+CLIENT_EVENT_ADAPTER = TypeAdapter[UpdateEvent | AppendEvent | BufferEvent](
     Annotated[UpdateEvent | AppendEvent | BufferEvent, Field(discriminator="type")]
 )
 
@@ -169,7 +169,7 @@ class Item:
     audio_ms: int = 0
     start_ms: int = -1
 
-    def take_delta(self, text: str) -> str:
+    def append_delta(self, text: str) -> str:
         """Return the text to send in addition to the sent text, or an empty text if the sent text has changed."""
         full_text = " ".join(filter(None, [*self.finals, text]))
         added = full_text[len(self.sent_text) :] if full_text.startswith(self.sent_text) else ""
@@ -186,8 +186,8 @@ class RealtimeSocket(ClientSocket):
 
     def __init__(self, gateway: Gateway, websocket: WebSocket, arguments: SocketArguments) -> None:
         super().__init__(gateway, websocket, arguments)
-        self._settings = InputSettings.for_session(arguments.session, websocket.query_params.get("model"))
-        self._set_format((self._settings.format or DEFAULT_FORMAT).to_audio_format())
+        self._settings = InputSettings.from_session(arguments.session, websocket.query_params.get("model"))
+        self._set_audio_format((self._settings.format or DEFAULT_FORMAT).to_audio_format())
         self._items: deque[Item] = deque()
         self._previous_item_id: str | None = None
         self._has_uncommitted_audio = False
@@ -198,10 +198,10 @@ class RealtimeSocket(ClientSocket):
         self._event_id: str | None = None
         """Id of the client event that is being handled."""
         self._pending_writes: set[asyncio.Task[None]] = set()
-        self._enqueue_messages([self._session_event("session.created")])
+        self._enqueue_messages([self._build_session_event("session.created")])
 
     @classmethod
-    def check_query(cls, query: QueryParams) -> None:
+    def validate_query(cls, query: QueryParams) -> None:
         if query.get("intent", "transcription") != "transcription":
             raise Refusal(400, "bad request", "intent: only transcription is supported")
 
@@ -209,7 +209,7 @@ class RealtimeSocket(ClientSocket):
 
     async def _handle_control(self, text: str) -> CloseReason | None:
         try:
-            event = EVENT_ADAPTER.validate_json(text)
+            event = CLIENT_EVENT_ADAPTER.validate_json(text)
         except ValidationError as error:
             self._event_id = parse_event_id(text)
             problem = error.errors(include_url=False, include_input=False)[0]
@@ -217,22 +217,22 @@ class RealtimeSocket(ClientSocket):
             return None
         self._event_id = event.event_id
         if isinstance(event, AppendEvent):
-            return await self._append(event.audio)
+            return await self._append_audio(event.audio)
         if isinstance(event, UpdateEvent):
-            self._update(event.session.audio.input)
+            self._update_settings(event.session.audio.input)
         elif event.type == "input_audio_buffer.commit":
             self._commit()
         else:
-            self._clear()
+            self._clear_buffer()
         return None
 
-    async def _append(self, audio: str) -> CloseReason | None:
+    async def _append_audio(self, audio: str) -> CloseReason | None:
         slices: list[bytes] = []
         try:
-            for begin in range(0, len(audio), SLICE_CHARACTERS):
+            for begin in range(0, len(audio), MAX_SLICE_CHARACTERS):
                 if begin:
                     await asyncio.sleep(0)
-                slices.append(base64.b64decode(audio[begin : begin + SLICE_CHARACTERS], validate=True))
+                slices.append(base64.b64decode(audio[begin : begin + MAX_SLICE_CHARACTERS], validate=True))
         except ValueError as error:
             self._send_error(f"no base64: {error}", "audio")
             return None
@@ -244,10 +244,10 @@ class RealtimeSocket(ClientSocket):
             self._send_audio(each)
         return None
 
-    def _update(self, changes: InputSettings) -> None:
+    def _update_settings(self, changes: InputSettings) -> None:
         try:
             if changes.format:
-                self._set_format(changes.format.to_audio_format())
+                self._set_audio_format(changes.format.to_audio_format())
             if changes.transcription and (language := changes.transcription.language):
                 check_language(self._gateway, language)
                 self._store_settings(language=language)
@@ -259,7 +259,7 @@ class RealtimeSocket(ClientSocket):
             self._send_error(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
             return
         self._settings = self._settings.merge(changes)
-        self._enqueue_messages([self._session_event("session.updated")])
+        self._enqueue_messages([self._build_session_event("session.updated")])
 
     def _store_settings(self, **fields: str) -> None:
         task = asyncio.create_task(self._gateway.sessions.update(self._session, **fields))
@@ -269,20 +269,20 @@ class RealtimeSocket(ClientSocket):
     def _commit(self) -> None:
         if not self._has_uncommitted_audio:
             # An error would end the stream in some clients, and nothing is lost.
-            self._enqueue_messages(self._completed_events(Item(), immediately=True))
+            self._enqueue_messages(self._build_completed_events(Item(), immediately=True))
             return
         self._send_commit()
         if self._detects_turns:
             return
-        item = next((each for each in self._items if not each.is_committed), None) or self._new_item()
-        self._enqueue_messages(self._committed_events(item))
+        item = next((each for each in self._items if not each.is_committed), None) or self._create_item()
+        self._enqueue_messages(self._build_committed_events(item))
 
     def _send_commit(self) -> None:
         self._has_uncommitted_audio = False
         self._send_notice(COMMIT)
         self._committed_ms = self._position_ms
 
-    def _clear(self) -> None:
+    def _clear_buffer(self) -> None:
         """Discard the audio since the last commit."""
         self._enqueue_messages([_build_event("input_audio_buffer.cleared")])
         self._framer = Framer(self._format)
@@ -300,15 +300,15 @@ class RealtimeSocket(ClientSocket):
         if self._is_cleared(transcript):
             return
         if transcript.kind is EventKind.SPEECH_STARTED:
-            yield from self._speech_started_events(transcript)
+            yield from self._build_speech_started_events(transcript)
         elif transcript.kind is EventKind.SPEECH_STOPPED and self._items and self._detects_turns:
             item = self._items[0]
             yield _build_event("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=transcript.end_ms)
-            yield from self._committed_events(item)
+            yield from self._build_committed_events(item)
         elif transcript.kind is EventKind.PARTIAL:
-            yield from self._delta_events(transcript.committed)
+            yield from self._build_delta_events(transcript.committed)
         elif transcript.kind is EventKind.FINAL:
-            yield from self._final_events(transcript)
+            yield from self._build_final_events(transcript)
 
     def _is_cleared(self, transcript: Transcript) -> bool:
         """Return True for a transcript of cleared audio, unless the client was notified that the audio is committed."""
@@ -321,43 +321,43 @@ class RealtimeSocket(ClientSocket):
     def _is_checkpoint(self, transcript: Transcript) -> bool:
         return transcript.kind is EventKind.FINAL and not any(item.finals for item in self._items)
 
-    def _speech_started_events(self, transcript: Transcript) -> Iterator[Json]:
+    def _build_speech_started_events(self, transcript: Transcript) -> Iterator[Json]:
         if self._detects_turns:
             self._items.clear()
-            item = self._new_item(transcript.start_ms)
+            item = self._create_item(transcript.start_ms)
             yield _build_event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=transcript.start_ms)
 
-    def _delta_events(self, text: str) -> Iterator[Json]:
-        item = self._items[0] if self._items else self._new_item()
-        if delta := item.take_delta(text):
-            yield _build_event(f"{TRANSCRIPTION_EVENT}.delta", item_id=item.id, content_index=0, delta=delta)
+    def _build_delta_events(self, text: str) -> Iterator[Json]:
+        item = self._items[0] if self._items else self._create_item()
+        if delta := item.append_delta(text):
+            yield _build_event(f"{TRANSCRIPTION_EVENT_PREFIX}.delta", item_id=item.id, content_index=0, delta=delta)
 
-    def _final_events(self, transcript: Transcript) -> Iterator[Json]:
-        yield from self._delta_events(transcript.text)
+    def _build_final_events(self, transcript: Transcript) -> Iterator[Json]:
+        yield from self._build_delta_events(transcript.text)
         item = self._items[0]
         item.finals += filter(None, [transcript.text])
         item.audio_ms += transcript.end_ms - transcript.start_ms
         if transcript.commit or (self._detects_turns and transcript.speech_final):
             self._items.popleft()
-            yield from self._completed_events(item)
+            yield from self._build_completed_events(item)
 
-    def _completed_events(self, item: Item, *, immediately: bool = False) -> Iterator[Json]:
+    def _build_completed_events(self, item: Item, *, immediately: bool = False) -> Iterator[Json]:
         if immediately or not item.is_committed:
-            yield from self._committed_events(item)
+            yield from self._build_committed_events(item)
         yield _build_event(
-            f"{TRANSCRIPTION_EVENT}.completed",
+            f"{TRANSCRIPTION_EVENT_PREFIX}.completed",
             item_id=item.id,
             content_index=0,
             transcript=" ".join(item.finals),
             usage={"type": "duration", "seconds": item.audio_ms / 1000},
         )
 
-    def _committed_events(self, item: Item) -> Iterable[Json]:
+    def _build_committed_events(self, item: Item) -> Iterable[Json]:
         item.is_committed = True
         previous, self._previous_item_id = self._previous_item_id, item.id
         yield _build_event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
 
-    def _new_item(self, start_ms: int = -1) -> Item:
+    def _create_item(self, start_ms: int = -1) -> Item:
         self._items.append(Item(start_ms=start_ms))
         return self._items[-1]
 
@@ -365,7 +365,7 @@ class RealtimeSocket(ClientSocket):
     def _detects_turns(self) -> bool:
         return self._settings.turn_detection is not None
 
-    def _session_event(self, kind: str) -> Json:
+    def _build_session_event(self, kind: str) -> Json:
         return _build_event(kind, session=describe_session(self._arguments.session, self._settings))
 
     def _send_error(self, message: str, parameter: str, code: str = "invalid_value") -> None:
@@ -385,7 +385,7 @@ def describe_session(session: Session, settings: InputSettings) -> Json:
     }
 
 
-TRANSCRIPTION_EVENT = "conversation.item.input_audio_transcription"
+TRANSCRIPTION_EVENT_PREFIX = "conversation.item.input_audio_transcription"
 
 
 def _build_event(kind: str, **fields: Any) -> Json:  # noqa: ANN401  JSON

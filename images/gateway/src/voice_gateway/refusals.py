@@ -29,7 +29,7 @@ class Refusal(HTTPException):
         self.error = error
         self.elsewhere = elsewhere
 
-    def response(self) -> JSONResponse:
+    def to_response(self) -> JSONResponse:
         """Return the HTTP response for the caller."""
         body: dict[str, object] = {"error": self.error, "detail": self.detail}
         if self.elsewhere:
@@ -37,34 +37,38 @@ class Refusal(HTTPException):
         return JSONResponse(body, status_code=self.status_code, headers=self.headers)
 
 
-def retry_after(seconds: int) -> dict[str, str]:
+def build_retry_after_header(seconds: int) -> dict[str, str]:
     """Return the ``Retry-After`` header."""
     return {"Retry-After": str(seconds)}
 
 
-def no_capacity_refusal(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
+def build_no_capacity_refusal(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
     """Return the refusal of a session if all hosts are full, draining or unavailable."""
     if elsewhere:
         detail += f", or at {' or '.join(elsewhere)}"
-    return Refusal(503, "no capacity", detail, retry_after(5), elsewhere=elsewhere)
+    return Refusal(503, "no capacity", detail, build_retry_after_header(5), elsewhere=elsewhere)
 
 
-def draining_refusal() -> Refusal:
+def build_draining_refusal() -> Refusal:
     """Return the refusal of new work while this process is stopping."""
-    return Refusal(503, "draining", "this gateway is stopping; try again, and another answers", retry_after(1))
+    return Refusal(
+        503, "draining", "this gateway is stopping; try again, and another answers", build_retry_after_header(1)
+    )
 
 
-def busy_refusal() -> Refusal:
+def build_busy_refusal() -> Refusal:
     """Return the refusal of a connection if this process has the maximum number of connections."""
-    return Refusal(503, "busy", "this gateway has no connection left; try again, and another answers", retry_after(1))
+    return Refusal(
+        503, "busy", "this gateway has no connection left; try again, and another answers", build_retry_after_header(1)
+    )
 
 
-def store_unavailable_refusal() -> Refusal:
+def build_store_unavailable_refusal() -> Refusal:
     """Return the refusal of a request while the state store does not respond."""
-    return Refusal(503, "state store away", "the state store does not answer; try again", retry_after(2))
+    return Refusal(503, "state store away", "the state store does not answer; try again", build_retry_after_header(2))
 
 
-def unknown_session_refusal() -> Refusal:
+def build_unknown_session_refusal() -> Refusal:
     """Return the refusal of a request for a session that does not exist, or no longer exists."""
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
@@ -72,11 +76,13 @@ def unknown_session_refusal() -> Refusal:
 async def handle_http_exception(_: HTTPConnection, error: Exception) -> JSONResponse:
     """Return the response to a refusal or to one of Starlette's own errors. Both have the same format."""
     if isinstance(error, Refusal):
-        return error.response()
+        return error.to_response()
     if not isinstance(error, HTTPException):  # pragma: no cover  the handler is only registered for HTTPException
         raise error
     errors = {404: "unknown path", 405: "unknown method"}
-    return Refusal(error.status_code, errors.get(error.status_code, "refused"), error.detail, error.headers).response()
+    return Refusal(
+        error.status_code, errors.get(error.status_code, "refused"), error.detail, error.headers
+    ).to_response()
 
 
 async def handle_client_disconnect(_: HTTPConnection, __: Exception) -> Response:
@@ -86,20 +92,22 @@ async def handle_client_disconnect(_: HTTPConnection, __: Exception) -> Response
 
 async def handle_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
     """Return the response if the state store is unavailable for longer than the timeout of the store's client."""
-    return store_unavailable_refusal().response()
+    return build_store_unavailable_refusal().to_response()
 
 
 async def handle_archive_error(_: HTTPConnection, __: Exception) -> JSONResponse:
     """Return the response to a request while the archive is unavailable."""
-    return Refusal(503, "archive unavailable", "the archive does not answer; try again", retry_after(5)).response()
+    return Refusal(
+        503, "archive unavailable", "the archive does not answer; try again", build_retry_after_header(5)
+    ).to_response()
 
 
-def openai_response(error: HTTPException) -> JSONResponse:
+def to_openai_response(error: HTTPException) -> JSONResponse:
     """Return a refusal in the format of OpenAI's API."""
-    return JSONResponse({"error": openai_error(error)}, status_code=error.status_code, headers=error.headers)
+    return JSONResponse({"error": to_openai_error(error)}, status_code=error.status_code, headers=error.headers)
 
 
-def openai_error(error: HTTPException) -> dict[str, str | None]:
+def to_openai_error(error: HTTPException) -> dict[str, str | None]:
     """Return the error object of OpenAI's API for a refusal.
 
     If a field of the request is invalid, the message starts with the field's name.

@@ -9,17 +9,17 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_gateway.fleet import Fleet
 from voice_runtime.hosts import Host
 
-VERSION_2 = 0x80
+VERSION_2_BITS = 0x80
 PAYLOAD_TYPE = 96
 """First dynamic payload type, since L16 at 16 kHz has no static payload type (RFC 3551, section 6)."""
 
 COMMIT, BYE = b"commit", b"bye"
 """Notices that are sent in place of a frame. ``COMMIT`` requests the transcript so far; ``BYE`` is the last packet."""
 FRAME_MS = 20
-_HEADER = struct.Struct(">BBHII")
+_RTP_HEADER = struct.Struct(">BBHII")
 
 
-def source_address(host: Host) -> str:
+def find_source_address(host: Host) -> str:
     """Return the source address of packets to a host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host.address, 9))  # sends nothing
@@ -27,15 +27,15 @@ def source_address(host: Host) -> str:
         return address
 
 
-def notice_packet(kind: bytes, ssrc: int) -> bytes:
+def build_notice_packet(kind: bytes, ssrc: int) -> bytes:
     """Return the RTCP packet of ``COMMIT`` or ``BYE``: an empty receiver report, and APP or BYE (RFC 3550)."""
-    report = struct.pack(">BBHI", VERSION_2, 201, 1, ssrc)
+    report = struct.pack(">BBHI", VERSION_2_BITS, 201, 1, ssrc)
     if kind == COMMIT:
-        return report + struct.pack(">BBHI4s", VERSION_2, 204, 2, ssrc, b"cmit")
-    return report + struct.pack(">BBHI", VERSION_2 | 1, 203, 1, ssrc)
+        return report + struct.pack(">BBHI4s", VERSION_2_BITS, 204, 2, ssrc, b"cmit")
+    return report + struct.pack(">BBHI", VERSION_2_BITS | 1, 203, 1, ssrc)
 
 
-def first_frame_number() -> int:
+def calculate_first_frame_number() -> int:
     """Return the number of a stream's first frame, which is derived from the time of day.
 
     The number is never ahead of the clock of the session's next socket.
@@ -44,12 +44,12 @@ def first_frame_number() -> int:
     return time.time_ns() // (FRAME_MS * 1_000_000) + 1
 
 
-def rtp_timestamp(frame_number: int) -> int:
+def calculate_rtp_timestamp(frame_number: int) -> int:
     """Return a frame's RTP timestamp."""
     return frame_number * CHUNK_FRAME_SAMPLES & 0xFFFFFFFF
 
 
-def milliseconds_between(first: int, second: int) -> int:
+def calculate_elapsed_ms(first: int, second: int) -> int:
     """Return the milliseconds from an RTP timestamp to a later timestamp, which may have wrapped around."""
     return ((second - first) & 0xFFFFFFFF) // CHUNK_FRAME_SAMPLES * FRAME_MS
 
@@ -80,10 +80,10 @@ class RtpSender:
         if self._host is None:
             return False
         if payload in {COMMIT, BYE}:
-            packet = notice_packet(payload, self._ssrc)
+            packet = build_notice_packet(payload, self._ssrc)
         else:
-            sequence, timestamp = self._frame & 0xFFFF, rtp_timestamp(self._frame)
-            packet = _HEADER.pack(VERSION_2, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
+            sequence, timestamp = self._frame & 0xFFFF, calculate_rtp_timestamp(self._frame)
+            packet = _RTP_HEADER.pack(VERSION_2_BITS, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
             self._frame += 1
         # A packet that the network rejects is lost, as on the rest of its path.
         with contextlib.suppress(OSError):

@@ -12,18 +12,18 @@ from starlette.applications import Starlette
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import REALTIME_PATH
-from voice_gateway.apps import media_api, session_api
+from voice_gateway.apps import create_media_api, create_session_api
 from voice_gateway.archiver import Archiver
 from voice_gateway.audio_socket import MAX_MESSAGE_BYTES
 from voice_gateway.gateway import Gateway
 from voice_gateway.prometheus_metrics import PrometheusMetrics
-from voice_gateway.public_hosts import PublicHosts
+from voice_gateway.public_hosts import PublicHostProber
 from voice_gateway.realtime import MAX_EVENT_BYTES
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.synthetic_call import SyntheticCaller
-from voice_gateway.usage_report import UsageReport
+from voice_gateway.usage_report import UsageReporter
 from voice_runtime import tasks
-from voice_runtime.http import KEEP_ALIVE_S, MAX_HEAD_BYTES, MAX_IDLE_CONNECTIONS, HeadTimeoutProtocol
+from voice_runtime.http import KEEP_ALIVE_TIMEOUT_S, MAX_HEAD_BYTES, MAX_IDLE_CONNECTIONS, HeadTimeoutProtocol
 from voice_runtime.metrics import Metrics
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
@@ -35,7 +35,7 @@ STOP_TIMEOUT_S = 5
 USAGE_REPORT_TIMEOUT_S = 3
 """Maximum time after the grace period for which a stopping process waits for the usage of its last sessions."""
 DRAIN_POLL_INTERVAL_S = 0.1
-CONNECTIONS_PER_CALLER = 2
+MAX_CONNECTIONS_PER_CALLER = 2
 """Connections of the session API in addition to each audio socket or event stream: an open or close request, and a
 health check."""
 
@@ -71,8 +71,8 @@ def _create_server(app: Starlette, settings: GatewaySettings) -> _Server:
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            limit_concurrency=CONNECTIONS_PER_CALLER * settings.max_connections + MAX_IDLE_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
+            limit_concurrency=MAX_CONNECTIONS_PER_CALLER * settings.max_connections + MAX_IDLE_CONNECTIONS,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
             lifespan="off",
             log_config=None,
@@ -92,18 +92,18 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     store = connect(store_settings)
     gateway = Gateway(settings, store, _create_metrics(settings))
     listeners = [open_listener(settings, port) for port in (settings.http_port, settings.media_port)]
-    servers = [_create_server(app, settings) for app in (session_api(gateway), media_api(gateway))]
+    servers = [_create_server(app, settings) for app in (create_session_api(gateway), create_media_api(gateway))]
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, gateway.draining.set)
     protection = TaskProtection(store, Tier.GATEWAY, lambda: gateway.connections > 0)
     coroutines = [gateway.fleet.watch(), gateway.followers.run(), _publish_metrics(gateway), protection.run()]
     if settings.media_tls:
         coroutines += [
-            PublicHosts(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),
+            PublicHostProber(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),
             SyntheticCaller(gateway, f"wss://{settings.media_host}").run(),
         ]
     if gateway.archive:
-        coroutines += [Archiver(store, gateway.archive).run(), UsageReport(store, gateway.archive).run()]
+        coroutines += [Archiver(store, gateway.archive).run(), UsageReporter(store, gateway.archive).run()]
     background = [asyncio.create_task(each) for each in coroutines]
     server_tasks = [
         asyncio.create_task(server.serve(sockets=[listener]))
@@ -116,7 +116,7 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     await asyncio.gather(*server_tasks)
     report_timeout_s = settings.reconnect_grace_s + USAGE_REPORT_TIMEOUT_S
     await gateway.usage.wait_for_reports(min(report_timeout_s, stop_by - asyncio.get_running_loop().time()))
-    await tasks.cancel_all((*background, *tasks.other_tasks()))
+    await tasks.cancel_tasks((*background, *tasks.list_other_tasks()))
     await store.aclose()
     await asyncio.to_thread(gateway.traces.close)
     gateway.metrics.flush()

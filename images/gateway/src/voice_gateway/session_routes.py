@@ -18,19 +18,19 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import (
     EVENTS_PATH,
     FULL_CELLS_PARAMETER,
-    MAX_CALL_CHARACTERS,
+    MAX_CALL_NAME_CHARACTERS,
     MAX_END_OF_TURN_MS,
     MAX_PROMPT_CHARACTERS,
     SESSIONS_PATH,
-    SRTP_SUITES,
+    SRTP_KEY_BYTES_BY_SUITE,
     TOKEN_HEADER,
 )
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, draining_refusal, no_capacity_refusal, retry_after
+from voice_gateway.refusals import Refusal, build_draining_refusal, build_no_capacity_refusal, build_retry_after_header
 from voice_runtime import state
 from voice_runtime.media import DEFAULT_MEDIA, MediaFormat
 from voice_runtime.redaction import Redaction
-from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
+from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, get_primary_language
 
 MAX_BODY_BYTES = 4096
 """Maximum size of a request, which has a few short fields."""
@@ -55,7 +55,7 @@ class MediaRequest(BaseModel):
     payload_type: int | None = None
     telephone_events: list[int] | None = None
 
-    def to_media(self) -> MediaFormat:
+    def to_media_format(self) -> MediaFormat:
         spec = CODECS[self.codec]
         return MediaFormat(
             self.codec,
@@ -80,20 +80,20 @@ class SessionRequest(BaseModel):
     redact: list[Annotated[Redaction, Field(strict=False)]] = []
     media: MediaRequest | None = None
     archive: bool = False
-    call: str | None = Field(default=None, max_length=MAX_CALL_CHARACTERS)
+    call: str | None = Field(default=None, max_length=MAX_CALL_NAME_CHARACTERS)
 
 
 async def create_session(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.identify(request)
-    await check_rate(gateway, caller)
+    await check_rate_limit(gateway, caller)
     session_request = await _parse_request(request)
-    if location := await _redirect_url(
+    if location := await _find_redirect_url(
         gateway, session_request, session_request.call or caller, request.query_params.get(FULL_CELLS_PARAMETER, "")
     ):
         return RedirectResponse(location, HTTPStatus.TEMPORARY_REDIRECT, {"Cache-Control": "no-store"})
     session = await open_session(gateway, caller, session_request)
-    return JSONResponse(_session_body(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
+    return JSONResponse(_build_session_body(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
 
 
 async def close_session(request: Request) -> Response:
@@ -135,28 +135,30 @@ async def open_session(
     return session
 
 
-async def check_rate(gateway: Gateway, caller: str) -> None:
+async def check_rate_limit(gateway: Gateway, caller: str) -> None:
     """Count a caller's request for a session.
 
     Raises:
         Refusal: The rate limit or the minutes of the day are exceeded, or this process is stopping.
     """
     if gateway.draining.is_set():
-        raise draining_refusal()
-    key = state.caller_creations_key(caller)
+        raise build_draining_refusal()
+    key = state.build_caller_creations_key(caller)
     async with gateway.store.pipeline(transaction=True) as pipe:
         pipe.incr(key)
         pipe.expire(key, 1, nx=True)
         created, _ = await pipe.execute()
     limit = gateway.settings.caller_creations_per_s
     if created > limit:
-        raise Refusal(429, "too many requests", f"a caller may open {limit} sessions a second", retry_after(1))
+        raise Refusal(
+            429, "too many requests", f"a caller may open {limit} sessions a second", build_retry_after_header(1)
+        )
     await gateway.usage.check_quota(caller)
 
 
 def check_language(gateway: Gateway, language: str | None) -> None:
     supported = gateway.fleet.languages
-    if language and supported and primary_language(language) not in supported:
+    if language and supported and get_primary_language(language) not in supported:
         raise Refusal(
             400,
             "unsupported language",
@@ -170,14 +172,16 @@ def _check_media(session_request: SessionRequest) -> None:
         raise Refusal(400, "unsupported suite", "a WebSocket is encrypted by TLS; leave suite out, or take SRTP")
     if session_request.media is None:
         return
-    problem = session_request.media.to_media().problem
+    problem = session_request.media.to_media_format().unsupported_reason
     if session_request.transport == "websocket":
         problem = "a WebSocket takes L16 at 16000 Hz, one channel, and no media; leave it out, or take SRTP"
     if problem:
         raise Refusal(400, "unsupported media", problem)
 
 
-async def _redirect_url(gateway: Gateway, session_request: SessionRequest, call: str, full_cells: str) -> str | None:
+async def _find_redirect_url(
+    gateway: Gateway, session_request: SessionRequest, call: str, full_cells: str
+) -> str | None:
     """Return the URL of another cell that serves the call, or ``None`` if this cell serves the call.
 
     Args:
@@ -186,18 +190,18 @@ async def _redirect_url(gateway: Gateway, session_request: SessionRequest, call:
     if gateway.cells is None:
         return None
     names = gateway.cells.parse_names(full_cells)
-    if tier_without_capacity(gateway, session_request):
+    if find_full_tier(gateway, session_request):
         names.add(gateway.cells.own_name)
-    cell = await gateway.cells.pick(call, names)
+    cell = await gateway.cells.select_cell(call, names)
     if cell is None or cell == gateway.cells.own_name:
         return None
     query = f"?{FULL_CELLS_PARAMETER}={','.join(sorted(names))}" if names else ""
-    return f"{gateway.cells.api_url(cell)}{SESSIONS_PATH}{query}"
+    return f"{gateway.cells.get_api_url(cell)}{SESSIONS_PATH}{query}"
 
 
-def tier_without_capacity(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
+def find_full_tier(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
     """Return the tier without capacity for a session, or ``None`` if there is capacity."""
-    if gateway.fleet.free_slots == 0:
+    if gateway.fleet.free_slot_count == 0:
         return Tier.ASR
     if session_request.transport == "websocket" and gateway.fleet.select_vad_host() is None:
         return Tier.VAD
@@ -205,11 +209,11 @@ def tier_without_capacity(gateway: Gateway, session_request: SessionRequest) -> 
 
 
 def _check_capacity(gateway: Gateway, session_request: SessionRequest) -> None:
-    missing = tier_without_capacity(gateway, session_request)
+    missing = find_full_tier(gateway, session_request)
     if missing is None:
         return
     gateway.metrics.count("SessionsRefused")
-    raise no_capacity_refusal(
+    raise build_no_capacity_refusal(
         f"every {missing.upper()} host is full, draining or gone; try again", gateway.settings.other_regions
     )
 
@@ -252,7 +256,7 @@ async def _open_with_free_ssrc(
 ) -> Session:
     external = session_request.transport == "srtp"
     settings, limit = gateway.settings, gateway.settings.caller_sessions
-    suite: str = session_request.suite or next(iter(SRTP_SUITES))
+    suite: str = session_request.suite or next(iter(SRTP_KEY_BYTES_BY_SUITE))
     for _ in range(MAX_SSRC_ATTEMPTS):
         ssrc = secrets.randbits(32)
         session = Session(
@@ -262,8 +266,10 @@ async def _open_with_free_ssrc(
             kind=SessionKind.EXTERNAL if external else SessionKind.GATEWAY,
             caller=caller,
             expires_at=int(time.time()) + gateway.settings.session_max_s,
-            srtp_key=base64.b64encode(secrets.token_bytes(SRTP_SUITES[suite])).decode() if external else None,
-            media=session_request.media.to_media() if session_request.media else DEFAULT_MEDIA,
+            srtp_key=base64.b64encode(secrets.token_bytes(SRTP_KEY_BYTES_BY_SUITE[suite])).decode()
+            if external
+            else None,
+            media=session_request.media.to_media_format() if session_request.media else DEFAULT_MEDIA,
             language=session_request.language,
             end_of_turn_ms=settings.end_of_turn_ms
             if session_request.end_of_turn_ms is None
@@ -279,27 +285,27 @@ async def _open_with_free_ssrc(
                     await _reserve_slot(gateway, session)
                 return session
         except TooManySessionsError as error:
-            raise Refusal(429, "too many sessions", str(error), retry_after(5)) from None
-    raise no_capacity_refusal("no free synchronization source was found; try again")
+            raise Refusal(429, "too many sessions", str(error), build_retry_after_header(5)) from None
+    raise build_no_capacity_refusal("no free synchronization source was found; try again")
 
 
 async def _reserve_slot(gateway: Gateway, session: Session) -> None:
     if not await gateway.reservations.acquire(session.ssrc, session.expires_at):
         await gateway.sessions.close(session)
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity_refusal(
+        raise build_no_capacity_refusal(
             "every ASR host has as many sessions as it takes; try again", gateway.settings.other_regions
         )
 
 
-def _session_body(gateway: Gateway, session: Session) -> dict[str, object]:
+def _build_session_body(gateway: Gateway, session: Session) -> dict[str, object]:
     token, expires_at = gateway.tokens.create(session.id)
     api = gateway.settings.api_url
-    media: dict[str, object] = {"websocket": gateway.settings.audio_url(session.id)}
+    media: dict[str, object] = {"websocket": gateway.settings.build_audio_url(session.id)}
     if session.srtp_key and (suite := session.srtp_suite):
         host, port = gateway.settings.rtp_host or gateway.settings.media_host, gateway.settings.rtp_port
         srtp = {"ssrc": session.ssrc, "suite": suite, "key": session.srtp_key}
-        sdp = session.media.sdp(host, port, ssrc=session.ssrc, suite=suite, key=session.srtp_key)
+        sdp = session.media.to_sdp(host, port, ssrc=session.ssrc, suite=suite, key=session.srtp_key)
         media = {"srtp": {"host": host, "port": port, **srtp, **asdict(session.media), "sdp": sdp}}
     return {
         "id": session.id,

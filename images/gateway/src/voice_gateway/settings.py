@@ -117,7 +117,7 @@ class GatewaySettings(BaseSettings):
             raise ValueError(f"VOICE_CELLS does not contain this cell, whose VOICE_API_URL is {self.api_url!r}")
         return self
 
-    def audio_url(self, session_id: str) -> str:
+    def build_audio_url(self, session_id: str) -> str:
         """Return the public URL of a session's WebSocket."""
         base_url = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
         return f"{base_url}{AUDIO_PATH.format(id=session_id)}"

@@ -30,12 +30,12 @@ class SlotReservations:
         There are never more reservations than slots. Concurrent requests for the last free slot may all fail.
         """
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zremrangebyscore(state.RESERVED_SLOTS, "-inf", time.time())
-            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at}, nx=True)
-            pipe.zcard(state.RESERVED_SLOTS)
+            pipe.zremrangebyscore(state.SLOT_RESERVATIONS_KEY, "-inf", time.time())
+            pipe.zadd(state.SLOT_RESERVATIONS_KEY, {str(ssrc): expires_at}, nx=True)
+            pipe.zcard(state.SLOT_RESERVATIONS_KEY)
             _, added, reserved = await pipe.execute()
-        if added and reserved > self._fleet.slots:
-            await self._store.zrem(state.RESERVED_SLOTS, str(ssrc))
+        if added and reserved > self._fleet.slot_count:
+            await self._store.zrem(state.SLOT_RESERVATIONS_KEY, str(ssrc))
             return False
         await self.extend(ssrc, expires_at)
         return True
@@ -43,10 +43,10 @@ class SlotReservations:
     async def extend(self, ssrc: int, expires_at: float) -> None:
         """Extend an existing reservation."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at})
-            pipe.expire(state.RESERVED_SLOTS, state.SESSION_RETENTION_S)
+            pipe.zadd(state.SLOT_RESERVATIONS_KEY, {str(ssrc): expires_at})
+            pipe.expire(state.SLOT_RESERVATIONS_KEY, state.SESSION_RETENTION_S)
             await pipe.execute()
 
     async def release(self, ssrc: int, after_s: float = RELEASE_DELAY_S) -> None:
         """Release an existing reservation after a delay."""
-        await self._store.zadd(state.RESERVED_SLOTS, {str(ssrc): time.time() + after_s}, xx=True)
+        await self._store.zadd(state.SLOT_RESERVATIONS_KEY, {str(ssrc): time.time() + after_s}, xx=True)

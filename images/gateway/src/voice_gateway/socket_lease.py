@@ -12,7 +12,7 @@ class SocketLease:
 
     def __init__(self, store: Redis, ssrc: int) -> None:
         self._store = store
-        self._key = state.socket_lease_key(ssrc)
+        self._key = state.build_socket_lease_key(ssrc)
         self._owner_id = secrets.token_hex(8).encode()
 
     async def acquire(self) -> None:

@@ -17,9 +17,9 @@ from pydantic_settings import BaseSettings
 
 from voice_runtime import environment, logs
 
-SCOPE = "https://redis.azure.com/.default"
-RETRY_PAUSE_S = 10.0
-TIMEOUT_S = 10.0
+STATE_STORE_SCOPE = "https://redis.azure.com/.default"
+RETRY_DELAY_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
         f"{settings.azure_authority_host.rstrip('/')}/{settings.azure_tenant_id}/oauth2/v2.0/token",
         data={
             "client_id": settings.azure_client_id,
-            "scope": SCOPE,
+            "scope": STATE_STORE_SCOPE,
             "grant_type": "client_credentials",
             "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
             "client_assertion": settings.azure_federated_token_file.read_text(encoding="ascii").strip(),
@@ -70,7 +70,7 @@ def refresh_token_file(settings: TokenSettings, client: httpx2.Client) -> float:
         token = request_token(settings, client)
     except (OSError, httpx2.HTTPError, ValidationError) as error:
         log.warning("no token for the state store", extra={"fields": {"reason": str(error)[:200]}})
-        return RETRY_PAUSE_S
+        return RETRY_DELAY_S
     target = settings.voice_state_token_file
     temporary = target.with_suffix(".new")
     temporary.write_text(token.access_token, encoding="ascii")
@@ -83,7 +83,7 @@ def main() -> int:
     settings = environment.read_settings(TokenSettings)
     logs.set_up_logging()
     os.umask(0o027)
-    with httpx2.Client(timeout=TIMEOUT_S) as client:
+    with httpx2.Client(timeout=REQUEST_TIMEOUT_S) as client:
         while True:
             time.sleep(refresh_token_file(settings, client))
 

@@ -11,15 +11,15 @@ from voice_gateway.file_audio import SpeechSegment
 from voice_runtime.file_pieces import PieceTranscript
 from voice_runtime.transcripts import TimedWord
 
-SENTENCE_ENDS = (".", "?", "!", "\u3002", "\uff1f", "\uff01")
-SPEAKERS = "AB"
+SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01")
+SPEAKER_LABELS = "AB"
 """Speaker by channel, as OpenAI labels unknown speakers."""
 MAX_SUBTITLE_S = 7.0
 MAX_SUBTITLE_CHARACTERS = 84
 """Maximum length of a subtitle: two lines, which can be read in time."""
 
 
-class Format(StrEnum):
+class TranscriptFormat(StrEnum):
     """Format of a transcript."""
 
     JSON = "json"
@@ -30,13 +30,13 @@ class Format(StrEnum):
     DIARIZED_JSON = "diarized_json"
 
 
-MEDIA_TYPES = {
-    Format.JSON: "application/json",
-    Format.VERBOSE_JSON: "application/json",
-    Format.DIARIZED_JSON: "application/json",
-    Format.TEXT: "text/plain",
-    Format.SRT: "text/plain",
-    Format.VTT: "text/vtt",
+MEDIA_TYPES_BY_FORMAT = {
+    TranscriptFormat.JSON: "application/json",
+    TranscriptFormat.VERBOSE_JSON: "application/json",
+    TranscriptFormat.DIARIZED_JSON: "application/json",
+    TranscriptFormat.TEXT: "text/plain",
+    TranscriptFormat.SRT: "text/plain",
+    TranscriptFormat.VTT: "text/vtt",
 }
 
 
@@ -110,7 +110,7 @@ def _split_into_segments(words: Iterable[SpokenWord]) -> Iterator[Segment]:
             yield _join_words(pending)
             pending = []
         pending.append(word)
-        if word.word.endswith(SENTENCE_ENDS):
+        if word.word.endswith(SENTENCE_ENDINGS):
             yield _join_words(pending)
             pending = []
     if pending:
@@ -121,24 +121,24 @@ def _join_words(words: list[SpokenWord]) -> Segment:
     return Segment(" ".join(word.word for word in words), words[0].start, words[-1].end)
 
 
-def format_header(output_format: Format) -> str:
-    return "WEBVTT\n\n" if output_format is Format.VTT else ""
+def format_header(output_format: TranscriptFormat) -> str:
+    return "WEBVTT\n\n" if output_format is TranscriptFormat.VTT else ""
 
 
-def format_segments(output_format: Format, transcript: FileTranscript, new_segments: list[Segment]) -> str:
+def format_segments(output_format: TranscriptFormat, transcript: FileTranscript, new_segments: list[Segment]) -> str:
     """Return the output of a format for added segments.
 
     For JSON, this is white space before the document, which keeps the connection alive.
     """
     first = len(transcript.segments) - len(new_segments) + 1
-    if output_format is Format.TEXT:
+    if output_format is TranscriptFormat.TEXT:
         return "".join(f"{segment.text}\n" for segment in new_segments)
-    if output_format is Format.SRT:
+    if output_format is TranscriptFormat.SRT:
         return "".join(
             f"{number}\n{_format_time_range(each, ',')}\n{each.text}\n\n"
             for number, each in enumerate(new_segments, first)
         )
-    if output_format is Format.VTT:
+    if output_format is TranscriptFormat.VTT:
         return format_vtt(new_segments)
     return "\n"
 
@@ -148,15 +148,15 @@ def format_vtt(segments: Iterable[Segment]) -> str:
     return "".join(f"{_format_time_range(each, '.')}\n{each.text}\n\n" for each in segments)
 
 
-def format_footer(output_format: Format, transcript: FileTranscript, *, words: bool) -> str:
+def format_footer(output_format: TranscriptFormat, transcript: FileTranscript, *, words: bool) -> str:
     """Return the output of a format after the last segment.
 
     Args:
         words: Whether verbose JSON contains words.
     """
-    if output_format is Format.JSON:
+    if output_format is TranscriptFormat.JSON:
         return json.dumps({"text": transcript.text, "usage": transcript.usage()})
-    if output_format is not Format.VERBOSE_JSON:
+    if output_format is not TranscriptFormat.VERBOSE_JSON:
         return ""
     # These fields are required, but not available from this engine, so they have neutral values.
     neutral_fields = {
@@ -186,7 +186,7 @@ def format_diarized_json(channels: Sequence[FileTranscript]) -> str:
     """Return the transcript of a file with one speaker per channel, in chronological order."""
     spoken_words = sorted(
         (
-            (segment, SPEAKERS[channel])
+            (segment, SPEAKER_LABELS[channel])
             for channel, transcript in enumerate(channels)
             for segment in transcript.segments
         ),

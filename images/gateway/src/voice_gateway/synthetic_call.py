@@ -15,11 +15,11 @@ from websockets.exceptions import WebSocketException
 
 from voice_blueprint.contract.session_api import LISTEN_PATH
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, no_capacity_refusal
-from voice_gateway.session_routes import SessionRequest, open_session, tier_without_capacity
+from voice_gateway.refusals import Refusal, build_no_capacity_refusal
+from voice_gateway.session_routes import SessionRequest, find_full_tier, open_session
 
-INTERVAL_S = 60.0
-TIMEOUT_S = 20.0
+CALL_INTERVAL_S = 60.0
+CALL_TIMEOUT_S = 20.0
 """Timeout of a call, including its 2 s of audio."""
 CALLER_NAME = "synthetic"
 """Name under which the usage of synthetic calls is counted."""
@@ -46,13 +46,13 @@ class SyntheticCaller:
     async def run(self) -> None:
         """Make a call every minute."""
         while not self._gateway.draining.is_set():
-            await asyncio.sleep(INTERVAL_S)
-            await self.call()
+            await asyncio.sleep(CALL_INTERVAL_S)
+            await self.make_call()
 
-    async def call(self) -> bool:
+    async def make_call(self) -> bool:
         """Make one call, and return True if its speech was transcribed."""
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(CALL_TIMEOUT_S):
                 text = await self._transcribe_speech()
         except (OSError, TimeoutError, WebSocketException, Refusal, RedisError) as error:
             text, reason = "", str(getattr(error, "detail", error)) or type(error).__name__
@@ -65,10 +65,8 @@ class SyntheticCaller:
 
     async def _transcribe_speech(self) -> str:
         gateway, request = self._gateway, SessionRequest(transport="websocket")
-        if missing := tier_without_capacity(
-            gateway, request
-        ):  # checked here, so that it is not counted as a caller's refusal
-            raise no_capacity_refusal(f"no {missing.upper()} host has a free slot")
+        if missing := find_full_tier(gateway, request):  # checked here, so that it is not counted as a caller's refusal
+            raise build_no_capacity_refusal(f"no {missing.upper()} host has a free slot")
         session = await open_session(gateway, CALLER_NAME, request)
         token, _ = gateway.tokens.create(session.id)
         try:

@@ -12,14 +12,14 @@ from datetime import UTC, datetime, timedelta
 
 import jwt
 
-ALGORITHM = "HS256"
-AUDIENCE = "voice-session"
+SIGNATURE_ALGORITHM = "HS256"
+SESSION_TOKEN_AUDIENCE = "voice-session"  # noqa: S105
 MIN_KEY_BYTES = 32
 """Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
 
 
 SESSION_ID_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")
-"""Format of the ids that ``SessionTokens.create_session_id`` returns."""
+"""Format of the ids that ``SessionTokenManager.create_session_id`` returns."""
 
 
 class TokenError(Exception):
@@ -31,7 +31,7 @@ class ForeignTokenError(TokenError):
 
 
 @dataclass(frozen=True)
-class SessionTokens:
+class SessionTokenManager:
     """Creates and verifies tokens.
 
     Attributes:
@@ -54,8 +54,8 @@ class SessionTokens:
         """Create a token for a session, and return the token and its expiry."""
         issued_at = now or datetime.now(UTC)
         expires_at = issued_at + timedelta(seconds=self.lifetime_s)
-        claims = {"sub": session, "aud": AUDIENCE, "iat": issued_at, "exp": expires_at}
-        return jwt.encode(claims, self.key, algorithm=ALGORITHM), expires_at
+        claims = {"sub": session, "aud": SESSION_TOKEN_AUDIENCE, "iat": issued_at, "exp": expires_at}
+        return jwt.encode(claims, self.key, algorithm=SIGNATURE_ALGORITHM), expires_at
 
     def verify(self, token: str, session_id: str) -> None:
         """Verify a token for a session.
@@ -67,8 +67,8 @@ class SessionTokens:
             claims = jwt.decode(
                 token,
                 self.key,
-                algorithms=[ALGORITHM],
-                audience=AUDIENCE,
+                algorithms=[SIGNATURE_ALGORITHM],
+                audience=SESSION_TOKEN_AUDIENCE,
                 # Another gateway created it, whose clock may be ahead, so only its expiry is verified.
                 options={"require": ["sub", "aud", "iat", "exp"], "verify_iat": False},
             )
@@ -81,20 +81,20 @@ class SessionTokens:
         if claims["sub"] != session_id:
             raise ForeignTokenError("the token belongs to another session")
 
-    def unverified_session_id(self, token: str) -> str | None:
+    def parse_unverified_session_id(self, token: str) -> str | None:
         """Return the session id in an unverified token, or ``None`` if it is not a session token."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except (jwt.InvalidTokenError, RecursionError):
             return None
-        return str(claims.get("sub", "")) if claims.get("aud") == AUDIENCE else None
+        return str(claims.get("sub", "")) if claims.get("aud") == SESSION_TOKEN_AUDIENCE else None
 
     def create_session_id(self, ssrc: int) -> str:
         """Return a new id for a session, from which only gateways can derive the session's SSRC."""
         nonce = secrets.token_hex(12)
-        return f"{ssrc ^ self._ssrc_mask(nonce):08x}-{nonce}"
+        return f"{ssrc ^ self._derive_ssrc_mask(nonce):08x}-{nonce}"
 
-    def ssrc_for(self, session_id: str) -> int:
+    def derive_ssrc(self, session_id: str) -> int:
         """Return the SSRC of a session whose token has been verified.
 
         Raises:
@@ -103,10 +103,10 @@ class SessionTokens:
         if not SESSION_ID_PATTERN.fullmatch(session_id):
             raise TokenError("the token is for no session of a gateway")
         masked, _, nonce = session_id.partition("-")
-        return int(masked, 16) ^ self._ssrc_mask(nonce)
+        return int(masked, 16) ^ self._derive_ssrc_mask(nonce)
 
-    def _ssrc_mask(self, nonce: str) -> int:
+    def _derive_ssrc_mask(self, nonce: str) -> int:
         return int.from_bytes(hmac.digest(self.key.encode(), f"ssrc {nonce}".encode(), "sha256")[:4], "big")
 
     def __repr__(self) -> str:
-        return f"SessionTokens(lifetime_s={self.lifetime_s})"
+        return f"SessionTokenManager(lifetime_s={self.lifetime_s})"

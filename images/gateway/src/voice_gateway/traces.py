@@ -21,7 +21,7 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
 NS_PER_S = 1_000_000_000
-STAGES = ("ingest", "queue", "encode", "decode", "turn")
+TRACED_STAGES = ("ingest", "queue", "encode", "decode", "turn")
 """Stages of an engine, in order. In the last stage, a transcript waits for the end of the turn. Other durations of a
 final are not sequential."""
 
@@ -36,7 +36,7 @@ class _TraceIdGenerator(RandomIdGenerator):
         return self.trace_id
 
 
-class Traces:
+class CallTracer:
     """The traced calls of this gateway."""
 
     def __init__(self, endpoint: str, share: float, deployment: str) -> None:
@@ -62,10 +62,10 @@ class Traces:
         """
         if self._provider is None:
             return None
-        self._ids.trace_id = trace_id(session.id)
-        clock = Clock()
+        self._ids.trace_id = derive_trace_id(session.id)
+        clock = EpochClock()
         tracer = self._provider.get_tracer("voice_gateway")
-        span = tracer.start_span("call", start_time=clock.epoch_ns(requested_at), attributes={"session": session.id})
+        span = tracer.start_span("call", start_time=clock.to_epoch_ns(requested_at), attributes={"session": session.id})
         if not span.is_recording():
             return None
         call = self._calls[session.ssrc] = CallTrace(span, time.monotonic(), self._provider, clock)
@@ -88,13 +88,13 @@ class Traces:
             self._provider.shutdown()
 
 
-class Clock:
+class EpochClock:
     """Converts times of the event loop, whose clock is ``time.monotonic``, to nanoseconds since 1970."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
-    def epoch_ns(self, monotonic_s: float) -> int:
+    def to_epoch_ns(self, monotonic_s: float) -> int:
         return self._offset_ns + round(monotonic_s * NS_PER_S)
 
 
@@ -110,7 +110,7 @@ class CallTrace:
     span: Span
     admitted_at: float
     _provider: TracerProvider
-    _clock: Clock
+    _clock: EpochClock
 
     def add_span(
         self, name: str, started_at: float, ended_at: float, parent: Span | None = None, **attributes: str
@@ -119,10 +119,10 @@ class CallTrace:
         span = self._provider.get_tracer("voice_gateway").start_span(
             name,
             set_span_in_context(parent or self.span),
-            start_time=self._clock.epoch_ns(started_at),
+            start_time=self._clock.to_epoch_ns(started_at),
             attributes={name.replace("_", "."): value for name, value in attributes.items()},
         )
-        span.end(self._clock.epoch_ns(max(started_at, ended_at)))
+        span.end(self._clock.to_epoch_ns(max(started_at, ended_at)))
         return span
 
     def add_utterance(
@@ -137,7 +137,9 @@ class CallTrace:
             read_at: Time at which the final was read.
         """
         utterance_span = self.add_span("utterance", sent_at, read_at, utterance=str(transcript.utterance))
-        durations_s = {stage: transcript.stages_ms[stage] / 1000 for stage in STAGES if stage in transcript.stages_ms}
+        durations_s = {
+            stage: transcript.stages_ms[stage] / 1000 for stage in TRACED_STAGES if stage in transcript.stages_ms
+        }
         # The final was written shortly before it was read.
         at = max(sent_at, min(last_chunk_received_at, read_at - sum(durations_s.values())))
         self.add_span("vad end, ship", sent_at, at, utterance_span)
@@ -148,6 +150,6 @@ class CallTrace:
         self.add_span("commit", at, read_at, utterance_span)
 
 
-def trace_id(session_id: str) -> int:
+def derive_trace_id(session_id: str) -> int:
     """Return the id of a session's trace."""
     return int.from_bytes(hashlib.sha256(session_id.encode()).digest()[:16], "big")

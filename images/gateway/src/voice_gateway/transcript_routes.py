@@ -8,19 +8,19 @@ from starlette.responses import PlainTextResponse, Response
 from voice_blueprint.contract.session_api import ARCHIVE_CONTENT_TYPE
 from voice_gateway.archive import Archive, ArchivedTranscript
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, retry_after
+from voice_gateway.refusals import Refusal, build_retry_after_header
 from voice_gateway.tokens import SESSION_ID_PATTERN
 
-FORMATS = ("jsonl", "vtt")
+TRANSCRIPT_FORMATS = ("jsonl", "vtt")
 NO_STORE_HEADERS = {"Cache-Control": "no-store"}
 
 
 async def read_transcript(request: Request) -> Response:
     """Return a transcript to the caller who opened its session, as JSON lines or as WebVTT."""
-    form = request.query_params.get("format", FORMATS[0])
-    if form not in FORMATS:
-        raise Refusal(400, "bad request", f"format: {form[:20]!r} is not one of {', '.join(FORMATS)}")
-    transcript = await _authorized_transcript(request)
+    form = request.query_params.get("format", TRANSCRIPT_FORMATS[0])
+    if form not in TRANSCRIPT_FORMATS:
+        raise Refusal(400, "bad request", f"format: {form[:20]!r} is not one of {', '.join(TRANSCRIPT_FORMATS)}")
+    transcript = await _read_authorized_transcript(request)
     if form == "vtt":
         return PlainTextResponse(transcript.to_vtt(), media_type="text/vtt", headers=NO_STORE_HEADERS)
     lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in transcript.lines)
@@ -29,13 +29,13 @@ async def read_transcript(request: Request) -> Response:
 
 async def delete_transcript(request: Request) -> Response:
     """Delete a transcript of the caller. The index entry remains, but contains none of the text."""
-    transcript = await _authorized_transcript(request)
+    transcript = await _read_authorized_transcript(request)
     gateway: Gateway = request.app.state.gateway
     await _require_archive(gateway).delete(transcript.session.id)
     return Response(status_code=204)
 
 
-async def _authorized_transcript(request: Request) -> ArchivedTranscript:
+async def _read_authorized_transcript(request: Request) -> ArchivedTranscript:
     """Return the requested transcript, if it belongs to the caller.
 
     Raises:
@@ -48,10 +48,10 @@ async def _authorized_transcript(request: Request) -> ArchivedTranscript:
         transcript = await archive.read(name)
         if transcript is not None and transcript.session.caller == caller:
             return transcript
-        session = await gateway.sessions.read(gateway.tokens.ssrc_for(name))
+        session = await gateway.sessions.read(gateway.tokens.derive_ssrc(name))
         if session is not None and session.id == name and session.caller == caller and session.archived_from:
             detail = "the session is not over, its transcript is being written, or it has no words; try again"
-            raise Refusal(404, "not archived yet", detail, retry_after(5))
+            raise Refusal(404, "not archived yet", detail, build_retry_after_header(5))
     raise Refusal(404, "unknown transcript", "there is no such transcript, or it is kept no longer")
 
 

@@ -21,29 +21,29 @@ from voice_gateway.audio import MAX_CHANNELS
 from voice_gateway.bearer import authenticate_request
 from voice_gateway.decoder_process import NoChannelError
 from voice_gateway.file_transcription import (
-    CLOSE_HEADERS,
-    Hints,
+    CLOSE_CONNECTION_HEADERS,
     StartedResponse,
+    TranscriptionHints,
     Upload,
     admit_upload,
-    decoding_slot,
+    reserve_decoding_slot,
     transcribe_file,
 )
 from voice_gateway.gateway import UPLOAD_TIMEOUT_S, Gateway
-from voice_gateway.refusals import Refusal, openai_error, openai_response
+from voice_gateway.refusals import Refusal, to_openai_error, to_openai_response
 from voice_gateway.session_routes import Language
 from voice_gateway.subtitles import (
-    MEDIA_TYPES,
+    MEDIA_TYPES_BY_FORMAT,
     FileTranscript,
-    Format,
+    TranscriptFormat,
     format_diarized_json,
     format_footer,
     format_header,
     format_segments,
 )
 
-MODEL = "whisper"
-MODEL_DESCRIPTION = {"id": MODEL, "object": "model", "created": 0, "owned_by": "voice-serve"}
+MODEL_ID = "whisper"
+MODEL_DESCRIPTION = {"id": MODEL_ID, "object": "model", "created": 0, "owned_by": "voice-serve"}
 
 
 class TranscriptionForm(BaseModel):
@@ -52,34 +52,36 @@ class TranscriptionForm(BaseModel):
     language: Language | None = None
     prompt: str = ""
     keywords: list[str] = Field(default=[], alias="keywords[]")
-    response_format: Format = Format.JSON
+    response_format: TranscriptFormat = TranscriptFormat.JSON
     stream: bool = False
     timestamp_granularities: list[str] = Field(default=["segment"], alias="timestamp_granularities[]")
 
     @property
-    def hints(self) -> Hints:
+    def hints(self) -> TranscriptionHints:
         """The caller's hints for its file."""
         words = ". ".join(filter(None, [self.prompt, ", ".join(self.keywords)]))
-        return Hints(self.language, words[:MAX_PROMPT_CHARACTERS])
+        return TranscriptionHints(self.language, words[:MAX_PROMPT_CHARACTERS])
 
 
 async def list_models(request: Request) -> Response:
     """Respond with the list of models, which contains one model regardless of the engine."""
-    return await _model_response(request, {"object": "list", "data": [MODEL_DESCRIPTION]})
+    return await _build_model_response(request, {"object": "list", "data": [MODEL_DESCRIPTION]})
 
 
 async def get_model(request: Request) -> Response:
     """Respond with the description of a model."""
-    return await _model_response(request, MODEL_DESCRIPTION if request.path_params["model"] == MODEL else None)
+    return await _build_model_response(request, MODEL_DESCRIPTION if request.path_params["model"] == MODEL_ID else None)
 
 
-async def _model_response(request: Request, body: dict[str, Any] | None) -> Response:
+async def _build_model_response(request: Request, body: dict[str, Any] | None) -> Response:
     try:
         await authenticate_request(request.app.state.gateway, request)
     except Refusal as refusal:
-        return openai_response(refusal)
+        return to_openai_response(refusal)
     if body is None:
-        return openai_response(Refusal(404, "model not found", f"the model here is {MODEL!r}; a request may name any"))
+        return to_openai_response(
+            Refusal(404, "model not found", f"the model here is {MODEL_ID!r}; a request may name any")
+        )
     return JSONResponse(body)
 
 
@@ -90,7 +92,7 @@ async def transcribe(request: Request) -> Response:
         async with contextlib.AsyncExitStack() as resources:
             return await _transcribe(Request(request.scope, upload.receive), upload, resources)
     except (HTTPException, RedisError) as error:
-        return openai_response(await upload.drain_and_refuse(request, error))
+        return to_openai_response(await upload.drain_and_refuse(request, error))
 
 
 async def _transcribe(request: Request, upload: Upload, resources: contextlib.AsyncExitStack) -> Response:
@@ -100,18 +102,19 @@ async def _transcribe(request: Request, upload: Upload, resources: contextlib.As
     async with admit_upload(gateway, caller):
         upload.check_declared_size(request)
         options, file = await _read_form(request, resources)
-    await resources.enter_async_context(decoding_slot(gateway))
+    await resources.enter_async_context(reserve_decoding_slot(gateway))
     transcripts = [
-        FileTranscript() for _ in range(MAX_CHANNELS if options.response_format is Format.DIARIZED_JSON else 1)
+        FileTranscript()
+        for _ in range(MAX_CHANNELS if options.response_format is TranscriptFormat.DIARIZED_JSON else 1)
     ]
-    if options.response_format is Format.DIARIZED_JSON:
-        output = _generate_diarized(gateway, options, file, transcripts)
+    if options.response_format is TranscriptFormat.DIARIZED_JSON:
+        output = _generate_diarized_document(gateway, options, file, transcripts)
     else:
         output = (_generate_events if options.stream else _generate_document)(gateway, options, file, transcripts[0])
     resources.push_async_callback(gateway.usage.count_file, caller, transcripts)
     lines = await resources.enter_async_context(contextlib.aclosing(output))
     first = await upload.run_until_disconnect(anext(lines))
-    media_type = "text/event-stream" if options.stream else MEDIA_TYPES[options.response_format]
+    media_type = "text/event-stream" if options.stream else MEDIA_TYPES_BY_FORMAT[options.response_format]
     return StartedResponse(first, lines, resources.pop_all(), media_type)
 
 
@@ -121,7 +124,7 @@ async def _read_form(request: Request, resources: contextlib.AsyncExitStack) -> 
             form = await resources.enter_async_context(request.form(max_files=1, max_fields=32))
     except TimeoutError:
         raise Refusal(
-            408, "file too slow", f"the file did not come within {UPLOAD_TIMEOUT_S:.0f} s", CLOSE_HEADERS
+            408, "file too slow", f"the file did not come within {UPLOAD_TIMEOUT_S:.0f} s", CLOSE_CONNECTION_HEADERS
         ) from None
     file = form.get("file")
     if not isinstance(file, UploadFile):
@@ -148,7 +151,7 @@ async def _generate_document(
     yield begin + format_footer(form, transcript, words="word" in options.timestamp_granularities)
 
 
-async def _generate_diarized(
+async def _generate_diarized_document(
     gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcripts: list[FileTranscript]
 ) -> AsyncGenerator[str]:
     """Yield a document whose speakers are the channels of the file.
@@ -160,7 +163,7 @@ async def _generate_diarized(
         # The last channel is first, so that a file without it is refused before the response starts.
         for channel in reversed(range(MAX_CHANNELS)):
             async for _ in transcribe_file(gateway, options.hints, file, transcripts[channel], channel):
-                yield format_segments(Format.DIARIZED_JSON, transcripts[channel], [])
+                yield format_segments(TranscriptFormat.DIARIZED_JSON, transcripts[channel], [])
     except NoChannelError:
         raise Refusal(
             400, "bad request", "response_format: diarized_json needs a channel for each speaker, and this file has one"
@@ -182,7 +185,7 @@ async def _generate_events(
     except Refusal as refusal:
         if is_first:
             raise
-        yield _format_event(error=openai_error(refusal))
+        yield _format_event(error=to_openai_error(refusal))
         return
     yield _format_event(type="transcript.text.done", text=transcript.text)
 

@@ -20,12 +20,12 @@ from voice_gateway.refusals import Refusal
 from voice_gateway.subtitles import FileTranscript
 from voice_runtime import state
 from voice_runtime.metrics import Metrics
-from voice_runtime.sessions import Session, SessionKind, Sessions
+from voice_runtime.sessions import Session, SessionKind, SessionStore
 
 FINALS_TIMEOUT_S = 30.0
 """Maximum wait for a session's last final. Afterwards, the usage is logged without this final."""
 POLL_INTERVAL_S = 0.5
-CHUNK_S = 0.1
+CHUNK_DURATION_S = 0.1
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class UsageAmounts:
     characters: int = 0
 
 
-class Usage:
+class UsageCounter:
     """Counts the usage of callers."""
 
     def __init__(self, store: Redis, metrics: Metrics, minutes_per_day: int) -> None:
@@ -55,7 +55,7 @@ class Usage:
             minutes_per_day: Maximum audio per caller and day; 0 for no limit.
         """
         self._store = store
-        self._sessions = Sessions(store)
+        self._sessions = SessionStore(store)
         self._metrics = metrics
         self._seconds_per_day = 60 * minutes_per_day
         self._report_tasks: set[asyncio.Task[None]] = set()
@@ -68,7 +68,7 @@ class Usage:
         """
         if not self._seconds_per_day:
             return
-        used: Any = await self._store.hget(state.caller_usage_key(caller, _current_day()), "audio_s")
+        used: Any = await self._store.hget(state.build_caller_usage_key(caller, _get_current_day()), "audio_s")
         if float(used or 0) >= self._seconds_per_day:
             headers = {"Retry-After": str(86_400 - int(time.time()) % 86_400)}
             raise Refusal(429, "daily quota", self.quota_message, headers)
@@ -122,9 +122,9 @@ class Usage:
                 record = await self._sessions.read(session.ssrc)
                 if record is None or (record.is_over and record.is_transcribed):
                     break
-            if record is None or not record.is_over or not await self._sessions.mark_settled(session):
+            if record is None or not record.is_over or not await self._sessions.mark_usage_reported(session):
                 return
-            used = UsageAmounts(record.audio_s, record.chunks * CHUNK_S, record.characters)
+            used = UsageAmounts(record.audio_s, record.chunk_count * CHUNK_DURATION_S, record.characters)
             if used == UsageAmounts():
                 return
             # A gateway's sockets have counted their audio on arrival.
@@ -134,8 +134,8 @@ class Usage:
 
     async def _add_amounts(self, caller: str, amounts: UsageAmounts) -> float:
         """Add to a caller's usage of the day, and return the day's total audio in seconds."""
-        day = _current_day()
-        key, callers = state.caller_usage_key(caller, day), state.day_callers_key(day)
+        day = _get_current_day()
+        key, callers = state.build_caller_usage_key(caller, day), state.build_day_callers_key(day)
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hincrbyfloat(key, "audio_s", amounts.audio_s)
             pipe.hincrbyfloat(key, "speech_s", amounts.speech_s)
@@ -160,5 +160,5 @@ class Usage:
         log.info("usage", extra={"fields": fields})
 
 
-def _current_day() -> str:
+def _get_current_day() -> str:
     return datetime.now(UTC).date().isoformat()

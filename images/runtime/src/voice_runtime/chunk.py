@@ -18,7 +18,7 @@ from voice_blueprint.contract.chunk import (
 
 DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES
 ALL_FLAGS = sum(ChunkFlag)
-MAX_COUNT = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
+MAX_COUNT_BY_KIND = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
 """Maximum ``count`` of each kind."""
 
 
@@ -76,11 +76,11 @@ class AudioChunk:
         if len(datagram) != DATAGRAM_BYTES:
             raise MalformedChunkError(MalformedReason.LENGTH)
         session, number, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
-        if kind not in MAX_COUNT:
+        if kind not in MAX_COUNT_BY_KIND:
             raise MalformedChunkError(MalformedReason.KIND)
         if flags & ~ALL_FLAGS:
             raise MalformedChunkError(MalformedReason.FLAGS)
-        if count > MAX_COUNT[kind]:
+        if count > MAX_COUNT_BY_KIND[kind]:
             raise MalformedChunkError(MalformedReason.COUNT)
         return cls(session, sequence, ChunkFlag(flags), _read_values(datagram, ChunkKind(kind), count), number)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-EXIT_CODE = 2
+INVALID_SETTINGS_EXIT_CODE = 2
 """Exit code of a program with an invalid environment."""
 
 SettingsType = TypeVar("SettingsType", bound=BaseSettings)
@@ -23,7 +23,7 @@ def read_settings(settings_type: type[SettingsType]) -> SettingsType:
     except ValidationError as error:
         for problem in describe_problems(settings_type, error):
             sys.stderr.write(f"{problem}\n")
-        raise SystemExit(EXIT_CODE) from None
+        raise SystemExit(INVALID_SETTINGS_EXIT_CODE) from None
 
 
 def describe_problems(settings_type: type[BaseSettings], error: ValidationError) -> list[str]:

@@ -43,7 +43,7 @@ class LogMelExtractor:
                 return np.empty((0, self._bins), np.float32)
             self._reflect()
         due = max(0, (len(self._buffer) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
-        return self._rows(due)
+        return self._extract_rows(due)
 
     def flush(self) -> FeatureRows:
         """Return the last rows of the utterance, and reset the state for the next one."""
@@ -53,7 +53,7 @@ class LogMelExtractor:
         self._buffer = np.pad(self._buffer, (0, max(0, missing)))
         if remaining and not self._reflected:
             self._reflect()
-        rows = self._rows(remaining)
+        rows = self._extract_rows(remaining)
         self._buffer, self._reflected = self._buffer[:0], False
         return rows
 
@@ -63,24 +63,24 @@ class LogMelExtractor:
         self._buffer = np.concatenate([before, self._buffer])
         self._reflected = True
 
-    def _rows(self, count: int) -> FeatureRows:
+    def _extract_rows(self, count: int) -> FeatureRows:
         if count == 0:
             return np.empty((0, self._bins), np.float32)
         windows = sliding_window_view(self._buffer, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
         self._buffer = self._buffer[count * HOP_SAMPLES :]
-        power = np.abs(np.fft.rfft(windows * _hann_window())) ** 2
-        energy = power.astype(np.float32) @ mel_filters(self._bins).T
+        power = np.abs(np.fft.rfft(windows * _build_hann_window())) ** 2
+        energy = power.astype(np.float32) @ build_mel_filters(self._bins).T
         rows: FeatureRows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)
         return rows
 
 
 @functools.cache
-def _hann_window() -> NDArray[np.float32]:
+def _build_hann_window() -> NDArray[np.float32]:
     return np.hanning(WINDOW_SAMPLES + 1)[:-1].astype(np.float32)
 
 
 @functools.cache
-def mel_filters(bins: int) -> NDArray[np.float32]:
+def build_mel_filters(bins: int) -> NDArray[np.float32]:
     """Return Slaney's filters, of shape (bins, 201): triangles at equal mel steps from 0 Hz to 8 kHz, of equal area.
 
     Source: librosa's default mel scale, on which Whisper's models were trained.
@@ -95,15 +95,15 @@ def mel_filters(bins: int) -> NDArray[np.float32]:
 
 # 3 mel are 200 Hz up to 1 kHz; above, 27 mel are a factor of 6.4.
 _HZ_PER_MEL = 200 / 3
-_LOG_FROM_HZ = 1000.0
-_LOG_FROM_MEL = _LOG_FROM_HZ / _HZ_PER_MEL
+_MIN_LOG_HZ = 1000.0
+_MIN_LOG_MEL = _MIN_LOG_HZ / _HZ_PER_MEL
 _LOG_STEP = np.log(6.4) / 27
 
 
 def _mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
-    above = _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - _LOG_FROM_MEL))
-    return np.where(mel < _LOG_FROM_MEL, mel * _HZ_PER_MEL, above)
+    above = _MIN_LOG_HZ * np.exp(_LOG_STEP * (mel - _MIN_LOG_MEL))
+    return np.where(mel < _MIN_LOG_MEL, mel * _HZ_PER_MEL, above)
 
 
 def _hz_to_mel(hz: float) -> float:
-    return hz / _HZ_PER_MEL if hz < _LOG_FROM_HZ else float(_LOG_FROM_MEL + np.log(hz / _LOG_FROM_HZ) / _LOG_STEP)
+    return hz / _HZ_PER_MEL if hz < _MIN_LOG_HZ else float(_MIN_LOG_MEL + np.log(hz / _MIN_LOG_HZ) / _LOG_STEP)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
 
-from voice_blueprint.contract.state import PieceField
+from voice_blueprint.contract.state import FilePieceField
 from voice_runtime import state
 from voice_runtime.replies import decode_text
 from voice_runtime.transcripts import TimedWord
@@ -56,16 +56,16 @@ class FilePieceQueue:
 
     # --- For gateways -----------------------------------------------------------------------------------------
 
-    async def count_waiting(self) -> int:
+    async def count_queued(self) -> int:
         """Return the number of queued pieces of all files."""
-        return int(await self._store.llen(state.FILE_PIECES))
+        return int(await self._store.llen(state.QUEUED_FILE_PIECES_KEY))
 
     async def put(self, piece: FilePiece) -> None:
-        key = state.file_piece_key(piece.name)
+        key = state.build_file_piece_key(piece.name)
         fields: dict[Any, bytes | str] = {
-            PieceField.AUDIO: piece.audio,
-            PieceField.LANGUAGE: piece.language or "",
-            PieceField.PROMPT: piece.prompt,
+            FilePieceField.AUDIO: piece.audio,
+            FilePieceField.LANGUAGE: piece.language or "",
+            FilePieceField.PROMPT: piece.prompt,
         }
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(key, mapping=fields)
@@ -75,7 +75,7 @@ class FilePieceQueue:
 
     async def read_result(self, name: str) -> PieceTranscript | None:
         """Return the transcript of a piece once it is available."""
-        answer = await self._store.hget(state.file_piece_key(name), PieceField.TRANSCRIPT)
+        answer = await self._store.hget(state.build_file_piece_key(name), FilePieceField.TRANSCRIPT)
         return PieceTranscript.model_validate_json(answer) if answer else None
 
     async def refresh(self, name: str) -> bool:
@@ -83,43 +83,45 @@ class FilePieceQueue:
 
         A piece whose host has failed is queued again.
         """
-        if not await self._store.expire(state.file_piece_key(name), state.FILE_PIECE_RETENTION_S):
+        if not await self._store.expire(state.build_file_piece_key(name), state.FILE_PIECE_RETENTION_S):
             return False
         # In this order, since a host removes it from the list after it has written the lease.
-        waits = await self._store.lpos(state.FILE_PIECES, name)
-        if waits is not None or await self._store.exists(state.file_piece_lease_key(name)):
+        waits = await self._store.lpos(state.QUEUED_FILE_PIECES_KEY, name)
+        if waits is not None or await self._store.exists(state.build_file_piece_lease_key(name)):
             return True
         # In this order, since a host removes the lease after it has written the transcript.
-        if not await self._store.hexists(state.file_piece_key(name), PieceField.TRANSCRIPT):
+        if not await self._store.hexists(state.build_file_piece_key(name), FilePieceField.TRANSCRIPT):
             await self._enqueue(name)
         return True
 
     async def delete(self, name: str) -> None:
         """Remove a piece in any state."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.file_piece_key(name))
-            pipe.lrem(state.FILE_PIECES, 0, name)
+            pipe.delete(state.build_file_piece_key(name))
+            pipe.lrem(state.QUEUED_FILE_PIECES_KEY, 0, name)
             await pipe.execute()
 
     async def _enqueue(self, name: str) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.rpush(state.FILE_PIECES, name)
-            pipe.expire(state.FILE_PIECES, state.SESSION_RETENTION_S)
+            pipe.rpush(state.QUEUED_FILE_PIECES_KEY, name)
+            pipe.expire(state.QUEUED_FILE_PIECES_KEY, state.SESSION_RETENTION_S)
             await pipe.execute()
 
     # --- For hosts --------------------------------------------------------------------------------------------
 
     async def claim(self, host: str) -> FilePiece | None:
         """Claim and return the oldest piece, or ``None`` if there is none or another host was faster."""
-        first = await self._store.lindex(state.FILE_PIECES, 0)
+        first = await self._store.lindex(state.QUEUED_FILE_PIECES_KEY, 0)
         if first is None:
             return None
         name = decode_text(first)
-        if not await self._store.set(state.file_piece_lease_key(name), host, ex=state.FILE_PIECE_LEASE_S, nx=True):
+        if not await self._store.set(
+            state.build_file_piece_lease_key(name), host, ex=state.FILE_PIECE_LEASE_S, nx=True
+        ):
             return None
-        await self._store.lrem(state.FILE_PIECES, 0, name)
-        fields = [PieceField.AUDIO, PieceField.LANGUAGE, PieceField.PROMPT]
-        read: Any = await self._store.hmget(state.file_piece_key(name), fields)
+        await self._store.lrem(state.QUEUED_FILE_PIECES_KEY, 0, name)
+        fields = [FilePieceField.AUDIO, FilePieceField.LANGUAGE, FilePieceField.PROMPT]
+        read: Any = await self._store.hmget(state.build_file_piece_key(name), fields)
         audio, language, prompt = read
         return (
             FilePiece(name, audio, decode_text(language or b"") or None, decode_text(prompt or b"")) if audio else None
@@ -127,14 +129,14 @@ class FilePieceQueue:
 
     async def renew(self, name: str) -> bool:
         """Renew the lease of a piece, and return True if its transcript is still needed."""
-        await self._store.expire(state.file_piece_lease_key(name), state.FILE_PIECE_LEASE_S)
-        return bool(await self._store.exists(state.file_piece_key(name)))
+        await self._store.expire(state.build_file_piece_lease_key(name), state.FILE_PIECE_LEASE_S)
+        return bool(await self._store.exists(state.build_file_piece_key(name)))
 
     async def complete(self, name: str, transcript: PieceTranscript) -> None:
         """Store the transcript of a piece."""
-        key = state.file_piece_key(name)
+        key = state.build_file_piece_key(name)
         # A piece that is no longer needed is not recreated.
         if await self._store.exists(key):
-            await self._store.hset(key, PieceField.TRANSCRIPT, transcript.model_dump_json(exclude_defaults=True))
+            await self._store.hset(key, FilePieceField.TRANSCRIPT, transcript.model_dump_json(exclude_defaults=True))
             await self._store.expire(key, state.FILE_PIECE_RETENTION_S)
-        await self._store.delete(state.file_piece_lease_key(name))
+        await self._store.delete(state.build_file_piece_lease_key(name))

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_TTL_S, HostField
 from voice_runtime import state
 from voice_runtime.replies import decode_fields, decode_text
 
@@ -82,10 +82,10 @@ class HostRegistry:
         self._heartbeats: dict[str, tuple[str, float]] = {}
 
     async def send_heartbeat(self, host: Host) -> None:
-        key = state.host_key(self._tier, host.id)
+        key = state.build_host_key(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
             # Readers remove ids with an expired record from the set.
-            pipe.sadd(state.hosts_key(self._tier), host.id)
+            pipe.sadd(state.build_hosts_key(self._tier), host.id)
             pipe.hset(
                 key,
                 mapping={
@@ -99,30 +99,30 @@ class HostRegistry:
                     HostField.HEARTBEAT: str(time.time_ns()),
                 },
             )
-            pipe.expire(key, HOST_EXPIRES_S)
+            pipe.expire(key, HOST_TTL_S)
             await pipe.execute()
 
     async def remove(self, host_id: str) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.host_key(self._tier, host_id))
-            pipe.srem(state.hosts_key(self._tier), host_id)
+            pipe.delete(state.build_host_key(self._tier, host_id))
+            pipe.srem(state.build_hosts_key(self._tier), host_id)
             await pipe.execute()
 
     async def is_registered(self, host_id: str) -> bool:
         """Return True if a host is in the registry, even if the host has failed."""
-        return bool(await self._store.sismember(state.hosts_key(self._tier), host_id))
+        return bool(await self._store.sismember(state.build_hosts_key(self._tier), host_id))
 
-    async def live_hosts(self) -> list[Host]:
+    async def read_live_hosts(self) -> list[Host]:
         """Return the hosts with a recent heartbeat, sorted by id.
 
         A host that is seen for the first time counts as alive. So does each host in the first reading after one that
         failed, since no heartbeat could be read meanwhile.
         """
         try:
-            ids = sorted(map(decode_text, await self._store.smembers(state.hosts_key(self._tier))))
+            ids = sorted(map(decode_text, await self._store.smembers(state.build_hosts_key(self._tier))))
             async with self._store.pipeline(transaction=False) as pipe:
                 for host_id in ids:
-                    pipe.hgetall(state.host_key(self._tier, host_id))
+                    pipe.hgetall(state.build_host_key(self._tier, host_id))
                 records = await pipe.execute()
         except (RedisError, OSError):
             self._heartbeats.clear()

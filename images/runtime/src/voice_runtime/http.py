@@ -12,12 +12,18 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from voice_runtime.fair_admission import SourceLimitedSet
-from voice_runtime.websocket import MIN_PAUSE_S, PAUSE_FACTOR, SLICE_BYTES, PacedWebSocket, SlowReaderLimit
+from voice_runtime.websocket import (
+    MAX_SLICE_BYTES,
+    MIN_PAUSE_S,
+    PAUSE_FACTOR,
+    PacedWebSocket,
+    SlowReaderTimeoutProtocol,
+)
 
 HEAD_TIMEOUT_S = 10.0
 """Timeout for the head of a request, from the start of the connection or the first byte of the head."""
 MAX_HEAD_BYTES = 16 * 1024
-KEEP_ALIVE_S = 75
+KEEP_ALIVE_TIMEOUT_S = 75
 """Idle timeout of a connection. Clients keep an idle connection for a minute, so that no client sends a request into a
 closing connection."""
 MAX_IDLE_CONNECTIONS = 1024
@@ -27,10 +33,10 @@ MAX_TURN_CPU_S = 0.005
 REQUEST_CPU_S = 0.001
 """Assumed CPU time of a request and its response, for the pause after each request."""
 
-_PORT = re.compile(r"^(\d+\.\d+\.\d+\.\d+|\[.+\]):\d+$")
+_ADDRESS_WITH_PORT_PATTERN = re.compile(r"^(\d+\.\d+\.\d+\.\d+|\[.+\]):\d+$")
 
 
-def client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
+def get_client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
     """Return the address of a client, or an empty string if it is unknown.
 
     Args:
@@ -42,10 +48,12 @@ def client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
     forwarded_address = (
         ",".join(connection.headers.getlist("X-Forwarded-For")).rpartition(",")[2].strip() if forwarded else ""
     )
-    return _PORT.sub(r"\1", forwarded_address) or (connection.client.host if connection.client else "")
+    return _ADDRESS_WITH_PORT_PATTERN.sub(r"\1", forwarded_address) or (
+        connection.client.host if connection.client else ""
+    )
 
 
-class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
+class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
     """Closes connections that send no complete request head in time.
 
     Uvicorn itself waits indefinitely after the first byte.
@@ -58,7 +66,7 @@ class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
     Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
     """
 
-    waiting: SourceLimitedSet["HeadTimeoutProtocol"]
+    waiting_connections: SourceLimitedSet["HeadTimeoutProtocol"]
     _timer: asyncio.TimerHandle | None = None
     _pause_timer: asyncio.TimerHandle | None = None
 
@@ -70,12 +78,12 @@ class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
     @classmethod
     def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["HeadTimeoutProtocol"]:
         """Return the protocol of a server with this maximum of connections without a request."""
-        return type("HeadTimeoutProtocol", (cls,), {"waiting": SourceLimitedSet(connections)})
+        return type("HeadTimeoutProtocol", (cls,), {"waiting_connections": SourceLimitedSet(connections)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
         super().connection_made(transport)
-        self.flow = _Flow(transport, self)
+        self.flow = _DeferredFlowControl(transport, self)
         self._start_waiting()
         self._start_timer()
 
@@ -108,8 +116,8 @@ class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
                 self._unread.clear()
                 return
         while self._unread and not self.flow.read_paused:
-            piece = bytes(self._unread[:SLICE_BYTES])
-            del self._unread[:SLICE_BYTES]
+            piece = bytes(self._unread[:MAX_SLICE_BYTES])
+            del self._unread[:MAX_SLICE_BYTES]
             super().data_received(piece)
             self._update_state()
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
@@ -122,7 +130,7 @@ class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
         if not self.flow.read_paused:
             self.transport.resume_reading()
 
-    def continue_reading_unless_resting(self) -> None:
+    def continue_reading_unless_paused(self) -> None:
         """Process unread data, unless the connection is paused."""
         if self._pause_timer is None:
             self.continue_reading()
@@ -179,25 +187,25 @@ class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
             self._start_timer()
 
     def _start_waiting(self) -> None:
-        if self in self.waiting:
+        if self in self.waiting_connections:
             return
-        removed = self.waiting.add(self, self.client[0] if self.client else "")
+        removed = self.waiting_connections.add(self, self.client[0] if self.client else "")
         if removed is not None:
             _close_or_abort(removed.transport)
 
     def _start_timer(self) -> None:
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, _close_referenced, weakref.ref(self))
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, _close_if_alive, weakref.ref(self))
 
     def _stop_waiting(self) -> None:
-        self.waiting.discard(self)
+        self.waiting_connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-class _Flow(FlowControl):
+class _DeferredFlowControl(FlowControl):
     """Flow control of a connection that processes received data before it receives more."""
 
     def __init__(self, transport: asyncio.Transport, protocol: HeadTimeoutProtocol) -> None:
@@ -208,10 +216,10 @@ class _Flow(FlowControl):
         """Resume processing after the current data."""
         if self.read_paused:
             self.read_paused = False
-            self._protocol.loop.call_soon(self._protocol.continue_reading_unless_resting)
+            self._protocol.loop.call_soon(self._protocol.continue_reading_unless_paused)
 
 
-def _close_referenced(reference: weakref.ref[HeadTimeoutProtocol]) -> None:
+def _close_if_alive(reference: weakref.ref[HeadTimeoutProtocol]) -> None:
     protocol = reference()
     if protocol:
         _close_or_abort(protocol.transport)

@@ -7,12 +7,12 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_S
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_INTERVAL_S
 from voice_runtime import state
 from voice_runtime.replies import decode_entries, decode_text
 
-_FIELD = b"chunk"
-MAX_SEARCH_INTERVAL_S = 2 * HOST_HEARTBEAT_S
+_CHUNK_FIELD = b"chunk"
+MAX_SEARCH_INTERVAL_S = 2 * HOST_HEARTBEAT_INTERVAL_S
 """Time between two searches that both find no record of a host, above which the host may have been there meanwhile."""
 
 
@@ -49,25 +49,25 @@ class Journal:
         The VAD tier decides where a session's audio is sent.
         """
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.set(state.lease_key(ssrc), self.host, ex=state.LEASE_S)
-            pipe.sadd(state.host_sessions_key(self.host), str(ssrc))
-            pipe.expire(state.host_sessions_key(self.host), state.HOST_SESSIONS_RETENTION_S)
+            pipe.set(state.build_lease_key(ssrc), self.host, ex=state.LEASE_S)
+            pipe.sadd(state.build_host_sessions_key(self.host), str(ssrc))
+            pipe.expire(state.build_host_sessions_key(self.host), state.HOST_SESSIONS_RETENTION_S)
             await pipe.execute()
 
     async def claim_session(self, ssrc: int) -> bool:
         """Assign a session without a host to this host, and return True on success."""
-        if not await self._store.set(state.lease_key(ssrc), self.host, ex=state.LEASE_S, nx=True):
+        if not await self._store.set(state.build_lease_key(ssrc), self.host, ex=state.LEASE_S, nx=True):
             return False
         await self.acquire(ssrc)
         for host in self._former_hosts.pop(ssrc, ()):
-            await self._store.srem(state.host_sessions_key(host), str(ssrc))
+            await self._store.srem(state.build_host_sessions_key(host), str(ssrc))
         return True
 
     async def renew(self, ssrcs: list[int]) -> list[int]:
         """Renew the leases of sessions, and return those that another host has taken over."""
         if not ssrcs:
             return []
-        holders = await self._store.mget([state.lease_key(ssrc) for ssrc in ssrcs])
+        holders = await self._store.mget([state.build_lease_key(ssrc) for ssrc in ssrcs])
         pairs = list(zip(ssrcs, holders, strict=True))
         lost = [ssrc for ssrc, holder in pairs if holder is not None and decode_text(holder) != self.host]
         async with self._store.pipeline(transaction=False) as pipe:
@@ -75,44 +75,44 @@ class Journal:
                 # A host that takes over the session concurrently must not lose it, so only leases of this host or
                 # expired ones are changed.
                 if holder is None:
-                    pipe.set(state.lease_key(ssrc), self.host, ex=state.LEASE_S, nx=True)
+                    pipe.set(state.build_lease_key(ssrc), self.host, ex=state.LEASE_S, nx=True)
                 elif decode_text(holder) == self.host:
-                    pipe.expire(state.lease_key(ssrc), state.LEASE_S)
-            pipe.expire(state.host_sessions_key(self.host), state.HOST_SESSIONS_RETENTION_S)
+                    pipe.expire(state.build_lease_key(ssrc), state.LEASE_S)
+            pipe.expire(state.build_host_sessions_key(self.host), state.HOST_SESSIONS_RETENTION_S)
             await pipe.execute()
         return lost
 
     async def release(self, ssrc: int) -> None:
         """Release a session for the next host."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.lease_key(ssrc))
-            pipe.srem(state.host_sessions_key(self.host), str(ssrc))
+            pipe.delete(state.build_lease_key(ssrc))
+            pipe.srem(state.build_host_sessions_key(self.host), str(ssrc))
             await pipe.execute()
 
     async def append(self, datagrams: list[tuple[int, bytes]]) -> list[str]:
         """Store chunks in one round trip, and return the ids of their entries."""
         async with self._store.pipeline(transaction=False) as pipe:
             for ssrc, datagram in datagrams:
-                key = state.audio_key(ssrc)
-                pipe.xadd(key, {_FIELD: datagram}, maxlen=state.MAX_AUDIO_CHUNKS, approximate=True)
+                key = state.build_audio_key(ssrc)
+                pipe.xadd(key, {_CHUNK_FIELD: datagram}, maxlen=state.MAX_AUDIO_CHUNKS, approximate=True)
                 pipe.expire(key, state.AUDIO_RETENTION_S)
             answers = await pipe.execute()
         return [decode_text(entry_id) for entry_id in answers[::2]]
 
     async def read_entries(self, ssrc: int) -> list[tuple[str, bytes]]:
         """Return the ids and datagrams of a session's stored entries, in order."""
-        stored = decode_entries(await self._store.xrange(state.audio_key(ssrc)))
-        return [(entry_id, fields[_FIELD]) for entry_id, fields in stored]
+        stored = decode_entries(await self._store.xrange(state.build_audio_key(ssrc)))
+        return [(entry_id, fields[_CHUNK_FIELD]) for entry_id, fields in stored]
 
     async def delete(self, ssrc: int, entry_ids: list[str]) -> None:
         """Delete entries that a final transcript covers."""
         if entry_ids:
-            await self._store.xdel(state.audio_key(ssrc), *entry_ids)
+            await self._store.xdel(state.build_audio_key(ssrc), *entry_ids)
 
-    async def sessions_on_host(self, host: str) -> list[int]:
-        return sorted(int(ssrc) for ssrc in await self._store.smembers(state.host_sessions_key(host)))
+    async def read_host_sessions(self, host: str) -> list[int]:
+        return sorted(int(ssrc) for ssrc in await self._store.smembers(state.build_host_sessions_key(host)))
 
-    async def orphaned_sessions(self) -> list[int]:
+    async def find_orphaned_sessions(self) -> list[int]:
         """Return sessions of failed hosts of this tier.
 
         A host has failed if all searches of ``HOST_DEAD_AFTER_S`` find no record of it. A search that raises, or that
@@ -127,13 +127,13 @@ class Journal:
 
     async def _search_orphans(self) -> list[int]:
         # Other readers may already have removed a failed host from the registry.
-        self._known_hosts |= {decode_text(host) for host in await self._store.smembers(state.hosts_key(Tier.ASR))} - {
-            self.host
-        }
+        self._known_hosts |= {
+            decode_text(host) for host in await self._store.smembers(state.build_hosts_key(Tier.ASR))
+        } - {self.host}
         self._former_hosts = {}
         absences_before, self._absences = self._absences, {}
         for host in sorted(self._known_hosts):
-            if await self._store.exists(state.host_key(Tier.ASR, host)):
+            if await self._store.exists(state.build_host_key(Tier.ASR, host)):
                 continue
             now = time.monotonic()  # after the reply, which may have been delayed
             before = absences_before.get(host)
@@ -141,7 +141,7 @@ class Journal:
             self._absences[host] = _Absence(since, until=now)
             if now - since < HOST_DEAD_AFTER_S:
                 continue
-            sessions = await self.sessions_on_host(host)
+            sessions = await self.read_host_sessions(host)
             for ssrc in sessions:
                 self._former_hosts.setdefault(ssrc, set()).add(host)
             if not sessions:

@@ -9,7 +9,7 @@ MAX_LINGER_S = 2.0
 MAX_LINGER_BYTES = 8 << 20
 
 
-class LingeringClose:
+class LingeringCloseMiddleware:
     """Reads the rest of a request's body before a connection is closed.
 
     The kernel resets a connection that is closed with unread data, and the client can lose a response that it has not

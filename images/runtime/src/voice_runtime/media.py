@@ -11,7 +11,7 @@ from voice_blueprint.contract.media import (
     MAX_TELEPHONE_EVENTS,
     PACKET_MS_RANGE,
     TELEPHONE_EVENT,
-    TELEPHONE_HZ,
+    TELEPHONE_SAMPLE_RATE_HZ,
     Codec,
 )
 
@@ -50,20 +50,22 @@ class MediaFormat:
         return cls(Codec(codec), int(rate), int(channels), int(packet_ms), int(payload_type), numbers)
 
     @property
-    def problem(self) -> str:
+    def unsupported_reason(self) -> str:
         """Reason why the VAD tier does not support the format; empty if it is supported."""
         spec = CODECS[self.codec]
         if self.rate not in spec.rates:
-            return f"{self.codec} at {self.rate} Hz is not taken; {_list_numbers(spec.rates)} are"
+            return f"{self.codec} at {self.rate} Hz is not taken; {_format_sorted_numbers(spec.rates)} are"
         if self.channels not in spec.channels:
-            return f"{self.codec} with {self.channels} channels is not taken; {_list_numbers(spec.channels)} are"
+            return (
+                f"{self.codec} with {self.channels} channels is not taken; {_format_sorted_numbers(spec.channels)} are"
+            )
         if self.packet_ms not in PACKET_MS_RANGE or self.rate * self.packet_ms % 1000:
             return f"packets of {self.packet_ms} ms at {self.rate} Hz are not taken: whole samples in 10 to 60 ms are"
         size = self.rate * self.packet_ms // 1000 * self.channels * spec.sample_bytes
         if size > MAX_PAYLOAD_BYTES:
             return f"a packet would have {size} bytes, and holds {MAX_PAYLOAD_BYTES}; name a smaller packet_ms"
         if any(number not in DYNAMIC_PAYLOAD_TYPES for number in self.telephone_events):
-            types = _list_numbers(self.telephone_events)
+            types = _format_sorted_numbers(self.telephone_events)
             return f"telephone events of payload type {types} are not supported: use 96 to 127"
         if not 0 < len(self.telephone_events) <= MAX_TELEPHONE_EVENTS:
             return f"{len(self.telephone_events)} payload types of telephone events: name 1 to {MAX_TELEPHONE_EVENTS}"
@@ -71,14 +73,14 @@ class MediaFormat:
             *DYNAMIC_PAYLOAD_TYPES,
             *spec.payload_types,
         ):
-            events = _list_numbers(self.telephone_events)
+            events = _format_sorted_numbers(self.telephone_events)
             return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {events} of telephone events"
         return ""
 
-    def sdp(self, host: str, port: int, *, ssrc: int, suite: str, key: str) -> str:
+    def to_sdp(self, host: str, port: int, *, ssrc: int, suite: str, key: str) -> str:
         """Return the SDP of the stream, as its sender describes the destination, the format and the encryption key."""
         extra_formats = [(number, f"telephone-event/{self.rate}") for number in self.telephone_events]
-        if self.rate == TELEPHONE_HZ:
+        if self.rate == TELEPHONE_SAMPLE_RATE_HZ:
             extra_formats.append((COMFORT_NOISE, f"CN/{self.rate}"))
         channels = f"/{self.channels}" if self.channels > 1 else ""
         maps = [(self.payload_type, f"{self.codec}/{self.rate}{channels}"), *extra_formats]
@@ -107,5 +109,5 @@ def _join_numbers(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _list_numbers(numbers: tuple[int, ...]) -> str:
+def _format_sorted_numbers(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, sorted(numbers)))

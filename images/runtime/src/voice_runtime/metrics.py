@@ -45,9 +45,9 @@ class Metrics:
         self._counts.clear()
         self._values.clear()
         for name, values in lines:
-            self._write(f"{json.dumps(self._line(name, values))}\n")
+            self._write(f"{json.dumps(self._build_line(name, values))}\n")
 
-    def _line(self, name: str, values: list[float]) -> dict[str, object]:
+    def _build_line(self, name: str, values: list[float]) -> dict[str, object]:
         metric = METRICS[name]
         return {
             "_aws": {

@@ -21,7 +21,7 @@ UNCHECKED_PATHS = (HEALTH_PATH, LIVENESS_PATH)
 names."""
 
 
-class OriginCheck:
+class OriginCheckMiddleware:
     """Middleware that rejects requests that a page of another origin sends to a local program.
 
     Args:
@@ -35,7 +35,7 @@ class OriginCheck:
         self._same_origin = same_origin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = self._problem(scope) if scope["type"] in ("http", "websocket") else ""
+        problem = self._find_problem(scope) if scope["type"] in ("http", "websocket") else ""
         if not problem:
             await self._app(scope, receive, send)
             return
@@ -45,17 +45,17 @@ class OriginCheck:
         else:
             await WebSocket(scope, receive, send).send_denial_response(response)
 
-    def _problem(self, scope: Scope) -> str:
+    def _find_problem(self, scope: Scope) -> str:
         if scope["path"] in UNCHECKED_PATHS:
             return ""
         headers = Headers(scope=scope)
-        host, origin = _host_name(f"//{headers.get('Host', '')}"), headers.get("Origin")
+        host, origin = _parse_host_name(f"//{headers.get('Host', '')}"), headers.get("Origin")
         server_address = (scope.get("server") or ("",))[0]
         if is_local_host(server_address) and not is_local_host(host):
             return f"Host {host!r} is not this machine; use localhost or {server_address}"
         if origin is None or origin in self._allowed:
             return ""
-        page = _host_name(origin)
+        page = _parse_host_name(origin)
         if is_local_host(host) and not is_local_host(page):
             return f"pages of {origin!r} may not use this machine's programs; allow the origin, or send none"
         if self._same_origin and not is_local_host(host) and page != host:
@@ -63,7 +63,7 @@ class OriginCheck:
         return ""
 
 
-def _host_name(address: str) -> str:
+def _parse_host_name(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""
     except ValueError:

@@ -26,7 +26,7 @@ CHECK_INTERVAL_S = 10.0
 RENEW_INTERVAL_S = 120.0
 """Interval at which the protection is renewed. A fleet of 200 tasks makes fewer than two calls per second; ECS allows
 five."""
-EXPIRES_MINUTES = 6
+PROTECTION_EXPIRY_MINUTES = 6
 """Lifetime of a protection that is not renewed, because the process hangs or has died."""
 MAX_PROTECTION_AFTER_REPLACEMENT_S = 3600.0
 """Maximum time for which a task of an older deployment keeps its protection: the default duration of a session. Load
@@ -51,7 +51,7 @@ class TaskProtection:
     def __init__(
         self, store: Redis, tier: Tier, is_busy: Callable[[], bool], environment: Mapping[str, str] = os.environ
     ) -> None:
-        self._store, self._key, self._busy = store, state.REVISIONS[tier], is_busy
+        self._store, self._key, self._busy = store, state.TIER_REVISION_KEYS[tier], is_busy
         self._agent, self._metadata = (
             environment.get(AGENT_URI_VARIABLE, ""),
             environment.get(METADATA_URI_VARIABLE, ""),
@@ -75,7 +75,7 @@ class TaskProtection:
         within_limit = self._replaced_at is None or now - self._replaced_at < MAX_PROTECTION_AFTER_REPLACEMENT_S
         needs_protection = self._busy() and within_limit
         if needs_protection and (self._protected_at is None or now - self._protected_at >= RENEW_INTERVAL_S):
-            if await self._set_protection({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MINUTES}):
+            if await self._set_protection({"ProtectionEnabled": True, "ExpiresInMinutes": PROTECTION_EXPIRY_MINUTES}):
                 self._protected_at = now
         elif (
             not needs_protection

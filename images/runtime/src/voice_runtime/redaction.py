@@ -18,9 +18,9 @@ MIN_PARTIAL_CARD_DIGITS = 7
 DIGIT_WORDS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 REPEAT_WORDS = frozenset({"double", "triple"})
 SEPARATOR_WORDS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
-DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}")
-EMAIL_ADDRESS = re.compile(r"[\w.+-]+@" + DOMAIN.pattern)
-TOP_LEVEL_DOMAINS = re.compile(
+DOMAIN_PATTERN = re.compile(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}")
+EMAIL_ADDRESS_PATTERN = re.compile(r"[\w.+-]+@" + DOMAIN_PATTERN.pattern)
+TOP_LEVEL_DOMAIN_PATTERN = re.compile(
     "com|org|net|edu|gov|io|co|ai|de|fr|uk|eu|es|it|nl|at|ch|us|ca|au|in|jp|info|biz|me|app|dev"
 )
 """Top-level domains that end a domain read aloud, so that "at the dot" is not redacted."""
@@ -49,7 +49,7 @@ class RedactedSpan:
     label: str
 
 
-def find_spans(
+def find_redacted_spans(
     words: Sequence[str], redactions: frozenset[Redaction], *, is_final: bool, digits_before: int = 0
 ) -> list[RedactedSpan]:
     """Return the ranges of a transcript to redact, in order.
@@ -62,12 +62,12 @@ def find_spans(
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
     spans: list[RedactedSpan] = []
     if Redaction.EMAIL in redactions:
-        spans += _find_addresses(plain)
+        spans += _find_email_addresses(plain)
     if Redaction.CARD in redactions:
         redacted_indexes = {index for each in spans for index in range(each.begin, each.end)}
         spans += (
             each
-            for each in _find_cards(plain, is_final=is_final, digits_before=digits_before)
+            for each in _find_card_numbers(plain, is_final=is_final, digits_before=digits_before)
             if redacted_indexes.isdisjoint(range(each.begin, each.end))
         )
     return sorted(spans, key=lambda each: each.begin)
@@ -81,7 +81,7 @@ def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], 
     """
     is_final = transcript.kind is EventKind.FINAL
     parts = transcript.text.split()
-    spans = find_spans(parts, redactions, is_final=is_final, digits_before=digits_before)
+    spans = find_redacted_spans(parts, redactions, is_final=is_final, digits_before=digits_before)
     if not spans:
         return transcript
     timed = list(transcript.words) if len(transcript.words) == len(parts) else []
@@ -91,19 +91,19 @@ def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], 
             redacted_words = timed[each.begin : each.end]
             timed[each.begin : each.end] = [_merge_words(redacted_words, each.label)] if each.label else []
     committed_spans = [each for each in spans if each.begin < len(transcript.committed.split())]
-    committed = parts[: _committed_length(committed_spans, len(transcript.committed.split()))]
+    committed = parts[: _count_committed_words(committed_spans, len(transcript.committed.split()))]
     return transcript.model_copy(update={"text": " ".join(parts), "words": timed, "committed": " ".join(committed)})
 
 
 def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -> list[TimedWord]:
     """Return the words of a complete transcript after redaction."""
     result = list(words)
-    for each in reversed(find_spans([word.text for word in words], redactions, is_final=True)):
+    for each in reversed(find_redacted_spans([word.text for word in words], redactions, is_final=True)):
         result[each.begin : each.end] = [_merge_words(result[each.begin : each.end], each.label)]
     return result
 
 
-def _committed_length(committed_spans: Sequence[RedactedSpan], committed: int) -> int:
+def _count_committed_words(committed_spans: Sequence[RedactedSpan], committed: int) -> int:
     """Return the number of committed words after redaction. A partly committed range is not committed."""
     complete_spans = [each for each in committed_spans if each.end <= committed]
     cut = next((each.begin for each in committed_spans if each.end > committed), committed)
@@ -121,7 +121,7 @@ def count_trailing_digits(words: Sequence[str], before: int = 0) -> int:
     The digits of the previous final are included if the final contains nothing else.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
-    *_, last = [(0, 0, 0), *_digit_runs(plain)]
+    *_, last = [(0, 0, 0), *_find_digit_runs(plain)]
     begin, end, digits = last
     if end < len(plain) or not digits:
         return 0 if plain else before
@@ -130,13 +130,13 @@ def count_trailing_digits(words: Sequence[str], before: int = 0) -> int:
 
 def redact_text(text: str, redactions: frozenset[Redaction], *, is_final: bool = True) -> str:
     words = text.split()
-    for each in reversed(find_spans(words, redactions, is_final=is_final)):
+    for each in reversed(find_redacted_spans(words, redactions, is_final=is_final)):
         words[each.begin : each.end] = [each.label] if each.label else []
     return " ".join(words)
 
 
-def _find_cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[RedactedSpan]:
-    for begin, end, digits in _digit_runs(plain):
+def _find_card_numbers(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[RedactedSpan]:
+    for begin, end, digits in _find_digit_runs(plain):
         is_last = end == len(plain)
         total_digits = digits + (digits_before if begin == 0 else 0)
         if total_digits >= MIN_CARD_DIGITS or (is_last and is_final and digits >= MIN_PARTIAL_CARD_DIGITS):
@@ -145,7 +145,7 @@ def _find_cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> 
             yield RedactedSpan(begin, end, "")
 
 
-def _digit_runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+def _find_digit_runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the ranges of digits as the first word, the index after the last word, and the number of digits."""
     begin = digits = 0
     for index, word in enumerate([*plain, ""]):
@@ -167,23 +167,23 @@ def _count_digits(word: str) -> int | None:
     return len(digits) if digits.isdigit() else None
 
 
-def _find_addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:
+def _find_email_addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:
     for index, word in enumerate(plain):
-        if EMAIL_ADDRESS.search(word):
+        if EMAIL_ADDRESS_PATTERN.search(word):
             yield RedactedSpan(index, index + 1, "[email]")
-        elif word == "at" and index and (end := _domain_end(plain, index + 1)):
+        elif word == "at" and index and (end := _find_domain_end(plain, index + 1)):
             begin = index - 1
             while begin > 1 and plain[begin - 1] in SEPARATOR_WORDS:
                 begin -= 2
             yield RedactedSpan(begin, end, "[email]")
 
 
-def _domain_end(plain: Sequence[str], begin: int) -> int | None:
+def _find_domain_end(plain: Sequence[str], begin: int) -> int | None:
     """Return the index after a domain that is read aloud or written, or ``None`` if there is none."""
     if (
         begin < len(plain)
-        and DOMAIN.fullmatch(plain[begin])
-        and TOP_LEVEL_DOMAINS.fullmatch(plain[begin].rpartition(".")[2])
+        and DOMAIN_PATTERN.fullmatch(plain[begin])
+        and TOP_LEVEL_DOMAIN_PATTERN.fullmatch(plain[begin].rpartition(".")[2])
     ):
         return begin + 1
     end = begin + 1
@@ -191,7 +191,7 @@ def _domain_end(plain: Sequence[str], begin: int) -> int | None:
         end += 2
         if (
             plain[end - 2] == "dot"
-            and TOP_LEVEL_DOMAINS.fullmatch(plain[end - 1])
+            and TOP_LEVEL_DOMAIN_PATTERN.fullmatch(plain[end - 1])
             and (end == len(plain) or plain[end] != "dot")
         ):
             return end

@@ -10,13 +10,13 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
-from voice_blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
-from voice_blueprint.contract.state import SessionField, ShippedField, TranscribedField
+from voice_blueprint.contract.session_api import DEFAULT_END_OF_TURN_MS, SRTP_KEY_BYTES_BY_SUITE
+from voice_blueprint.contract.state import SentAudioField, SessionField, TranscribedAudioField
 from voice_runtime import state
 from voice_runtime.media import DEFAULT_MEDIA, MediaFormat
 from voice_runtime.redaction import Redaction
 from voice_runtime.replies import decode_fields, decode_text
-from voice_runtime.transcribed import write_transcribed
+from voice_runtime.transcribed import write_transcription_progress
 
 FRAME_S = CHUNK_FRAME_SAMPLES / 16_000
 
@@ -46,13 +46,13 @@ class Session:
         reconnect_by: Seconds since 1970 at which the session ends if its audio socket was lost, otherwise 0.
         refused_at: Seconds since 1970 at which a full ASR host rejected its audio, or 0.
         begins_at: RTP timestamp of the first frame from its gateway; ``None`` if unknown.
-        wrong_payload: Number of packets that do not match ``media``.
+        wrong_payload_count: Number of packets that do not match ``media``.
         srtp_key: Base64 of the master key and salt of a new external session. The key is not part of the record.
         end_of_turn_ms: Silence that ends a complete sentence.
         last_sequence: ``sequence`` of the last chunk that the VAD tier sent; -1 if none.
-        chunks: Number of chunks that the VAD tier sent.
-        transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1 if none.
-        transcribed_chunks: Number of the chunk after ``transcribed_to``; -1 if its utterance was aborted.
+        chunk_count: Number of chunks that the VAD tier sent.
+        last_transcribed_sequence: ``sequence`` of the last chunk that a final transcript covers; -1 if none.
+        next_chunk_number: Number of the chunk after ``last_transcribed_sequence``; -1 if its utterance was aborted.
         lost_ms: Audio that never reached an engine.
         archived_from: Seconds since 1970 at which the session was opened, if its transcript is archived, otherwise 0.
         prompt: Words that are likely to occur.
@@ -74,15 +74,15 @@ class Session:
     srtp_key: str | None = None
     media: MediaFormat = DEFAULT_MEDIA
     language: str | None = None
-    end_of_turn_ms: int = END_OF_TURN_MS
+    end_of_turn_ms: int = DEFAULT_END_OF_TURN_MS
     last_sequence: int = -1
-    chunks: int = 0
-    transcribed_to: int = -1
-    transcribed_chunks: int = 0
+    chunk_count: int = 0
+    last_transcribed_sequence: int = -1
+    next_chunk_number: int = 0
     lost_ms: int = 0
     begins_at: int | None = None
     archived_from: int = 0
-    wrong_payload: int = 0
+    wrong_payload_count: int = 0
     prompt: str = ""
     redact: frozenset[Redaction] = frozenset()
     received_s: float = 0.0
@@ -112,12 +112,12 @@ class Session:
     def srtp_suite(self) -> str | None:
         """Encryption suite of the packets, which follows from the length of the key; ``None`` for plain RTP."""
         size = len(base64.b64decode(self.srtp_key)) if self.srtp_key else 0
-        return next((suite for suite, key_bytes in SRTP_SUITES.items() if key_bytes == size), None)
+        return next((suite for suite, key_bytes in SRTP_KEY_BYTES_BY_SUITE.items() if key_bytes == size), None)
 
     @property
     def is_transcribed(self) -> bool:
         """Whether all sent speech has a final transcript."""
-        return self.transcribed_to >= self.last_sequence
+        return self.last_transcribed_sequence >= self.last_sequence
 
     @classmethod
     def from_fields(
@@ -132,31 +132,31 @@ class Session:
                 kind=SessionKind(fields[SessionField.KIND]),
                 caller=fields[SessionField.CALLER],
                 expires_at=int(fields[SessionField.EXPIRES_AT]),
-                reconnect_by=int(fields.get(SessionField.RECONNECT_BY, 0)),
-                refused_at=int(transcribed.get(TranscribedField.REFUSED_AT, 0)),
+                reconnect_by=int(fields.get(SessionField.RECONNECT_DEADLINE, 0)),
+                refused_at=int(transcribed.get(TranscribedAudioField.REFUSED_AT, 0)),
                 media=MediaFormat.parse(fields.get(SessionField.MEDIA, str(DEFAULT_MEDIA))),
                 language=fields.get(SessionField.LANGUAGE),
-                end_of_turn_ms=int(fields.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
+                end_of_turn_ms=int(fields.get(SessionField.END_OF_TURN_MS, DEFAULT_END_OF_TURN_MS)),
                 archived_from=int(fields.get(SessionField.ARCHIVED_FROM, 0)),
                 prompt=fields.get(SessionField.PROMPT, ""),
                 redact=frozenset(map(Redaction, filter(None, fields.get(SessionField.REDACT, "").split(",")))),
                 received_s=float(fields.get(SessionField.AUDIO_S, 0)),
-                characters=int(transcribed.get(TranscribedField.CHARACTERS, 0)),
+                characters=int(transcribed.get(TranscribedAudioField.CHARACTERS, 0)),
                 realtime=fields.get(SessionField.REALTIME),
                 last_sent_event=fields.get(SessionField.LAST_SENT_EVENT, ""),
-                last_sequence=int(shipped.get(ShippedField.LAST_SEQUENCE, -1)),
-                chunks=int(shipped.get(ShippedField.CHUNKS, 0)),
-                transcribed_to=int(transcribed.get(TranscribedField.TRANSCRIBED_TO, -1)),
-                transcribed_chunks=int(transcribed.get(TranscribedField.TRANSCRIBED_CHUNKS, 0)),
-                lost_ms=int(transcribed.get(TranscribedField.LOST_MS, 0)),
-                wrong_payload=int(shipped.get(ShippedField.WRONG_PAYLOAD, 0)),
+                last_sequence=int(shipped.get(SentAudioField.LAST_SEQUENCE, -1)),
+                chunk_count=int(shipped.get(SentAudioField.CHUNKS, 0)),
+                last_transcribed_sequence=int(transcribed.get(TranscribedAudioField.TRANSCRIBED_TO, -1)),
+                next_chunk_number=int(transcribed.get(TranscribedAudioField.TRANSCRIBED_CHUNKS, 0)),
+                lost_ms=int(transcribed.get(TranscribedAudioField.LOST_MS, 0)),
+                wrong_payload_count=int(shipped.get(SentAudioField.WRONG_PAYLOAD, 0)),
                 begins_at=int(fields[SessionField.BEGINS_AT]) if SessionField.BEGINS_AT in fields else None,
             )
         except (KeyError, ValueError):
             return None
 
 
-def primary_language(tag: str) -> str:
+def get_primary_language(tag: str) -> str:
     """Return the primary language of a tag such as ``de-CH`` (BCP 47), as models use it."""
     return tag.partition("-")[0].lower()
 
@@ -165,7 +165,7 @@ class TooManySessionsError(Exception):
     """A caller has the maximum number of active sessions."""
 
 
-class Sessions:
+class SessionStore:
     """Creates, reads and closes sessions."""
 
     def __init__(self, store: Redis) -> None:
@@ -179,7 +179,7 @@ class Sessions:
         """
         now = int(time.time())
         key_expires_at = session.expires_at + state.SESSION_RETENTION_S
-        key = state.session_key(session.ssrc)
+        key = state.build_session_key(session.ssrc)
         # The identity is written first: the writer owns the SSRC, and the VAD tier admits nothing without the other
         # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before the
         # other fields.
@@ -190,34 +190,38 @@ class Sessions:
         if not owned:
             return False
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zremrangebyscore(state.caller_sessions_key(session.caller), "-inf", now)
-            _count_active(pipe, session, session.expires_at)
-            pipe.zcard(state.caller_sessions_key(session.caller))
+            pipe.zremrangebyscore(state.build_caller_sessions_key(session.caller), "-inf", now)
+            _add_active_session(pipe, session, session.expires_at)
+            pipe.zcard(state.build_caller_sessions_key(session.caller))
             *_, live = await pipe.execute()
         if live > max_sessions:
             await self._delete(session)
             raise TooManySessionsError(f"{max_sessions} sessions are open, the maximum; close one")
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(key, mapping=_gateway_fields(session))
+            pipe.hset(key, mapping=_build_gateway_fields(session))
             if session.srtp_key:
-                pipe.set(state.srtp_entry_key(session.ssrc), session.srtp_key, exat=key_expires_at)
+                pipe.set(state.build_srtp_entry_key(session.ssrc), session.srtp_key, exat=key_expires_at)
             if session.archived_from:
-                pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at})
-                pipe.expireat(state.ARCHIVE, key_expires_at, gt=True)
-                pipe.expireat(state.ARCHIVE, key_expires_at, nx=True)
+                pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(session.ssrc): session.expires_at})
+                pipe.expireat(state.SESSIONS_TO_ARCHIVE_KEY, key_expires_at, gt=True)
+                pipe.expireat(state.SESSIONS_TO_ARCHIVE_KEY, key_expires_at, nx=True)
             await pipe.execute()
         return True
 
     async def read(self, ssrc: int) -> Session | None:
         """Return a session, or ``None`` if the SSRC has none."""
         async with self._store.pipeline(transaction=False) as pipe:
-            for key in (state.session_key(ssrc), state.shipped_key(ssrc), state.transcribed_key(ssrc)):
+            for key in (
+                state.build_session_key(ssrc),
+                state.build_sent_audio_key(ssrc),
+                state.build_transcription_progress_key(ssrc),
+            ):
                 pipe.hgetall(key)
             return Session.from_fields(ssrc, *map(decode_fields, await pipe.execute()))
 
-    async def srtp_key(self, ssrc: int) -> str | None:
+    async def read_srtp_key(self, ssrc: int) -> str | None:
         """Return the SRTP key of an open external session, as Base64."""
-        key = await self._store.get(state.srtp_entry_key(ssrc))
+        key = await self._store.get(state.build_srtp_entry_key(ssrc))
         return decode_text(key) if key else None
 
     async def set_gateway(self, session: Session, gateway: str, begins_at: int) -> None:
@@ -226,7 +230,7 @@ class Sessions:
         Args:
             begins_at: RTP timestamp of the first frame of this socket; that of the session's first socket is kept.
         """
-        key = state.session_key(session.ssrc)
+        key = state.build_session_key(session.ssrc)
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.BEGINS_AT, str(begins_at))
             pipe.hset(key, SessionField.GATEWAY, gateway)
@@ -234,20 +238,20 @@ class Sessions:
 
     async def update(self, session: Session, **fields: str) -> None:
         """Write fields that change during a session, such as ``language`` and ``last_sent_event``."""
-        key = state.session_key(session.ssrc)
+        key = state.build_session_key(session.ssrc)
         # An expired record is not recreated, since it would never expire.
         if await self._store.exists(key):
             await self._store.hset(key, mapping={SessionField(name): value for name, value in fields.items()})
 
     async def add_audio(self, session: Session, audio_s: float) -> None:
         """Count audio received by a session's socket."""
-        key = state.session_key(session.ssrc)
+        key = state.build_session_key(session.ssrc)
         if await self._store.exists(key):
             await self._store.hincrbyfloat(key, SessionField.AUDIO_S, audio_s)
 
-    async def mark_settled(self, session: Session) -> bool:
+    async def mark_usage_reported(self, session: Session) -> bool:
         """Mark a session's usage as reported, and return True if it was not before."""
-        key = state.session_key(session.ssrc)
+        key = state.build_session_key(session.ssrc)
         return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
 
     async def start_grace_period(self, session: Session, grace_s: int) -> None:
@@ -257,10 +261,10 @@ class Sessions:
         """
         reconnect_by = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.session_key(session.ssrc), SessionField.RECONNECT_BY, str(reconnect_by))
+            pipe.hset(state.build_session_key(session.ssrc), SessionField.RECONNECT_DEADLINE, str(reconnect_by))
             ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
-            pipe.zadd(state.caller_sessions_key(session.caller), ends_at, xx=True)
-            pipe.zadd(state.ARCHIVE, ends_at, xx=True, lt=True)
+            pipe.zadd(state.build_caller_sessions_key(session.caller), ends_at, xx=True)
+            pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, ends_at, xx=True, lt=True)
             await pipe.execute()
 
     async def extend_grace_period(self, session: Session, grace_s: int) -> bool:
@@ -271,7 +275,7 @@ class Sessions:
         Raises:
             WatchError: The session's record was changed at the same time, and nothing was extended.
         """
-        key = state.session_key(session.ssrc)
+        key = state.build_session_key(session.ssrc)
         async with self._store.pipeline(transaction=True) as pipe:
             await pipe.watch(key)
             session_state: Any = await pipe.hget(key, SessionField.STATE)
@@ -280,60 +284,65 @@ class Sessions:
             reconnect_by = int(time.time()) + grace_s
             ends_at = min(reconnect_by, session.expires_at)
             pipe.multi()  # type: ignore[no-untyped-call]
-            pipe.hset(key, SessionField.RECONNECT_BY, str(reconnect_by))
-            _count_active(pipe, session, ends_at)
-            pipe.zadd(state.ARCHIVE, {str(session.ssrc): ends_at}, xx=True)
+            pipe.hset(key, SessionField.RECONNECT_DEADLINE, str(reconnect_by))
+            _add_active_session(pipe, session, ends_at)
+            pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(session.ssrc): ends_at}, xx=True)
             await pipe.execute()
         return True
 
     async def resume(self, session: Session) -> None:
         """Continue a session whose caller has reconnected."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hdel(state.session_key(session.ssrc), SessionField.RECONNECT_BY)
-            pipe.hdel(state.transcribed_key(session.ssrc), TranscribedField.REFUSED_AT)
-            _count_active(pipe, session, session.expires_at)
-            pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at}, xx=True)
+            pipe.hdel(state.build_session_key(session.ssrc), SessionField.RECONNECT_DEADLINE)
+            pipe.hdel(state.build_transcription_progress_key(session.ssrc), TranscribedAudioField.REFUSED_AT)
+            _add_active_session(pipe, session, session.expires_at)
+            pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(session.ssrc): session.expires_at}, xx=True)
             await pipe.execute()
 
     async def mark_refused(self, ssrc: int) -> None:
         """Record that a full host rejects a session's audio, so that the gateway can inform its caller."""
-        if await self._store.exists(state.session_key(ssrc)):
-            await write_transcribed(self._store, ssrc, {TranscribedField.REFUSED_AT: str(int(time.time()))})
+        if await self._store.exists(state.build_session_key(ssrc)):
+            await write_transcription_progress(
+                self._store, ssrc, {TranscribedAudioField.REFUSED_AT: str(int(time.time()))}
+            )
 
     async def clear_refusal(self, ssrc: int) -> None:
         """Record that a host accepts the audio of a session that another one had rejected."""
-        await self._store.hdel(state.transcribed_key(ssrc), TranscribedField.REFUSED_AT)
+        await self._store.hdel(state.build_transcription_progress_key(ssrc), TranscribedAudioField.REFUSED_AT)
 
     async def close(self, session: Session) -> None:
         """Reject further audio. Speech so far is still transcribed."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.session_key(session.ssrc), SessionField.STATE, SessionState.CLOSED)
-            pipe.expire(state.session_key(session.ssrc), state.SESSION_RETENTION_S)
-            pipe.delete(state.srtp_entry_key(session.ssrc))
-            pipe.zrem(state.caller_sessions_key(session.caller), str(session.ssrc))
+            pipe.hset(state.build_session_key(session.ssrc), SessionField.STATE, SessionState.CLOSED)
+            pipe.expire(state.build_session_key(session.ssrc), state.SESSION_RETENTION_S)
+            pipe.delete(state.build_srtp_entry_key(session.ssrc))
+            pipe.zrem(state.build_caller_sessions_key(session.caller), str(session.ssrc))
             # A second request has no effect, since the session ended at the first.
-            pipe.zadd(state.ARCHIVE, {str(session.ssrc): int(time.time())}, xx=True, lt=True)
+            pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(session.ssrc): int(time.time())}, xx=True, lt=True)
             await pipe.execute()
 
     async def _delete(self, session: Session) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.session_key(session.ssrc), state.srtp_entry_key(session.ssrc))
-            pipe.zrem(state.caller_sessions_key(session.caller), str(session.ssrc))
+            pipe.delete(state.build_session_key(session.ssrc), state.build_srtp_entry_key(session.ssrc))
+            pipe.zrem(state.build_caller_sessions_key(session.caller), str(session.ssrc))
             await pipe.execute()
 
 
-def _count_active(pipe: Pipeline, session: Session, ends_at: int) -> None:
+def _add_active_session(pipe: Pipeline, session: Session, ends_at: int) -> None:
     """Add a session to its caller's active ones until a time in seconds since the epoch.
 
     The caller's key may have expired or been deleted since, so it is given an expiry again.
     """
-    caller_key, expires_at = state.caller_sessions_key(session.caller), session.expires_at + state.SESSION_RETENTION_S
+    caller_key, expires_at = (
+        state.build_caller_sessions_key(session.caller),
+        session.expires_at + state.SESSION_RETENTION_S,
+    )
     pipe.zadd(caller_key, {str(session.ssrc): ends_at})
     pipe.expireat(caller_key, expires_at, gt=True)
     pipe.expireat(caller_key, expires_at, nx=True)
 
 
-def _gateway_fields(session: Session) -> dict[Any, str]:
+def _build_gateway_fields(session: Session) -> dict[Any, str]:
     """Return the fields that the gateway writes. The other fields belong to other tiers."""
     fields: dict[str, str | None] = {
         SessionField.STATE: session.state,

@@ -5,7 +5,7 @@ Every key expires, and every stream and set is bounded, so a caller or host that
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import (
-    AGENT_DAY_CALLERS_KEY,
+    AGENT_DAILY_CALLERS_KEY,
     AGENT_USAGE_KEY,
     ARCHIVE_CLAIM_KEY,
     ARCHIVE_INDEX_CLAIM_KEY,
@@ -14,8 +14,8 @@ from voice_blueprint.contract.state import (
     AUDIO_KEY,
     CALLER_SESSIONS_KEY,
     CALLER_USAGE_KEY,
-    DAY_CALLERS_KEY,
-    DAY_REPORT_KEY,
+    DAILY_CALLERS_KEY,
+    DAILY_REPORT_KEY,
     FILE_PIECE_KEY,
     FILE_PIECE_LEASE_KEY,
     FILE_PIECES_KEY,
@@ -25,20 +25,20 @@ from voice_blueprint.contract.state import (
     HOSTS_KEY,
     RESERVED_SLOTS_KEY,
     REVISION_KEYS,
+    SENT_AUDIO_KEY,
     SESSION_KEY,
     SESSION_LEASE_KEY,
-    SHIPPED_KEY,
     SRTP_KEY_KEY,
-    TRANSCRIBED_KEY,
+    TRANSCRIBED_AUDIO_KEY,
     TRANSCRIPT_KEY,
 )
 
-RESERVED_SLOTS = RESERVED_SLOTS_KEY
-ARCHIVE = ARCHIVE_KEY
-ARCHIVE_INDEX = ARCHIVE_INDEX_KEY
-ARCHIVE_INDEX_CLAIM = ARCHIVE_INDEX_CLAIM_KEY
-FILE_PIECES = FILE_PIECES_KEY
-REVISIONS = REVISION_KEYS
+SLOT_RESERVATIONS_KEY = RESERVED_SLOTS_KEY
+SESSIONS_TO_ARCHIVE_KEY = ARCHIVE_KEY
+INDEX_ENTRIES_KEY = ARCHIVE_INDEX_KEY
+INDEX_CLAIM_KEY = ARCHIVE_INDEX_CLAIM_KEY
+QUEUED_FILE_PIECES_KEY = FILE_PIECES_KEY
+TIER_REVISION_KEYS = REVISION_KEYS
 REVISION_RETENTION_S = 86_400
 """Lifetime of the newest revision, which its tasks renew. After a day without such tasks, the next task to start sets
 the revision."""
@@ -83,111 +83,111 @@ FILE_PIECE_LEASE_S = 5
 """Time without renewal after which another host transcribes a piece again."""
 
 
-def session_key(ssrc: int) -> str:
+def build_session_key(ssrc: int) -> str:
     """Return the key of a session's record."""
     return SESSION_KEY.format(ssrc=ssrc)
 
 
-def srtp_entry_key(ssrc: int) -> str:
+def build_srtp_entry_key(ssrc: int) -> str:
     """Return the key of a session's SRTP key."""
     return SRTP_KEY_KEY.format(ssrc=ssrc)
 
 
-def shipped_key(ssrc: int) -> str:
+def build_sent_audio_key(ssrc: int) -> str:
     """Return the key of a session's progress in the VAD tier."""
-    return SHIPPED_KEY.format(ssrc=ssrc)
+    return SENT_AUDIO_KEY.format(ssrc=ssrc)
 
 
-def transcribed_key(ssrc: int) -> str:
+def build_transcription_progress_key(ssrc: int) -> str:
     """Return the key of a session's progress in the ASR tier."""
-    return TRANSCRIBED_KEY.format(ssrc=ssrc)
+    return TRANSCRIBED_AUDIO_KEY.format(ssrc=ssrc)
 
 
-def lease_key(ssrc: int) -> str:
+def build_lease_key(ssrc: int) -> str:
     """Return the key of a session's lease by an ASR host."""
     return SESSION_LEASE_KEY.format(ssrc=ssrc)
 
 
-def caller_sessions_key(caller: str) -> str:
+def build_caller_sessions_key(caller: str) -> str:
     """Return the key of a caller's active sessions."""
     return CALLER_SESSIONS_KEY.format(caller=caller)
 
 
-def socket_lease_key(ssrc: int) -> str:
+def build_socket_lease_key(ssrc: int) -> str:
     """Return the key of a session's lease by an audio socket."""
-    return f"{session_key(ssrc)}:socket"
+    return f"{build_session_key(ssrc)}:socket"
 
 
-def caller_creations_key(caller: str) -> str:
+def build_caller_creations_key(caller: str) -> str:
     """Return the key that counts the sessions opened by a caller in one second."""
     return f"session:rate:{caller}"
 
 
-def caller_usage_key(caller: str, day: str) -> str:
+def build_caller_usage_key(caller: str, day: str) -> str:
     """Return the key of a caller's usage on a day, such as ``2026-11-26``."""
     return CALLER_USAGE_KEY.format(caller=caller, day=day)
 
 
-def day_callers_key(day: str) -> str:
+def build_day_callers_key(day: str) -> str:
     """Return the key of the callers with usage on a day."""
-    return DAY_CALLERS_KEY.format(day=day)
+    return DAILY_CALLERS_KEY.format(day=day)
 
 
-def day_report_key(day: str) -> str:
+def build_day_report_key(day: str) -> str:
     """Return the key of the claim of the gateway that reports the usage of a day."""
-    return DAY_REPORT_KEY.format(day=day)
+    return DAILY_REPORT_KEY.format(day=day)
 
 
-def agent_usage_key(caller: str, day: str) -> str:
+def build_agent_usage_key(caller: str, day: str) -> str:
     """Return the key of a caller's usage of the agents' engines on a day."""
     return AGENT_USAGE_KEY.format(caller=caller, day=day)
 
 
-def agent_day_callers_key(day: str) -> str:
+def build_agent_day_callers_key(day: str) -> str:
     """Return the key of the callers with usage of the agents' engines on a day."""
-    return AGENT_DAY_CALLERS_KEY.format(day=day)
+    return AGENT_DAILY_CALLERS_KEY.format(day=day)
 
 
-def transcript_key(ssrc: int) -> str:
+def build_transcript_key(ssrc: int) -> str:
     """Return the key of a session's transcript."""
     return TRANSCRIPT_KEY.format(ssrc=ssrc)
 
 
-def finals_key(ssrc: int) -> str:
+def build_finals_key(ssrc: int) -> str:
     """Return the key of an archived session's finals."""
     return FINALS_KEY.format(ssrc=ssrc)
 
 
-def archive_claim_key(ssrc: int) -> str:
+def build_archive_claim_key(ssrc: int) -> str:
     """Return the key of the claim of the gateway that archives a session."""
     return ARCHIVE_CLAIM_KEY.format(ssrc=ssrc)
 
 
-def audio_key(ssrc: int) -> str:
+def build_audio_key(ssrc: int) -> str:
     """Return the key of a session's unfinished audio."""
     return AUDIO_KEY.format(ssrc=ssrc)
 
 
-def file_piece_key(piece: str) -> str:
+def build_file_piece_key(piece: str) -> str:
     """Return the key of a piece of an audio file."""
     return FILE_PIECE_KEY.format(piece=piece)
 
 
-def file_piece_lease_key(piece: str) -> str:
+def build_file_piece_lease_key(piece: str) -> str:
     """Return the key of a piece's lease by an ASR host."""
     return FILE_PIECE_LEASE_KEY.format(piece=piece)
 
 
-def hosts_key(tier: Tier) -> str:
+def build_hosts_key(tier: Tier) -> str:
     """Return the key of the set of a tier's hosts."""
     return HOSTS_KEY.format(tier=tier)
 
 
-def host_key(tier: Tier, host_id: str) -> str:
+def build_host_key(tier: Tier, host_id: str) -> str:
     """Return the key of a host's record."""
     return HOST_KEY.format(tier=tier, host=host_id)
 
 
-def host_sessions_key(host_id: str) -> str:
+def build_host_sessions_key(host_id: str) -> str:
     """Return the key of the set of sessions that an ASR host transcribes."""
     return HOST_SESSIONS_KEY.format(host=host_id)

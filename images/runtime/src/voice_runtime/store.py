@@ -64,7 +64,7 @@ class StoreSettings(BaseSettings):
         return self.password.get_secret_value() if self.password else None
 
 
-class FileCredentials(CredentialProvider):
+class FileCredentialProvider(CredentialProvider):
     """Credentials that are read at each connection, since the password rotates while programs run."""
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -119,7 +119,7 @@ def connect(settings: StoreSettings) -> "Redis":
         timeout=TIMEOUT_S,
         address=settings.read_address,
         port=settings.port,
-        credential_provider=FileCredentials(settings) if password else None,
+        credential_provider=FileCredentialProvider(settings) if password else None,
         decode_responses=False,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,

@@ -7,7 +7,7 @@ from typing import Any
 RETRY_INTERVAL_S = 0.5
 
 
-async def cancel_all(tasks: Iterable["asyncio.Future[Any]"]) -> None:
+async def cancel_tasks(tasks: Iterable["asyncio.Future[Any]"]) -> None:
     """Cancel tasks, and return after all have ended.
 
     The cancellation is repeated: before Python 3.12, `asyncio.wait_for`, with which the store's client sends, may lose
@@ -20,6 +20,6 @@ async def cancel_all(tasks: Iterable["asyncio.Future[Any]"]) -> None:
         await asyncio.wait(pending, timeout=RETRY_INTERVAL_S)
 
 
-def other_tasks() -> set["asyncio.Task[Any]"]:
+def list_other_tasks() -> set["asyncio.Task[Any]"]:
     """Return all tasks of the loop except the current one."""
     return asyncio.all_tasks() - {asyncio.current_task()}

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from voice_blueprint.contract.state import TRANSCRIPT_FINAL_NUMBER, SessionField, TranscribedField
+from voice_blueprint.contract.state import FINAL_SEQUENCE_NUMBER, SessionField, TranscribedAudioField
 from voice_runtime import state
 from voice_runtime.replies import decode_entries, decode_text
-from voice_runtime.transcribed import write_transcribed
+from voice_runtime.transcribed import write_transcription_progress
 
-_FIELD = b"event"
+_EVENT_FIELD = b"event"
 _WRITER_FIELD = b"writer"
 
 log = logging.getLogger(__name__)
@@ -43,17 +43,17 @@ class EventKind(StrEnum):
 
 MAX_RECENT_EVENTS = 256
 """Number of recent events among which the last final is searched. An utterance has fewer events before its final."""
-GAP_NUMBER = 2**31
+GAP_NUMBER_BASE = 2**31
 """Base of the number of a gap inside an utterance, to which the gap's position is added. Gaps follow all partials, and
 precede the end."""
 MAX_REPORTED_SESSIONS = 64
 """Number of sessions of which a process remembers that it has logged their invalid entries, since readers that wait
 read such an entry repeatedly."""
-FIXED_NUMBERS = {
+FIXED_EVENT_NUMBERS = {
     EventKind.SPEECH_STARTED: 1,
-    EventKind.SPEECH_STOPPED: TRANSCRIPT_FINAL_NUMBER - 1,
-    EventKind.FINAL: TRANSCRIPT_FINAL_NUMBER,
-    EventKind.END: TRANSCRIPT_FINAL_NUMBER + 1,
+    EventKind.SPEECH_STOPPED: FINAL_SEQUENCE_NUMBER - 1,
+    EventKind.FINAL: FINAL_SEQUENCE_NUMBER,
+    EventKind.END: FINAL_SEQUENCE_NUMBER + 1,
 }
 """Numbers of events that occur once per utterance."""
 
@@ -133,10 +133,10 @@ class EventId:
         return event_id
 
 
-BEFORE_ALL = EventId(0, 0)
+STREAM_START = EventId(0, 0)
 
 
-class Transcripts:
+class TranscriptStore:
     """Writes and reads transcripts."""
 
     def __init__(self, store: Redis) -> None:
@@ -153,16 +153,19 @@ class Transcripts:
         Args:
             ssrc: The session.
             transcript: Transcript. Kinds that occur once per utterance have fixed numbers.
-            number: Sequence number of a partial; for a gap ``GAP_NUMBER`` plus its position, or 0 before the utterance.
+            number: Sequence number of a partial; for a gap ``GAP_NUMBER_BASE`` plus its position, or 0 before the
+                utterance.
         """
-        event_id = EventId(transcript.utterance, FIXED_NUMBERS.get(transcript.kind, number))
+        event_id = EventId(transcript.utterance, FIXED_EVENT_NUMBERS.get(transcript.kind, number))
         # For an archived session, the final is appended there first: if a host fails in between, nothing has been
         # published, and its successor appends both.
         if transcript.kind is EventKind.FINAL and await self._store.hexists(
-            state.session_key(ssrc), SessionField.ARCHIVED_FROM
+            state.build_session_key(ssrc), SessionField.ARCHIVED_FROM
         ):
-            await self._append(ssrc, state.finals_key(ssrc), event_id, transcript, state.MAX_FINALS)
-        return await self._append(ssrc, state.transcript_key(ssrc), event_id, transcript, state.MAX_TRANSCRIPT_EVENTS)
+            await self._append(ssrc, state.build_finals_key(ssrc), event_id, transcript, state.MAX_FINALS)
+        return await self._append(
+            ssrc, state.build_transcript_key(ssrc), event_id, transcript, state.MAX_TRANSCRIPT_EVENTS
+        )
 
     async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, maxlen: int) -> bool:
         """Append to a bounded stream, and return True if there were no later events."""
@@ -170,7 +173,7 @@ class Transcripts:
         try:
             await self._store.xadd(
                 key,
-                {_FIELD: event, _WRITER_FIELD: self._writer_id},
+                {_EVENT_FIELD: event, _WRITER_FIELD: self._writer_id},
                 id=str(event_id),
                 maxlen=maxlen,
                 approximate=True,
@@ -181,7 +184,7 @@ class Transcripts:
             present: Any = await self._store.xrange(key, str(event_id), str(event_id))
             # Another host may have published an identical event, such as a gap.
             is_new = any(
-                fields.get(_WRITER_FIELD) == self._writer_id and fields.get(_FIELD) == event
+                fields.get(_WRITER_FIELD) == self._writer_id and fields.get(_EVENT_FIELD) == event
                 for _, fields in decode_entries(present)
             )
         await self._extend_retention(ssrc, key)
@@ -194,21 +197,23 @@ class Transcripts:
             characters: Characters of the last final.
         """
         fields: dict[Any, str] = {
-            TranscribedField.TRANSCRIBED_TO: str(sequence),
-            TranscribedField.TRANSCRIBED_CHUNKS: str(chunks),
+            TranscribedAudioField.TRANSCRIBED_TO: str(sequence),
+            TranscribedAudioField.TRANSCRIBED_CHUNKS: str(chunks),
         }
-        await write_transcribed(self._store, ssrc, fields)
+        await write_transcription_progress(self._store, ssrc, fields)
         if characters:
-            await self._store.hincrby(state.transcribed_key(ssrc), TranscribedField.CHARACTERS, characters)
+            await self._store.hincrby(
+                state.build_transcription_progress_key(ssrc), TranscribedAudioField.CHARACTERS, characters
+            )
 
     async def add_lost_audio(self, ssrc: int, milliseconds: int) -> None:
         """Record the duration of a session's lost audio."""
-        key = state.transcribed_key(ssrc)
-        await self._store.hincrby(key, TranscribedField.LOST_MS, milliseconds)
+        key = state.build_transcription_progress_key(ssrc)
+        await self._store.hincrby(key, TranscribedAudioField.LOST_MS, milliseconds)
         await self._extend_retention(ssrc, key)
 
     async def read(
-        self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100
+        self, ssrc: int, after: EventId = STREAM_START, *, count: int = 100
     ) -> list[tuple[EventId, Transcript]]:
         """Return up to ``count`` events after a position. Invalid entries are skipped."""
         while entries := (await self.read_many({ssrc: after}, count=count)).get(ssrc):
@@ -224,7 +229,7 @@ class Transcripts:
 
         An invalid entry has no transcript, but a position after which the reader can continue.
         """
-        positions = {state.transcript_key(ssrc): (ssrc, position) for ssrc, position in after.items()}
+        positions = {state.build_transcript_key(ssrc): (ssrc, position) for ssrc, position in after.items()}
         answer: Any = await self._store.xread(
             {key: str(position) for key, (_, position) in positions.items()}, count=count
         )
@@ -237,22 +242,22 @@ class Transcripts:
             ]
         return found
 
-    async def finals(self, ssrc: int) -> list[Transcript]:
+    async def read_finals(self, ssrc: int) -> list[Transcript]:
         """Return the finals of an archived session."""
-        answer: Any = await self._store.xrange(state.finals_key(ssrc))
+        answer: Any = await self._store.xrange(state.build_finals_key(ssrc))
         events = (self._parse_event(ssrc, fields) for _, fields in decode_entries(answer))
         return [event for event in events if event]
 
-    async def last_final(self, ssrc: int) -> Transcript | None:
+    async def read_last_final(self, ssrc: int) -> Transcript | None:
         """Return the last published final."""
-        answer: Any = await self._store.xrevrange(state.transcript_key(ssrc), count=MAX_RECENT_EVENTS)
+        answer: Any = await self._store.xrevrange(state.build_transcript_key(ssrc), count=MAX_RECENT_EVENTS)
         events = (self._parse_event(ssrc, fields) for _, fields in decode_entries(answer))
         return next((event for event in events if event and event.kind is EventKind.FINAL), None)
 
     def _parse_event(self, ssrc: int, fields: Mapping[bytes, bytes]) -> Transcript | None:
         """Return the event of an entry, or ``None`` if the entry is invalid."""
         try:
-            return Transcript.model_validate_json(fields[_FIELD])
+            return Transcript.model_validate_json(fields[_EVENT_FIELD])
         except (KeyError, ValidationError):
             if ssrc not in self._reported_sessions:
                 self._reported_sessions.append(ssrc)
@@ -262,5 +267,5 @@ class Transcripts:
 
     async def _extend_retention(self, ssrc: int, key: str) -> None:
         """Set the transcript's lifetime to that of its session's record."""
-        remaining = await self._store.ttl(state.session_key(ssrc))
+        remaining = await self._store.ttl(state.build_session_key(ssrc))
         await self._store.expire(key, max(remaining, state.SESSION_RETENTION_S))

@@ -10,14 +10,14 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode
 from websockets.http11 import Request
 
-SLICE_BYTES = 4096
+MAX_SLICE_BYTES = 4096
 """Bytes per read: 680 empty pings, the smallest frames, take about 10 ms."""
 BAD_REQUEST_RESPONSE = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 MIN_PAUSE_S = 0.001
 PAUSE_FACTOR = 4
 """Ratio of a pause to the preceding processing time. All connections with a backlog together use at most a fifth of the
 loop's time."""
-MAX_LARGE_BYTES = 256 << 20
+MAX_LARGE_MESSAGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
 READ_TIMEOUT_S = 20.0
 """Maximum time without reads by a client with pending data, and for closing its connection."""
@@ -25,7 +25,7 @@ MAX_UNREAD_BYTES = 64 * 1024
 """Maximum size of unread responses to a client's pings, above which no more data is read from it."""
 
 
-class SlowReaderLimit(asyncio.Protocol):
+class SlowReaderTimeoutProtocol(asyncio.Protocol):
     """Base of uvicorn's protocols, which closes connections whose client does not read its data.
 
     A closed transport keeps its connection until all written data has been read, and a sending application waits as
@@ -82,13 +82,13 @@ class SlowReaderLimit(asyncio.Protocol):
             self._unread_timer = None
 
 
-def _close_if_unread(reference: weakref.ref[SlowReaderLimit]) -> None:
+def _close_if_unread(reference: weakref.ref[SlowReaderTimeoutProtocol]) -> None:
     protocol = reference()
     if protocol:
         protocol.close_if_unread()
 
 
-class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
+class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
     """WebSocket that reads data in slices, and pauses after each one for a multiple of its processing time.
 
     A megabyte of pings is 170,000 frames: processed at once, it would delay all other callers for seconds. Audio in
@@ -99,16 +99,16 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
     """Connections of all protocols with a backlog."""
     large_message_bytes: ClassVar[dict["PacedWebSocket", int]] = {}
     """Received bytes of incomplete messages above the usual limit."""
-    max_bytes: ClassVar[Mapping[str, int]] = {}
+    max_bytes_by_path: ClassVar[Mapping[str, int]] = {}
 
     @classmethod
-    def with_limits(cls, max_bytes: Mapping[str, int]) -> type["PacedWebSocket"]:
+    def with_limits(cls, max_bytes_by_path: Mapping[str, int]) -> type["PacedWebSocket"]:
         """Return the protocol of a server whose paths accept larger messages than ``ws_max_size``.
 
         Args:
             max_bytes: Limit of a message by path; for all other paths, it is ``ws_max_size``.
         """
-        return type("PacedWebSocket", (cls,), {"max_bytes": max_bytes})
+        return type("PacedWebSocket", (cls,), {"max_bytes_by_path": max_bytes_by_path})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  uvicorn's
         super().__init__(*args, **kwargs)
@@ -121,7 +121,7 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             super().data_received(data)
             if not self.handshake_initiated:
-                self._refuse_malformed()
+                self._refuse_malformed_request()
             return
         self._unread += data
         if self._timer is None:
@@ -139,7 +139,7 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         """Start the handshake, with the message limit of the path."""
         path = event.path.partition("?")[0]
-        self.conn.max_message_size = self.max_bytes.get(path, self.config.ws_max_size)
+        self.conn.max_message_size = self.max_bytes_by_path.get(path, self.config.ws_max_size)
         super().handle_connect(event)
 
     def keepalive_timeout(self) -> None:
@@ -170,7 +170,7 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
         self.large_message_bytes.pop(self, None)
         super().connection_lost(exc)
 
-    def _refuse_malformed(self) -> None:
+    def _refuse_malformed_request(self) -> None:
         """Respond with an error and close, if ``websockets`` cannot parse the request head.
 
         uvicorn, which passes the head in one call, would neither respond nor close, and would count the connection
@@ -188,8 +188,8 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
             return
         started_at = time.perf_counter()
         if started_at >= self._paused_until:
-            piece = bytes(self._unread[:SLICE_BYTES])
-            del self._unread[:SLICE_BYTES]
+            piece = bytes(self._unread[:MAX_SLICE_BYTES])
+            del self._unread[:MAX_SLICE_BYTES]
             super().data_received(piece)
             self._limit_large_messages()
             ended_at = time.perf_counter()
@@ -207,13 +207,13 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _limit_large_messages(self) -> None:
-        """Close the connection if incomplete messages of all connections exceed ``MAX_LARGE_BYTES``."""
+        """Close the connection if incomplete messages of all connections exceed ``MAX_LARGE_MESSAGE_BYTES``."""
         buffered_bytes = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
         if buffered_bytes <= self.config.ws_max_size:
             self.large_message_bytes.pop(self, None)
             return
         self.large_message_bytes[self] = buffered_bytes
-        if sum(self.large_message_bytes.values()) > MAX_LARGE_BYTES:
+        if sum(self.large_message_bytes.values()) > MAX_LARGE_MESSAGE_BYTES:
             self.conn.fail(1013, "too many large messages arrive at a time; send smaller ones, or try again")
             self.handle_parser_exception()
 

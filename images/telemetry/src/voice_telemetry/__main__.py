@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from voice_runtime import environment
 from voice_runtime.store import StoreSettings, connect
-from voice_telemetry.cloudwatch import CloudWatch
+from voice_telemetry.cloudwatch import CloudWatchPublisher
 from voice_telemetry.prometheus import LatestValues, start_server
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
@@ -79,7 +79,7 @@ class SourceReader:
 async def run(
     settings: Settings,
     store: StoreSettings,
-    cloudwatch: CloudWatch | None,
+    cloudwatch: CloudWatchPublisher | None,
     latest_values: LatestValues,
     stop: asyncio.Event,
 ) -> None:
@@ -102,9 +102,9 @@ async def run(
     await readers.close()
 
 
-async def _publish_periodically(settings: Settings, cloudwatch: CloudWatch, stop: asyncio.Event) -> None:
+async def _publish_periodically(settings: Settings, cloudwatch: CloudWatchPublisher, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        await _sleep_until_stopped(stop, cloudwatch.next_pause_s(settings.publish_every_s))
+        await _sleep_until_stopped(stop, cloudwatch.calculate_next_pause_s(settings.publish_every_s))
         await cloudwatch.publish()
 
 
@@ -116,11 +116,11 @@ async def _sleep_until_stopped(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _create_cloudwatch(settings: Settings) -> CloudWatch:
+def _create_cloudwatch(settings: Settings) -> CloudWatchPublisher:
     # The pauses between calls are longer than the library's own.
     config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
     client = boto3.client("cloudwatch", region_name=settings.region, config=config)
-    return CloudWatch(client, deployment=settings.deployment, fleet=settings.fleet)
+    return CloudWatchPublisher(client, deployment=settings.deployment, fleet=settings.fleet)
 
 
 async def _main(settings: Settings, store: StoreSettings) -> None:

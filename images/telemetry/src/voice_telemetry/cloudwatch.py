@@ -16,14 +16,14 @@ MAX_VALUES_PER_REQUEST = 1000
 """Maximum number of values per PutMetricData.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
 
-MAX_BUFFERED = 36_000
+MAX_BUFFERED_VALUES = 36_000
 """Maximum number of buffered values: half an hour of a VAD host's twenty values per second, which is about 20 MB."""
 
 MAX_PAUSE_S = 60.0
 _BAD_REQUEST = 400
 _TOO_MANY_REQUESTS = 429
 _THROTTLING_CODES = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
-_CREDENTIAL_ERRORS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
+_CREDENTIAL_ERROR_CODES = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
 """Errors of the credentials. The values are accepted after the credentials are fixed."""
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # stubs, which the image does not contain
 log = logging.getLogger(__name__)
 
 
-class CloudWatch:
+class CloudWatchPublisher:
     """Buffers samples, and publishes them to CloudWatch.
 
     Attributes:
@@ -43,7 +43,7 @@ class CloudWatch:
     """
 
     def __init__(
-        self, client: "CloudWatchClient", *, deployment: str, fleet: str, max_buffered: int = MAX_BUFFERED
+        self, client: "CloudWatchClient", *, deployment: str, fleet: str, max_buffered: int = MAX_BUFFERED_VALUES
     ) -> None:
         self._client = client
         self._host_dimensions = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
@@ -53,7 +53,7 @@ class CloudWatch:
         self.lost_count = 0
 
     @property
-    def waiting_count(self) -> int:
+    def unsent_count(self) -> int:
         """Number of unsent values."""
         return len(self._waiting)
 
@@ -86,7 +86,7 @@ class CloudWatch:
                 return
             self._failures = 0
 
-    def next_pause_s(self, interval_s: float) -> float:
+    def calculate_next_pause_s(self, interval_s: float) -> float:
         """Return the pause before the next call. While calls fail, the pause increases, and has jitter."""
         if not self._failures:
             return interval_s
@@ -97,10 +97,12 @@ class CloudWatch:
         self._failures += 1
         self._waiting.extendleft(reversed(batch))
         self.add([])
-        log.warning("CloudWatch is away, %d values wait: %s", self.waiting_count, error)
+        log.warning("CloudWatch is away, %d values wait: %s", self.unsent_count, error)
 
     def _build_datum(self, sample: Sample) -> "MetricDatumTypeDef":
-        dimensions = self._host_dimensions | ({sample.part_dimension: sample.part} if sample.part_dimension else {})
+        dimensions = self._host_dimensions | (
+            {sample.extra_dimension: sample.dimension_value} if sample.extra_dimension else {}
+        )
         return {
             "MetricName": sample.name,
             "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
@@ -117,5 +119,5 @@ def _is_value_error(error: ClientError) -> bool:
     return (
         _BAD_REQUEST <= status < 500  # noqa: PLR2004  4xx
         and status != _TOO_MANY_REQUESTS
-        and code not in _THROTTLING_CODES | _CREDENTIAL_ERRORS
+        and code not in _THROTTLING_CODES | _CREDENTIAL_ERROR_CODES
     )

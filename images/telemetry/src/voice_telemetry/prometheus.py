@@ -14,7 +14,7 @@ from voice_telemetry.sample import Sample
 LOOPBACK = "127.0.0.1"
 """Address on a host, which is scraped locally. A pod is scraped from outside."""
 
-Family = CounterMetricFamily | GaugeMetricFamily
+MetricFamily = CounterMetricFamily | GaugeMetricFamily
 
 
 class LatestValues(Collector):
@@ -31,18 +31,18 @@ class LatestValues(Collector):
     def update(self, samples: list[Sample], min_time: float) -> None:
         """Add new values, and remove values that were read before ``min_time``, whose source no longer responds."""
         for sample in samples:
-            self._sums[sample.name, sample.part] += sample.value
-        latest = self._samples | {(sample.name, sample.part): sample for sample in samples}
+            self._sums[sample.name, sample.dimension_value] += sample.value
+        latest = self._samples | {(sample.name, sample.dimension_value): sample for sample in samples}
         self._samples = {key: sample for key, sample in latest.items() if sample.read_at >= min_time}
 
-    def collect(self) -> Iterator[Family]:
-        families: dict[str, Family] = {}
+    def collect(self) -> Iterator[MetricFamily]:
+        families: dict[str, MetricFamily] = {}
         for (name, part), sample in self._samples.items():
             metric = METRICS[name]
-            labels = self._host_labels | ({sample.part_dimension: part} if sample.part_dimension else {})
+            labels = self._host_labels | ({sample.extra_dimension: part} if sample.extra_dimension else {})
             if name not in families:
                 kind = CounterMetricFamily if metric.is_summable else GaugeMetricFamily
-                families[name] = kind(metric.series, metric.meaning, labels=list(labels))
+                families[name] = kind(metric.prometheus_name, metric.meaning, labels=list(labels))
             families[name].add_metric(
                 list(labels.values()), self._sums[name, part] if metric.is_summable else sample.value
             )

@@ -24,13 +24,13 @@ class Sample:
 
     name: str
     value: float
-    part: str = ""
+    dimension_value: str = ""
     read_at: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
         if self.name not in METRICS:
             raise ValueError(f"{self.name} is no metric of the contract")
-        if bool(self.part) != (self.part_dimension is not None):
+        if bool(self.dimension_value) != (self.extra_dimension is not None):
             raise ValueError(f"{self.name} has the dimensions {', '.join(self.metric.dimensions)}")
 
     @property
@@ -39,6 +39,6 @@ class Sample:
         return METRICS[self.name]
 
     @property
-    def part_dimension(self) -> str | None:
+    def extra_dimension(self) -> str | None:
         """Name of the dimension in addition to deployment and fleet, or ``None``."""
         return next((name for name in self.metric.dimensions if name not in HOST_DIMENSIONS), None)

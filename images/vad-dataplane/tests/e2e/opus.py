@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Iterator
 
-from running import FRAME_SAMPLES, frames
+from running import SAMPLES_PER_FRAME, frames
 
 _VOIP = 2048
 _SET_BITRATE, _SET_INBAND_FEC, _SET_PACKET_LOSS, _SET_DTX, _SET_SIGNAL = 4002, 4012, 4014, 4016, 4024
@@ -33,7 +33,7 @@ class Encoder:
         """Yield a packet for each 20 ms of 16 kHz samples."""
         into = ctypes.create_string_buffer(_MAX_BYTES)
         for frame in frames(audio):
-            size = self._library.opus_encode(self._state, frame, FRAME_SAMPLES, into, _MAX_BYTES)
+            size = self._library.opus_encode(self._state, frame, SAMPLES_PER_FRAME, into, _MAX_BYTES)
             assert size > 0
             yield into.raw[:size]
 

@@ -29,7 +29,7 @@ from voice_runtime.hosts import Host, HostKind, HostRegistry
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
 CHANNELS = BUILD.parent / "tests" / "libchannels.so"
 LOOPBACK = "127.0.0.1"
-FRAME_SAMPLES = 320
+SAMPLES_PER_FRAME = 320
 PASSWORD = "only-for-tests"
 OCCUPIED_QUEUE = "Failed to create xsk socket"
 """Error of DPDK while the kernel still has the AF_XDP socket of the previous program, which has just ended."""
@@ -392,14 +392,14 @@ class Caller:
 
     @property
     def timestamp(self) -> int:
-        return (self.sequence + self._paused) * FRAME_SAMPLES & 0xFFFFFFFF
+        return (self.sequence + self._paused) * SAMPLES_PER_FRAME & 0xFFFFFFFF
 
     def packet(self, frame: bytes) -> bytes:
         """Return the next packet with 20 ms of little-endian samples."""
-        samples = struct.unpack(f"<{FRAME_SAMPLES}h", frame)
+        samples = struct.unpack(f"<{SAMPLES_PER_FRAME}h", frame)
         header = struct.pack(">BBHII", 0x80, 96, self.sequence & 0xFFFF, self.timestamp, self.ssrc)
         self.sequence += 1
-        packet = header + struct.pack(f">{FRAME_SAMPLES}h", *samples)
+        packet = header + struct.pack(f">{SAMPLES_PER_FRAME}h", *samples)
         return self._protector.protect(packet) if self._protector else packet
 
     def report(self) -> bytes:
@@ -455,7 +455,7 @@ class Caller:
 
         before = taken()
         for _ in range(60):
-            self.send(self.packet(bytes(2 * FRAME_SAMPLES)))
+            self.send(self.packet(bytes(2 * SAMPLES_PER_FRAME)))
             with contextlib.suppress(AssertionError):
                 wait_for("a packet is taken", lambda: taken() > before, 0.5)
                 break
@@ -489,6 +489,6 @@ class Caller:
 
 def frames(audio: bytes) -> Iterator[bytes]:
     """Split audio into frames of 20 ms and drop the remainder."""
-    size = 2 * FRAME_SAMPLES
+    size = 2 * SAMPLES_PER_FRAME
     for at in range(0, len(audio) - size + 1, size):
         yield audio[at : at + size]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from audio import silence, speech
 from opus import NOT_SENT_BYTES, Encoder, has_copy
-from running import CONCEALED, FRAME_SAMPLES, AsrHost, Caller, Chunk, DataPlane, Store, frames, wait_for
+from running import CONCEALED, SAMPLES_PER_FRAME, AsrHost, Caller, Chunk, DataPlane, Store, frames, wait_for
 from srtp import master, text_of
 
 from voice_runtime.media import MediaFormat
@@ -33,9 +33,9 @@ MEDIA = [
 def likeness(chunks: list[Chunk], said: bytes) -> float:
     """Return the similarity of chunks to the original speech, 1 at most, independent of the delay."""
     second = np.frombuffer(said, np.int16).astype(float)
-    first = np.zeros((max(chunk.sequence for chunk in chunks) + 6) * FRAME_SAMPLES)
+    first = np.zeros((max(chunk.sequence for chunk in chunks) + 6) * SAMPLES_PER_FRAME)
     for chunk in chunks:
-        at = chunk.sequence * FRAME_SAMPLES
+        at = chunk.sequence * SAMPLES_PER_FRAME
         first[at : at + chunk.count] = np.frombuffer(chunk.payload[: 2 * chunk.count], np.int16)
     size = 1 << (len(first) + len(second)).bit_length()
     both = np.fft.irfft(np.fft.rfft(first, size) * np.conj(np.fft.rfft(second, size)), size)

@@ -46,12 +46,12 @@ def callers(store: Store, plane: DataPlane, host: AsrHost, sender: socket.socket
     for who in found:
         store.open_session(who.ssrc)
 
-    def all_in() -> bool:
+    def has_admitted_all() -> bool:
         send_all([who for who in found if not plane.session(who.ssrc)], bytes(640))
         time.sleep(0.2)
         return int(plane.ask("status")["sessions"]) == len(found)
 
-    wait_for("all are in", all_in)
+    wait_for("all are in", has_admitted_all)
     before = taken(plane)
     send_all(found, bytes(640))
     wait_for_packets(plane, before + len(found))

@@ -143,13 +143,13 @@ def test_a_thousand_sessions_are_served(store: Store, plane: DataPlane, host: As
         store.open_session(who.ssrc)
     sounding = list(frames(speech()))[:100]
 
-    def all_in() -> bool:
+    def has_admitted_all() -> bool:
         for who in callers:
             who.send(who.packet(sounding[0]))
         found: int = plane.ask("status")["sessions"]
         return found == len(callers)
 
-    wait_for("all are in", all_in)
+    wait_for("all are in", has_admitted_all)
     for frame in sounding:
         for at, who in enumerate(callers):
             who.send(who.packet(frame))

@@ -9,7 +9,7 @@ from running import Caller, DataPlane, wait_for
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS, Allowance, DataPlaneEvent
 from voice_blueprint.contract.network import Tier
-from voice_telemetry.sources.dataplane import SUSTAINED_READINGS
+from voice_telemetry.sources.dataplane import SUSTAINED_READING_COUNT
 from voice_telemetry.sources.dataplane import DataPlaneSource as Reader
 
 
@@ -17,12 +17,12 @@ def test_the_publisher_reads_the_programs_counters(plane: DataPlane, caller: Cal
     reader = Reader(plane.control)
 
     def read() -> dict[tuple[str, str], float]:
-        return {(sample.name, sample.part): sample.value for sample in asyncio.run(reader.read())}
+        return {(sample.name, sample.dimension_value): sample.value for sample in asyncio.run(reader.read())}
 
     assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions", "VadStopped", "SlotsTaken"}, (
         "nothing is known of before"
     )
-    for _ in range(SUSTAINED_READINGS - 2):  # with the first and the last
+    for _ in range(SUSTAINED_READING_COUNT - 2):  # with the first and the last
         read()
     caller.say(silence(6) + speech() + silence(3))
     caller.is_taken()

@@ -7,7 +7,7 @@ import sys
 from voice_runtime import environment
 from voice_runtime.store import StoreSettings
 from voice_whisper.engine import Engine
-from voice_whisper.process import CannotStartError
+from voice_whisper.process import WorkerStartError
 from voice_whisper.settings import EngineSettings, ModelSettings
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     problems: list[str] = []
     try:
         asyncio.run(_run_engine(settings, store))
-    except* (CannotStartError, OSError) as errors:
+    except* (WorkerStartError, OSError) as errors:
         problems = [str(error) for error in _flatten_errors(errors)]
     for problem in dict.fromkeys(problems):
         sys.stderr.write(f"the engine cannot start: {problem}\n")

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.fair_admission import SourceLimitedSet
-from voice_runtime.sessions import Session, Sessions
-from voice_whisper.live_session import LiveSession, Services
+from voice_runtime.sessions import Session, SessionStore
+from voice_whisper.live_session import LiveSession, SessionContext
 from voice_whisper.retries import STORE_ERRORS, retry_until_done
 from voice_whisper.window import FRAME_MS
 
@@ -22,7 +22,7 @@ UNKNOWN_SESSION_TTL_S = 5.0
 """Time for which an unknown session is not looked up again."""
 FULL_REPORT_INTERVAL_S = 2.0
 """Interval at which a full host reports to a session that it is full."""
-MAX_REFUSED = 65_536
+MAX_REFUSED_SESSIONS = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
 MAX_LOOKUPS_PER_S = 250
@@ -38,14 +38,14 @@ class RefusalReason(StrEnum):
     UNKNOWN = "unknown-session"
     FULL = "full"
     DRAINING = "draining"
-    LOOKUPS = "too-many-lookups"
+    TOO_MANY_LOOKUPS = "too-many-lookups"
     TOO_MANY_BUFFERED = "too-many-held"
     WRONG_KIND = "wrong-kind"
     """Features that the model does not support, or that cannot be sent to vLLM."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Arrival:
+class _ReceivedChunk:
     """A received chunk.
 
     Attributes:
@@ -65,13 +65,13 @@ class Admission:
         is_closed: Whether new ones are refused.
     """
 
-    def __init__(self, slots: int, sessions: Sessions, services: Services) -> None:
+    def __init__(self, slots: int, sessions: SessionStore, services: SessionContext) -> None:
         self.live_sessions: dict[int, LiveSession] = {}
         self.is_closed = False
         self._slots = slots
         self._sessions = sessions
         self._services = services
-        self._held: dict[int, list[_Arrival]] = {}
+        self._held: dict[int, list[_ReceivedChunk]] = {}
         self._unknown: SourceLimitedSet[int] = SourceLimitedSet(MAX_LOOKUPS)
         self._has_unknown = asyncio.Event()
         self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
@@ -105,7 +105,7 @@ class Admission:
                 self._has_unknown.clear()
                 continue
             await self._lookups.acquire()
-            self._start_task(self._admit(ssrc) if ssrc in self._held else self._refuse(ssrc)).add_done_callback(
+            self._start_task(self._admit(ssrc) if ssrc in self._held else self._report_refusal(ssrc)).add_done_callback(
                 lambda _: self._lookups.release()
             )
             await asyncio.sleep(1 / MAX_LOOKUPS_PER_S)
@@ -123,10 +123,10 @@ class Admission:
             counters.malformed[error.reason] += 1
             return
         counters.events["chunks"] += 1
-        if chunk.kind not in self._services.transcriber.kinds:
+        if chunk.kind not in self._services.transcriber.supported_kinds:
             counters.refused[RefusalReason.WRONG_KIND] += 1
         else:
-            self._deliver(_Arrival(chunk, datagram, source))
+            self._deliver(_ReceivedChunk(chunk, datagram, source))
 
     async def adopt(self, ssrc: int, *, is_own: bool = False) -> None:
         """Finish a failed host's work on a session, unless another host does so.
@@ -146,7 +146,7 @@ class Admission:
             if is_own or await self._services.journal.claim_session(ssrc):
                 await self._adopt_session(ssrc)
         finally:
-            self._deliver_held(ssrc)
+            self._deliver_buffered(ssrc)
 
     def drop(self, ssrc: int) -> None:
         """Drop a session that another host has taken over."""
@@ -169,13 +169,13 @@ class Admission:
         finally:
             self._releasing -= 1
 
-    def _deliver(self, arrival: _Arrival) -> None:
+    def _deliver(self, arrival: _ReceivedChunk) -> None:
         if session := self.live_sessions.get(arrival.chunk.session):
             session.add_chunk(arrival.chunk, arrival.datagram)
-        elif reason := self._hold(arrival):
+        elif reason := self._buffer_chunk(arrival):
             self._services.counters.refused[reason] += 1
 
-    def _hold(self, arrival: _Arrival) -> RefusalReason | None:
+    def _buffer_chunk(self, arrival: _ReceivedChunk) -> RefusalReason | None:
         """Store a datagram until its session has been looked up, or return the reason for rejecting it."""
         ssrc, now = arrival.chunk.session, time.monotonic()
         buffered = self._held.get(ssrc)
@@ -193,7 +193,7 @@ class Admission:
             self._look_up(ssrc, arrival.source)
             return None
         if self._full_report_due.get(ssrc, 0.0) <= now:
-            _remember(self._full_report_due, ssrc, now + FULL_REPORT_INTERVAL_S)
+            _record_deadline(self._full_report_due, ssrc, now + FULL_REPORT_INTERVAL_S)
             self._look_up(ssrc, arrival.source)
         return RefusalReason.FULL
 
@@ -205,7 +205,7 @@ class Admission:
         if ssrc not in self._unknown:
             removed = self._unknown.add(ssrc, source)
             if removed is not None:
-                self._services.counters.refused[RefusalReason.LOOKUPS] += len(self._held.pop(removed, ()))
+                self._services.counters.refused[RefusalReason.TOO_MANY_LOOKUPS] += len(self._held.pop(removed, ()))
         self._has_unknown.set()
 
     def _start_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -214,7 +214,7 @@ class Admission:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _refuse(self, ssrc: int) -> None:
+    async def _report_refusal(self, ssrc: int) -> None:
         """Report to the gateway that this host is full, so that the session's speech is not transcribed."""
         with contextlib.suppress(*STORE_ERRORS):
             await self._sessions.mark_refused(ssrc)
@@ -223,14 +223,14 @@ class Admission:
         try:
             record = await retry_until_done("admission", lambda: self._sessions.read(ssrc))
             if record is None:
-                _remember(self._refused_until, ssrc, time.monotonic() + UNKNOWN_SESSION_TTL_S)
+                _record_deadline(self._refused_until, ssrc, time.monotonic() + UNKNOWN_SESSION_TTL_S)
             elif self.free_slots:
                 self._opening.add(ssrc)
                 await retry_until_done("admission", lambda: self._services.journal.acquire(ssrc))
                 await self._start_session(ssrc, record)
         finally:
             self._opening.discard(ssrc)
-            self._deliver_held(ssrc)
+            self._deliver_buffered(ssrc)
 
     async def _adopt_session(self, ssrc: int) -> None:
         record = await self._sessions.read(ssrc)
@@ -240,14 +240,16 @@ class Admission:
         await self._start_session(ssrc, record)
         self._services.counters.events["adopted"] += 1
 
-    def _deliver_held(self, ssrc: int) -> None:
+    def _deliver_buffered(self, ssrc: int) -> None:
         for arrival in self._held.pop(ssrc):
             self._deliver(arrival)
 
     async def _start_session(self, ssrc: int, record: Session) -> None:
-        last_final = await retry_until_done("admission", lambda: self._services.transcripts.last_final(ssrc))
+        last_final = await retry_until_done("admission", lambda: self._services.transcripts.read_last_final(ssrc))
         # A final may be published without its coverage, if its host failed in between.
-        transcribed_until = max(record.transcribed_to + 1, last_final.end_ms // FRAME_MS if last_final else 0)
+        transcribed_until = max(
+            record.last_transcribed_sequence + 1, last_final.end_ms // FRAME_MS if last_final else 0
+        )
         session = LiveSession(record, self._services, transcribed_until=transcribed_until)
         await session.restore()
         self.live_sessions[ssrc] = session
@@ -255,9 +257,9 @@ class Admission:
             self._start_task(retry_until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
 
 
-def _remember(until: dict[int, float], ssrc: int, at: float) -> None:
+def _record_deadline(until: dict[int, float], ssrc: int, at: float) -> None:
     """Store a time for a session, and remove the oldest time above the limit."""
-    if len(until) >= MAX_REFUSED:
+    if len(until) >= MAX_REFUSED_SESSIONS:
         until.pop(next(iter(until)))
     until.pop(ssrc, None)
     until[ssrc] = at

@@ -16,14 +16,14 @@ MIN_AUDIO_S = 1.5
 a hypothesis is published, but not used for agreement."""
 WORD_TIME_TOLERANCE_S = 0.1
 """Uncertainty of a word's times."""
-MAX_OVERLAP = 5
+MAX_REPEATED_WORDS = 5
 """Maximum number of committed words that a hypothesis may repeat."""
 MAX_COMPRESSION_RATIO = 2.4
 """Maximum compression ratio of a hypothesis, above which it is discarded as repetitive. This is Whisper's own threshold
 (`compression_ratio_threshold`)."""
 SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
 """Full stop, question mark and exclamation mark, including those of Chinese, Arabic and Hindi."""
-MIN_REPEATS = 3
+MIN_REPEAT_COUNT = 3
 """Number of consecutive repetitions of a few words, up to the end, that indicate a loop of the model."""
 
 
@@ -39,36 +39,36 @@ class Agreement:
         """Create the state after the last words of the preceding audio."""
         self.committed: list[Word] = []
         self.tentative: list[Word] = []
-        self._previous_words = list(previous_words)[-MAX_OVERLAP:]
+        self._previous_words = list(previous_words)[-MAX_REPEATED_WORDS:]
         self._last: list[Word] = []
 
     @property
     def words(self) -> list[Word]:
         return self.committed + self.tentative
 
-    def words_before(self, at_s: float) -> list[Word]:
+    def list_words_before(self, at_s: float) -> list[Word]:
         """Return the words, except for a tentative last word that ends after this time and may be cut off."""
         is_cut = bool(self.tentative) and self.tentative[-1].end > at_s
         return self.committed + self.tentative[: len(self.tentative) - is_cut]
 
-    def remainder(self) -> "Agreement":
+    def create_remainder(self) -> "Agreement":
         """Return the state for the audio after the last committed word, where the utterance is cut."""
         rest = Agreement(self._previous_words + self.committed)
         rest.tentative, rest._last = self.tentative, self._last
         return rest
 
-    def continue_after(self, before: "Agreement") -> None:
+    def set_predecessor(self, before: "Agreement") -> None:
         """Continue after the words of another utterance, whose end is transcribed again but not published again."""
-        self._previous_words = (before._previous_words + before.committed)[-MAX_OVERLAP:]
+        self._previous_words = (before._previous_words + before.committed)[-MAX_REPEATED_WORDS:]
 
     def add_hypothesis(self, hypothesis: Sequence[Word], *, counts: bool = True) -> None:
         """Process a hypothesis for all audio so far."""
         if _is_repetitive(hypothesis):
             return
-        new_words = self._new_words(hypothesis)
+        new_words = self._select_new_words(hypothesis)
         if counts:
             # The last word may have been cut off.
-            agreed = _common_prefix_length(self._last, new_words[:-1])
+            agreed = _calculate_common_prefix_length(self._last, new_words[:-1])
             self.committed += new_words[:agreed]
             new_words = new_words[agreed:]
             self._last = new_words
@@ -76,26 +76,26 @@ class Agreement:
 
     def finish(self, hypothesis: Sequence[Word]) -> None:
         """Process the final hypothesis, after which nothing is tentative."""
-        self.committed += self._new_words(hypothesis)
+        self.committed += self._select_new_words(hypothesis)
         self.tentative = self._last = []
 
-    def _new_words(self, hypothesis: Sequence[Word]) -> list[Word]:
+    def _select_new_words(self, hypothesis: Sequence[Word]) -> list[Word]:
         """Return the part of a hypothesis after the committed words."""
         words = self._previous_words + self.committed
         if not words:
-            return _remove_loop(hypothesis)
+            return _remove_trailing_repeats(hypothesis)
         new_words = [word for word in hypothesis if word.end > words[-1].end + WORD_TIME_TOLERANCE_S]
         # Times are uncertain, so repetitions at the boundary are detected by their words.
-        for count in range(min(MAX_OVERLAP, len(words), len(new_words)), 0, -1):
+        for count in range(min(MAX_REPEATED_WORDS, len(words), len(new_words)), 0, -1):
             # Groups of a number repeat: one is a repetition only if its times overlap.
             slack_s = 0 if all(_normalize_word(word).isdigit() for word in new_words[:count]) else 1
             if (
-                _common_prefix_length(words[-count:], new_words[:count]) == count
+                _calculate_common_prefix_length(words[-count:], new_words[:count]) == count
                 and new_words[0].start < words[-1].end + slack_s
             ):
                 new_words = new_words[count:]
                 break
-        return _remove_loop(new_words)
+        return _remove_trailing_repeats(new_words)
 
 
 def ends_sentence(text: str) -> bool:
@@ -117,7 +117,7 @@ def _is_repetitive(words: Sequence[Word]) -> bool:
     return len(text) > MAX_COMPRESSION_RATIO * len(zlib.compress(text))
 
 
-def _common_prefix_length(before: Sequence[Word], now: Sequence[Word]) -> int:
+def _calculate_common_prefix_length(before: Sequence[Word], now: Sequence[Word]) -> int:
     """Return the length of the common prefix of two hypotheses."""
     pairs = zip(before, now, strict=False)
     return next(
@@ -130,14 +130,14 @@ def _normalize_word(word: Word) -> str:
     return "".join(filter(str.isalnum, word.text.lower()))
 
 
-def _remove_loop(words: Sequence[Word]) -> list[Word]:
+def _remove_trailing_repeats(words: Sequence[Word]) -> list[Word]:
     """Return words without repetitions at the end. A repetition that is followed by other words is kept."""
     plain = [_normalize_word(word) for word in words]
-    for length in range(1, MAX_OVERLAP + 1):
+    for length in range(1, MAX_REPEATED_WORDS + 1):
         repeats = 1
         while plain[-length * (repeats + 1) : -length * repeats] == plain[-length:] and repeats * length < len(plain):
             repeats += 1
         is_number = all(map(str.isdigit, plain[-length:]))  # "1111 1111 1111" occurs in card and telephone numbers
-        if repeats >= MIN_REPEATS and not is_number:
+        if repeats >= MIN_REPEAT_COUNT and not is_number:
             return list(words[: len(words) - length * (repeats - 1)])
     return list(words)

@@ -27,7 +27,7 @@ class Counters:
         """Record a transcript with its processing time, and the audio that it completes (0 for a partial)."""
         self._work.append((now, processing_s, audio_s))
 
-    def real_time_factor(self, now: float) -> float | None:
+    def calculate_real_time_factor(self, now: float) -> float | None:
         """Return the ratio of processing time to audio time in the last minute, or ``None`` without speech."""
         while self._work and now - self._work[0][0] > RATE_WINDOW_S:
             self._work.popleft()

@@ -12,15 +12,15 @@ from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime.file_pieces import FilePieceQueue
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Sessions
+from voice_runtime.sessions import SessionStore
 from voice_runtime.store import StoreSettings, connect
-from voice_runtime.transcripts import Transcripts
+from voice_runtime.transcripts import TranscriptStore
 from voice_whisper import health
 from voice_whisper.admission import Admission
 from voice_whisper.counters import Counters
 from voice_whisper.file_reader import FileReader
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.live_session import Services
+from voice_whisper.live_session import SessionContext
 from voice_whisper.maintenance import HostMaintenance
 from voice_whisper.pool import WorkerPool
 from voice_whisper.retries import STORE_ERRORS
@@ -63,10 +63,10 @@ class Engine:
         self._store = connect(store)
         self._counters = Counters()
         self._transcriber = _create_transcriber(settings)
-        journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
+        journal, sessions = Journal(self._store, settings.host), SessionStore(self._store)
         self._batch = JournalBatch(journal, self._counters)
-        transcripts = Transcripts(self._store)
-        services = Services(self._transcriber, transcripts, journal, self._batch, self._counters, sessions)
+        transcripts = TranscriptStore(self._store)
+        services = SessionContext(self._transcriber, transcripts, journal, self._batch, self._counters, sessions)
         self._admission = Admission(settings.sessions, sessions, services)
         self._registry = HostRegistry(self._store, Tier.ASR)
         self._keeper = HostMaintenance(
@@ -83,7 +83,7 @@ class Engine:
         """Run until stopped, and complete started work.
 
         Raises:
-            ExceptionGroup: The model cannot be loaded (``CannotStartError``), or a port is in use (``OSError``).
+            ExceptionGroup: The model cannot be loaded (``WorkerStartError``), or a port is in use (``OSError``).
         """
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -98,43 +98,47 @@ class Engine:
         await self._store.aclose()
 
     async def _serve(self) -> None:
-        await self._transcriber.ready()
+        await self._transcriber.wait_until_ready()
         receiving, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Receiver(self._admission), sock=_open_chunk_socket(self._settings)
         )
         listener = health.open_health_port(self._settings.health_address, self._settings.health_port)
-        server = health.create_server(self._unready_reason, self.metrics)
+        server = health.create_server(self._find_unready_reason, self.collect_metrics)
         log.info("ready: %d sessions", self._settings.sessions)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(server.serve([listener]))
                 group.create_task(self._admission.run())
                 group.create_task(self._keeper.run(self._batch))
-                group.create_task(self._files.run(lambda: self._has_spare_capacity))
+                group.create_task(self._files.run(lambda: self._has_free_capacity))
         finally:
             receiving.close()
             listener.close()
 
-    def _unready_reason(self) -> str:
+    def _find_unready_reason(self) -> str:
         if self._keeper.is_draining:
             return "draining"
         return "stuck: there is work, and none of it gets done" if self._transcriber.is_stuck else ""
 
     @property
-    def _has_spare_capacity(self) -> bool:
+    def _has_free_capacity(self) -> bool:
         """Whether live calls leave capacity."""
-        return not self._unready_reason() and self._admission.free_slots > 0 and not any(self._transcriber.depths)
+        return (
+            not self._find_unready_reason()
+            and self._admission.free_slots > 0
+            and not any(self._transcriber.queue_depths)
+        )
 
-    def metrics(self) -> dict[str, Any]:
+    def collect_metrics(self) -> dict[str, Any]:
         """Return the gauges by their names in the contract, and the counters."""
-        encoder_queue, decoder_queue = self._transcriber.depths
+        encoder_queue, decoder_queue = self._transcriber.queue_depths
         return {
             "EncoderQueueDepth": encoder_queue,
             "DecoderQueueDepth": decoder_queue,
             "FreeSlots": self._admission.free_slots,
             "EngineStuck": int(self._transcriber.is_stuck),
-            "RealTimeFactor": self._counters.real_time_factor(time.monotonic()),
-            "counters": {**self._counters.as_dict(), "worker_restarts": self._transcriber.restarts},
+            "RealTimeFactor": self._counters.calculate_real_time_factor(time.monotonic()),
+            "counters": {**self._counters.as_dict(), "worker_restarts": self._transcriber.restarts_by_role},
         }
 
     async def _drain(self) -> None:
@@ -164,9 +168,9 @@ def _create_transcriber(settings: EngineSettings) -> Transcriber:
         case "vllm":
             return VllmBackend(settings.vllm_url, settings.vllm_model)
         case "vllm-realtime":
-            from voice_whisper.vllm_realtime import VllmRealtime  # noqa: PLC0415  Neuron's image has no websockets
+            from voice_whisper.vllm_realtime import VllmRealtimeRecognizer  # noqa: PLC0415  Neuron's image has no websockets
 
-            return StreamingTranscriber(VllmRealtime(settings.vllm_url, settings.vllm_model))
+            return StreamingTranscriber(VllmRealtimeRecognizer(settings.vllm_url, settings.vllm_model))
 
 
 def _open_chunk_socket(settings: EngineSettings) -> socket.socket:

@@ -41,12 +41,12 @@ def create_server(unready_reason: Callable[[], str], metrics: Callable[[], dict[
         metrics: Returns the metrics.
     """
 
-    async def health(_: Request) -> Response:
+    async def get_health(_: Request) -> Response:
         problem = unready_reason()
         return PlainTextResponse(problem, 503) if problem else PlainTextResponse("ok")
 
-    async def show(_: Request) -> Response:
+    async def get_metrics(_: Request) -> Response:
         return JSONResponse(metrics())
 
-    app = Starlette(routes=[Route(HEALTH_PATH, health), Route(ENGINE_METRICS_PATH, show)])
+    app = Starlette(routes=[Route(HEALTH_PATH, get_health), Route(ENGINE_METRICS_PATH, get_metrics)])
     return HealthServer(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))

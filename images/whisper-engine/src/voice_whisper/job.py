@@ -68,7 +68,7 @@ class Job:
         result: Future of the transcript, which may be cancelled.
         slot: Its slot in shared memory, once assigned.
         states: Its hidden states there, once available.
-        attempts: Number of workers that crashed on the window or its batch.
+        failed_attempt_count: Number of workers that crashed on the window or its batch.
         requested_at: Time of creation.
         prompt: Words that are likely to occur.
     """
@@ -80,7 +80,7 @@ class Job:
     result: asyncio.Future[WindowTranscript]
     slot: int | None = None
     states: StatesLayout | None = None
-    attempts: int = 0
+    failed_attempt_count: int = 0
     requested_at: float = field(default_factory=time.monotonic)
     stages_ms: dict[str, float] = field(default_factory=dict)
     processing_s: float = 0.0
@@ -127,7 +127,7 @@ class JobQueue:
         queue.remove(job)
         return True
 
-    def take(self, max_jobs: int) -> list[Job]:
+    def pop_batch(self, max_jobs: int) -> list[Job]:
         """Remove and return the first job and further jobs of the same length, up to ``max_jobs`` in total.
 
         A job that may have crashed a worker is processed alone, so that it cannot affect others again.
@@ -149,4 +149,8 @@ def _can_share_batch(first: Job, job: Job) -> bool:
     # A live transcript does not wait for a file.
     can_share = (first.priority is Priority.FILE) == (job.priority is Priority.FILE)
     can_share = can_share and first.prompt == job.prompt
-    return can_share and first.attempts == job.attempts == 0 and first.window.shape == job.window.shape
+    return (
+        can_share
+        and first.failed_attempt_count == job.failed_attempt_count == 0
+        and first.window.shape == job.window.shape
+    )

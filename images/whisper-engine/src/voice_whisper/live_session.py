@@ -14,8 +14,8 @@ from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.journal import Journal
 from voice_runtime.redaction import count_trailing_digits, redact_transcript
-from voice_runtime.sessions import Session, Sessions, primary_language
-from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
+from voice_runtime.sessions import Session, SessionStore, get_primary_language
+from voice_runtime.transcripts import GAP_NUMBER_BASE, EventKind, TimedWord, Transcript, TranscriptStore
 from voice_whisper.agreement import MIN_AUDIO_S, ends_sentence, join_words, shift_words
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
@@ -32,7 +32,7 @@ FIRST_PARTIAL_FRAMES = 700 // FRAME_MS
 PARTIAL_INTERVAL_FRAMES = 1000 // FRAME_MS
 """Duration of additional speech before each further partial transcript."""
 
-LONG_QUEUE_WINDOWS = 8
+QUEUE_THRESHOLD_WINDOWS = 8
 """Number of waiting windows above which partials are half as frequent."""
 MAX_PARTIAL_INTERVAL_FACTOR = 2
 FRAME_S = FRAME_MS / 1000
@@ -49,15 +49,15 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Services:
+class SessionContext:
     """Objects that the sessions of a host share."""
 
     transcriber: Transcriber
-    transcripts: Transcripts
+    transcripts: TranscriptStore
     journal: Journal
     batch: JournalBatch
     counters: Counters
-    sessions: Sessions
+    sessions: SessionStore
 
 
 @dataclass(eq=False)
@@ -98,15 +98,15 @@ class LiveSession:
         last_audio_at: Time of the last chunk.
     """
 
-    def __init__(self, record: Session, services: Services, *, transcribed_until: int) -> None:
+    def __init__(self, record: Session, services: SessionContext, *, transcribed_until: int) -> None:
         self.is_assigned_to_host = False
         self.last_audio_at = time.monotonic()
         self._ssrc = record.ssrc
         self._audio = SessionAudio(
             transcribed_until,
-            record.transcribed_chunks,
+            record.next_chunk_number,
             record.end_of_turn_ms / 1000,
-            services.transcriber.longest_frames,
+            services.transcriber.max_utterance_frames,
             services.transcriber.overlap_frames,
         )
         self._apply_settings(record)
@@ -160,15 +160,15 @@ class LiveSession:
         for utterance in self._audio.pop_finished(now):
             self._stop_partial(utterance)
             self._complete_utterance(utterance)
-        if silent := self._audio.silent_utterance(now):
+        if silent := self._audio.find_silent_utterance(now):
             self._transcribe_early(silent)
-        if started := self._audio.utterance_to_announce():
-            self._announce(started)
+        if started := self._audio.find_utterance_to_announce():
+            self._announce_utterance(started)
         self._start_partial_if_due()
 
     def _apply_settings(self, record: Session) -> None:
         """Apply settings that the caller may change during the session."""
-        self._language = primary_language(record.language) if record.language else None
+        self._language = get_primary_language(record.language) if record.language else None
         self._prompt, self._redact = record.prompt, record.redact
         self._audio.end_of_turn_s = record.end_of_turn_ms / 1000
 
@@ -203,7 +203,7 @@ class LiveSession:
         self._outbox.append(_PendingEvent(event, number))
         self._start_task(self._publish())
 
-    def _announce(self, utterance: Utterance) -> None:
+    def _announce_utterance(self, utterance: Utterance) -> None:
         utterance.is_announced = True
         self._start_task(self._refresh_settings())
         if utterance.gap_before:
@@ -212,17 +212,17 @@ class LiveSession:
 
     def _queue_gaps(self, utterance: Utterance) -> None:
         for begins, ends in utterance.gaps:
-            self._queue_event(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
+            self._queue_event(EventKind.GAP, utterance, begins, ends, GAP_NUMBER_BASE + begins - utterance.start)
 
     def _complete_utterance(self, utterance: Utterance) -> None:
         """Start the transcript of a completed utterance, and queue its events in order."""
         end = utterance.start + utterance.frames
-        self._services.counters.events["lost_chunks"] += utterance.lost_chunks
+        self._services.counters.events["lost_chunks"] += utterance.lost_chunk_count
         if utterance.is_mark and utterance.gap_before:
             self._queue_event(EventKind.GAP, utterance, *utterance.gap_before, number=0)
         if not utterance.is_mark:
             if not utterance.is_announced:
-                self._announce(utterance)
+                self._announce_utterance(utterance)
             self._queue_gaps(utterance)
             self._queue_event(EventKind.SPEECH_STOPPED, utterance, end, end)
         final = _PendingEvent(ended_utterance=utterance)
@@ -247,7 +247,7 @@ class LiveSession:
         ingest_ms = 1000 * (started_at - utterance.last_audio_at)
         if before:  # its transcript depends on that of the previous one
             await asyncio.wait({before})
-        self._join_agreement(utterance)
+        self._continue_agreement(utterance)
         result = await self._remove_cut_word(utterance, result)
         utterance.agreement.finish(shift_words(result.words, utterance.begin * FRAME_S))
         counters.record_work(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
@@ -256,10 +256,10 @@ class LiveSession:
         )
         await self._publish()
 
-    def _join_agreement(self, utterance: Utterance) -> None:
+    def _continue_agreement(self, utterance: Utterance) -> None:
         """Continue the words of the utterance from which an utterance was split."""
         if utterance.split_from:
-            utterance.agreement.continue_after(utterance.split_from.agreement)
+            utterance.agreement.set_predecessor(utterance.split_from.agreement)
             utterance.split_from = None
 
     async def _remove_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
@@ -268,20 +268,20 @@ class LiveSession:
         In this case, the next utterance contains the word.
         """
         if not (
-            utterance.is_cut
+            utterance.is_cut_by_commit
             and result.words
-            and result.words[-1].end >= utterance.transcribed_frames * FRAME_S - CUT_WORD_MARGIN_S
+            and result.words[-1].end >= utterance.transcribed_frame_count * FRAME_S - CUT_WORD_MARGIN_S
         ):
             return result
         limit = utterance.last_audio_at + CONTINUATION_GAP_S
-        while not self._continues_after(utterance) and time.monotonic() < limit:
+        while not self._has_continuation(utterance) and time.monotonic() < limit:
             await asyncio.sleep(FRAME_S)
-        if not self._continues_after(utterance):
+        if not self._has_continuation(utterance):
             return result
         words = result.words[:-1]
         return replace(result, words=words, text=join_words(words))
 
-    def _continues_after(self, utterance: Utterance) -> bool:
+    def _has_continuation(self, utterance: Utterance) -> bool:
         current = self._audio.current
         return bool(current and current.split_from is utterance)
 
@@ -313,7 +313,7 @@ class LiveSession:
 
     async def _transcribe_during_silence(self, ahead: _EarlyTranscript, frames: int) -> WindowTranscript | None:
         utterance = ahead.utterance
-        begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frame_count * FRAME_S
         result = await self._transcribe_utterance(utterance)
         ahead.completed_at = time.monotonic()
         if result is None:
@@ -321,7 +321,7 @@ class LiveSession:
         if frames == utterance.frames:
             utterance.is_transcript_complete = ends_sentence(result.text) or result is EMPTY_TRANSCRIPT
         if not utterance.marks:
-            self._join_agreement(utterance)
+            self._continue_agreement(utterance)
             utterance.agreement.add_hypothesis(shift_words(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
             await self._publish_partial(utterance, frames, replace(result, stages_ms={}))  # the final contains them
         return result
@@ -330,10 +330,10 @@ class LiveSession:
         """Publish available events in order."""
         async with self._publishing:
             while self._outbox and (transcript := self._outbox[0].transcript):
-                await self._publish_one(self._outbox[0], transcript)
+                await self._publish_event(self._outbox[0], transcript)
                 self._outbox.popleft()
 
-    async def _publish_one(self, due: _PendingEvent, transcript: Transcript) -> None:
+    async def _publish_event(self, due: _PendingEvent, transcript: Transcript) -> None:
         services, ssrc, utterance, is_new = self._services, self._ssrc, due.ended_utterance, False
         # A LAST mark during silence has no final, unless the transcript was requested.
         if utterance is None or not utterance.is_mark or transcript.commit:
@@ -365,9 +365,9 @@ class LiveSession:
         if utterance is not self._partial_utterance:
             self._partial_utterance, self._partial_frames = utterance, 0
         # Under load, all partials are slightly delayed, rather than some skipped.
-        waiting = sum(self._services.transcriber.depths)
+        waiting = sum(self._services.transcriber.queue_depths)
         frames = PARTIAL_INTERVAL_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
-        due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / LONG_QUEUE_WINDOWS)
+        due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / QUEUE_THRESHOLD_WINDOWS)
         if utterance.frames - self._partial_frames < due:
             return
         self._partial_frames = utterance.frames
@@ -375,7 +375,7 @@ class LiveSession:
             self._partial = self._start_task(self._transcribe_partial(utterance, utterance.frames))
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
-        begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frame_count * FRAME_S
         try:
             result = await self._services.transcriber.transcribe(
                 utterance, self._language, Priority.PARTIAL, self._prompt
@@ -386,7 +386,7 @@ class LiveSession:
         except JobFailedError:
             return
         self._services.counters.record_work(time.monotonic(), result.processing_s)
-        self._join_agreement(utterance)
+        self._continue_agreement(utterance)
         utterance.agreement.add_hypothesis(shift_words(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
         await self._publish_partial(utterance, frames, result)
         self._publish_stable_part(utterance)
@@ -421,12 +421,12 @@ class LiveSession:
             return
         at = round(committed[-1].end / FRAME_S)
         if (
-            utterance.transcribed_frames <= SPLIT_THRESHOLD_FRAMES
-            or not 2 * OVERLAP_FRAMES <= at - utterance.begin <= utterance.transcribed_frames
+            utterance.transcribed_frame_count <= SPLIT_THRESHOLD_FRAMES
+            or not 2 * OVERLAP_FRAMES <= at - utterance.begin <= utterance.transcribed_frame_count
         ):
             return
         self._audio.split(utterance, at)
-        self._services.counters.events["lost_chunks"] += utterance.lost_chunks
+        self._services.counters.events["lost_chunks"] += utterance.lost_chunk_count
         self._services.counters.record_work(time.monotonic(), 0.0, utterance.frames * FRAME_S)
         self._queue_gaps(utterance)
         self._partial_utterance = self._audio.current
@@ -446,7 +446,7 @@ def _create_transcript(
     agreement = utterance.agreement
     words = agreement.words
     if kind is EventKind.PARTIAL and utterance.end is None:
-        words = agreement.words_before((utterance.start + frames) * FRAME_S - CUT_WORD_MARGIN_S)
+        words = agreement.list_words_before((utterance.start + frames) * FRAME_S - CUT_WORD_MARGIN_S)
     text = join_words(words) if result.words or agreement.words else result.text
     # Models transcribe noise as a full stop.
     is_speech = any(map(str.isalnum, text))

@@ -5,14 +5,14 @@ import logging
 import time
 from collections.abc import Callable
 
-from voice_blueprint.contract.state import HOST_HEARTBEAT_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S
 from voice_runtime.hosts import Host, HostRegistry
 from voice_runtime.journal import Journal
-from voice_runtime.sessions import Sessions
+from voice_runtime.sessions import SessionStore
 from voice_whisper.admission import Admission
 from voice_whisper.journal_batch import FLUSH_INTERVAL_S as JOURNAL_EVERY_S
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.retries import retry_until_done, run_every
+from voice_whisper.retries import retry_until_done, run_periodically
 from voice_whisper.settings import EngineSettings
 
 ADVANCE_INTERVAL_S = 0.05
@@ -43,7 +43,7 @@ class HostMaintenance:
         admission: Admission,
         registry: HostRegistry,
         journal: Journal,
-        sessions: Sessions,
+        sessions: SessionStore,
         *,
         is_stuck: Callable[[], bool],
     ) -> None:
@@ -57,25 +57,31 @@ class HostMaintenance:
 
     async def run(self, batch: JournalBatch) -> None:
         """Run until cancelled."""
-        await retry_until_done("what was left here", self._resume)
+        await retry_until_done("what was left here", self._resume_sessions)
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_every(HOST_HEARTBEAT_S, "the heartbeat", self.send_heartbeat))
-            group.create_task(run_every(HOST_HEARTBEAT_S, "the leases", self._renew_leases))
-            group.create_task(run_every(HOST_HEARTBEAT_S, "the search for orphans", self._adopt_orphans))
-            group.create_task(run_every(QUIET_TIMEOUT_S, "the search for closed sessions", self._release_closed))
-            group.create_task(run_every(HOST_HEARTBEAT_S / 4, "the release of sessions", self._release_idle))
-            group.create_task(run_every(JOURNAL_EVERY_S, "the journal", batch.flush))
-            group.create_task(run_every(ADVANCE_INTERVAL_S, "the clock", self._advance_sessions))
+            group.create_task(run_periodically(HOST_HEARTBEAT_INTERVAL_S, "the heartbeat", self.send_heartbeat))
+            group.create_task(run_periodically(HOST_HEARTBEAT_INTERVAL_S, "the leases", self._renew_leases))
+            group.create_task(
+                run_periodically(HOST_HEARTBEAT_INTERVAL_S, "the search for orphans", self._adopt_orphans)
+            )
+            group.create_task(
+                run_periodically(QUIET_TIMEOUT_S, "the search for closed sessions", self._release_closed_sessions)
+            )
+            group.create_task(
+                run_periodically(HOST_HEARTBEAT_INTERVAL_S / 4, "the release of sessions", self._release_idle_sessions)
+            )
+            group.create_task(run_periodically(JOURNAL_EVERY_S, "the journal", batch.flush))
+            group.create_task(run_periodically(ADVANCE_INTERVAL_S, "the clock", self._advance_sessions))
 
     async def send_heartbeat(self) -> None:
         """Update this host's record in the registry."""
         settings = self._settings
         if self._is_stuck():
-            await self._leave_registry()
+            await self._remove_from_registry()
             return
         if self._admission.is_closed and not self.is_draining:
             self._admission.is_closed = False
-            await self._resume()
+            await self._resume_sessions()
         host = Host(
             settings.host,
             settings.host_kind,
@@ -88,7 +94,7 @@ class HostMaintenance:
         )
         await self._registry.send_heartbeat(host)
 
-    async def _leave_registry(self) -> None:
+    async def _remove_from_registry(self) -> None:
         if not self._admission.is_closed:
             log.warning("%d sessions are left to other hosts until this one works", len(self._admission.live_sessions))
         self._admission.is_closed = True
@@ -96,9 +102,9 @@ class HostMaintenance:
             self._admission.drop(ssrc)
         await self._registry.remove(self._settings.host)
 
-    async def _resume(self) -> None:
+    async def _resume_sessions(self) -> None:
         """Continue the sessions from before a restart or a stuck transcriber."""
-        session_ids = await self._journal.sessions_on_host(self._settings.host)
+        session_ids = await self._journal.read_host_sessions(self._settings.host)
         others = await self._journal.renew(session_ids)
         for ssrc in set(session_ids) - set(others):
             await self._admission.adopt(ssrc, is_own=True)
@@ -112,21 +118,21 @@ class HostMaintenance:
     async def _adopt_orphans(self) -> None:
         if self._is_stuck():
             return
-        for ssrc in await self._journal.orphaned_sessions():
+        for ssrc in await self._journal.find_orphaned_sessions():
             await self._admission.adopt(ssrc)
 
     async def _advance_sessions(self) -> None:
         for session in self._admission.live_sessions.values():
             session.advance()
 
-    async def _release_idle(self) -> None:
+    async def _release_idle_sessions(self) -> None:
         now = time.monotonic()
         for ssrc, session in list(self._admission.live_sessions.items()):
             idle = now - session.last_audio_at >= IDLE_TIMEOUT_S or not session.is_assigned_to_host
             if not session.is_busy and (idle or self._admission.is_closed):
                 await self._admission.release(ssrc)
 
-    async def _release_closed(self) -> None:
+    async def _release_closed_sessions(self) -> None:
         now = time.monotonic()
         for ssrc, session in list(self._admission.live_sessions.items()):
             if session.is_busy or now - session.last_audio_at < QUIET_TIMEOUT_S:

@@ -11,20 +11,20 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from voice_whisper.backends.base import Array
+from voice_whisper.backends.base import HiddenStates
 from voice_whisper.window import MAX_WINDOW_ROWS
 
-MAX_BINS = 128
-MAX_STATES = 1500
-MAX_WIDTH = 1280
+MAX_MEL_BINS = 128
+MAX_HIDDEN_STATES = 1500
+MAX_HIDDEN_WIDTH = 1280
 """Of Whisper's models, large-v3 has the most mel bins, and the large ones have the widest states."""
 
-FEATURE_BYTES = 4 * MAX_BINS * MAX_WINDOW_ROWS
-HIDDEN_BYTES = 4 * MAX_STATES * MAX_WIDTH
+FEATURE_BYTES = 4 * MAX_MEL_BINS * MAX_WINDOW_ROWS
+HIDDEN_BYTES = 4 * MAX_HIDDEN_STATES * MAX_HIDDEN_WIDTH
 SLOT_BYTES = FEATURE_BYTES + HIDDEN_BYTES
 
 
-class SharedSlots:
+class SlotMemory:
     """Slots for one utterance each.
 
     Attributes:
@@ -39,13 +39,13 @@ class SharedSlots:
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, count * SLOT_BYTES)
 
-    def features_view(self, slot: int, bins: int, rows: int) -> NDArray[np.float32]:
+    def get_features_view(self, slot: int, bins: int, rows: int) -> NDArray[np.float32]:
         """Return the features of a slot, of shape (bins, rows), in place."""
         offset = slot * SLOT_BYTES
         return np.frombuffer(self._memory, np.float32, bins * rows, offset).reshape(bins, rows)
 
-    def hidden_view(self, slot: int, shape: tuple[int, int], dtype: str) -> Array:
+    def get_hidden_view(self, slot: int, shape: tuple[int, int], dtype: str) -> HiddenStates:
         """Return the hidden states of a slot, in place."""
         offset = slot * SLOT_BYTES + FEATURE_BYTES
         states = np.frombuffer(self._memory, np.dtype(dtype), shape[0] * shape[1], offset)
-        return cast("Array", states.reshape(shape))
+        return cast("HiddenStates", states.reshape(shape))

@@ -7,14 +7,20 @@ from functools import partial
 from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
 from voice_whisper.job import MAX_PARTIAL_WAIT_S, Job, Priority, StaleError, WindowTranscript
-from voice_whisper.memory import SharedSlots
+from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchRequest
 from voice_whisper.process import Process
-from voice_whisper.settings import MAX_DECODER_BATCH, MAX_ENCODER_BATCH, EngineSettings, Layout, threads_per_worker
-from voice_whisper.stage import Stage, StartWorker
+from voice_whisper.settings import (
+    MAX_DECODER_BATCH,
+    MAX_ENCODER_BATCH,
+    EngineSettings,
+    Layout,
+    calculate_threads_per_worker,
+)
+from voice_whisper.stage import Stage, WorkerFactory
 from voice_whisper.utterance import OVERLAP_FRAMES, SPLIT_THRESHOLD_FRAMES, Utterance
-from voice_whisper.window import MAX_FRAMES, create_window
-from voice_whisper.word_times import tighten_words
+from voice_whisper.window import MAX_UTTERANCE_FRAMES, create_window
+from voice_whisper.word_times import adjust_word_times
 
 STALL_TIMEOUT_S = 30
 """Time without a completed batch after which a stage with work is stuck. A batch takes seconds; a worker that hangs is
@@ -23,29 +29,29 @@ POLL_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
-class StageWorkers:
+class StageConfig:
     """The workers of one stage.
 
     Attributes:
-        count: Number of processes.
-        batch: Maximum utterances per batch.
+        worker_count: Number of processes.
+        max_batch_size: Maximum utterances per batch.
     """
 
     role: Role
-    count: int
-    batch: int
+    worker_count: int
+    max_batch_size: int
 
 
-def stage_workers(settings: EngineSettings) -> tuple[StageWorkers, ...]:
+def create_stage_configs(settings: EngineSettings) -> tuple[StageConfig, ...]:
     """Return the workers of each stage for a layout.
 
     Both layouts have the same number of processes, and therefore use the same cores.
     """
     if settings.layout is Layout.COLOCATED:
-        return (StageWorkers(Role.COLOCATED, settings.encoders + settings.decoders, MAX_ENCODER_BATCH),)
+        return (StageConfig(Role.COLOCATED, settings.encoders + settings.decoders, MAX_ENCODER_BATCH),)
     return (
-        StageWorkers(Role.ENCODER, settings.encoders, MAX_ENCODER_BATCH),
-        StageWorkers(Role.DECODER, settings.decoders, MAX_DECODER_BATCH),
+        StageConfig(Role.ENCODER, settings.encoders, MAX_ENCODER_BATCH),
+        StageConfig(Role.DECODER, settings.decoders, MAX_DECODER_BATCH),
     )
 
 
@@ -61,22 +67,22 @@ class WorkerPool:
         languages: Supported languages, available once ready.
     """
 
-    longest_frames = MAX_FRAMES
+    max_utterance_frames = MAX_UTTERANCE_FRAMES
     overlap_frames = OVERLAP_FRAMES
 
     def __init__(self, settings: EngineSettings) -> None:
-        crews = stage_workers(settings)
-        self._threads = threads_per_worker(settings)
+        crews = create_stage_configs(settings)
+        self._threads = calculate_threads_per_worker(settings)
         # While every worker has a full batch, the next windows wait in as many slots.
-        self._count = 2 * sum(crew.count * crew.batch for crew in crews)
-        self._memory = SharedSlots(self._count)
+        self._count = 2 * sum(crew.worker_count * crew.max_batch_size for crew in crews)
+        self._memory = SlotMemory(self._count)
         self._free = list(range(self._count))
-        self._workers = {crew.role: crew.count for crew in crews}
+        self._workers = {crew.role: crew.worker_count for crew in crews}
         self.stages: dict[Role, Stage] = {}
         for crew in crews:
-            start, work = self._process_starter(crew.role), partial(self._process_batch, crew.role)
+            start, work = self._create_worker_factory(crew.role), partial(self._process_batch, crew.role)
             before = next(reversed(self.stages.values()), None)
-            self.stages[crew.role] = Stage(crew.role, crew.batch, start, work, self.release, follows=before)
+            self.stages[crew.role] = Stage(crew.role, crew.max_batch_size, start, work, self.release, follows=before)
         self._bins = 0
         self.languages: tuple[str, ...] = ()
         self._starting = sum(self._workers.values())
@@ -90,18 +96,18 @@ class WorkerPool:
         return any(polls * POLL_INTERVAL_S >= STALL_TIMEOUT_S for polls in self._stalled_polls.values())
 
     @property
-    def depths(self) -> tuple[int, int]:
+    def queue_depths(self) -> tuple[int, int]:
         """Number of utterances that wait for prefill, including those without a slot, and for decode."""
         first, *others = (len(stage.queue) for stage in self.stages.values())
         return first + len(self._waiting_for_slot), sum(others)
 
     @property
-    def kinds(self) -> frozenset[ChunkKind]:
+    def supported_kinds(self) -> frozenset[ChunkKind]:
         """Supported kinds of chunks. Streamed features have 80 bins; other models need samples."""
         return frozenset(ChunkKind) if self._bins == CHUNK_MEL_BINS else frozenset({ChunkKind.PCM16})
 
     @property
-    def restarts(self) -> dict[str, int]:
+    def restarts_by_role(self) -> dict[str, int]:
         """Number of restarted workers, by role."""
         return {role: stage.restarts for role, stage in self.stages.items()}
 
@@ -109,7 +115,7 @@ class WorkerPool:
         """Keep the workers running until cancelled.
 
         Raises:
-            CannotStartError: The model cannot be loaded.
+            WorkerStartError: The model cannot be loaded.
         """
         async with asyncio.TaskGroup() as workers:
             for role, count in self._workers.items():
@@ -117,7 +123,7 @@ class WorkerPool:
                     workers.create_task(self.stages[role].run_worker(number, self._on_model_loaded))
             workers.create_task(self._watch_stalls())
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return once every worker has its model."""
         await self._ready.wait()
 
@@ -130,7 +136,7 @@ class WorkerPool:
             JobFailedError: Workers crash on the utterance.
             StaleError: A partial has waited too long.
         """
-        rows = utterance.features(self._bins, until_end=priority is not Priority.PARTIAL)
+        rows = utterance.extract_features(self._bins, until_end=priority is not Priority.PARTIAL)
         window = create_window(rows)
         audio_rows = min(len(rows), window.shape[1])
         job = Job(window, audio_rows, priority, language, asyncio.get_running_loop().create_future(), prompt=prompt)
@@ -138,12 +144,12 @@ class WorkerPool:
         try:
             # Partials of a long utterance allow its stable part to be split off. Without them, its windows grow, so
             # that all other utterances wait longer and lose their partials.
-            if priority is Priority.PARTIAL and utterance.transcribed_frames <= SPLIT_THRESHOLD_FRAMES:
+            if priority is Priority.PARTIAL and utterance.transcribed_frame_count <= SPLIT_THRESHOLD_FRAMES:
                 await asyncio.wait({job.result}, timeout=MAX_PARTIAL_WAIT_S)
                 if self._withdraw_job(job):
                     raise StaleError
             result = await job.result
-            return replace(result, words=tighten_words(result.words, rows))
+            return replace(result, words=adjust_word_times(result.words, rows))
         finally:
             self._withdraw_job(job)
 
@@ -194,13 +200,13 @@ class WorkerPool:
             return
         for job in batch:
             job.states = reply.states
-            job.attempts = 0
+            job.failed_attempt_count = 0
             if job.result.done():
                 self.release(job)
             else:
                 self.stages[Role.DECODER].put(job)
 
-    def _process_starter(self, role: Role) -> StartWorker:
+    def _create_worker_factory(self, role: Role) -> WorkerFactory:
         return lambda number: Process.start(role, self._memory, self._count, threads=self._threads, number=number)
 
     def _on_model_loaded(self, process: Process) -> None:
@@ -215,7 +221,7 @@ class WorkerPool:
             return
         job.slot = self._free.pop()
         bins, rows = job.window.shape
-        self._memory.features_view(job.slot, bins, rows)[:] = job.window
+        self._memory.get_features_view(job.slot, bins, rows)[:] = job.window
         next(iter(self.stages.values())).put(job)
 
     def _withdraw_job(self, job: Job) -> bool:

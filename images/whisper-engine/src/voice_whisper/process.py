@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from voice_whisper.backends.base import Role
-from voice_whisper.memory import SharedSlots
+from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchReply, BatchRequest, FailedMessage, ReadyMessage
 
 START_TIMEOUT_S = 1800
@@ -23,7 +23,7 @@ MAX_REPLY_BYTES = 4 << 20
 """Maximum size of a reply. Eight windows of 30 s with ten words per second and 150 bytes per word have 360 KB, which
 exceeds asyncio's default of 64 KiB. The rest is reserve for the long words of a model that repeats itself."""
 
-_START_MESSAGE: TypeAdapter[ReadyMessage | FailedMessage] = TypeAdapter(ReadyMessage | FailedMessage)
+_START_MESSAGE_ADAPTER: TypeAdapter[ReadyMessage | FailedMessage] = TypeAdapter(ReadyMessage | FailedMessage)
 T = TypeVar("T")
 
 
@@ -31,7 +31,7 @@ class WorkerDiedError(Exception):
     """The process has exited, or hung and was killed."""
 
 
-class CannotStartError(Exception):
+class WorkerStartError(Exception):
     """The process could not load its model. The message contains the reason."""
 
 
@@ -52,7 +52,7 @@ class Process:
         return self._process.pid
 
     @classmethod
-    async def start(cls, role: Role, memory: SharedSlots, slots: int, *, threads: int, number: int) -> "Process":
+    async def start(cls, role: Role, memory: SlotMemory, slots: int, *, threads: int, number: int) -> "Process":
         """Start a worker, and wait until it has loaded its model.
 
         Args:
@@ -60,7 +60,7 @@ class Process:
 
         Raises:
             WorkerDiedError: It exited without a message.
-            CannotStartError: It reported why it cannot start.
+            WorkerStartError: It reported why it cannot start.
         """
         arguments = [role.value, str(memory.descriptor), str(slots), str(threads), str(number)]
         worker = cls(
@@ -87,8 +87,8 @@ class Process:
             WorkerDiedError: The process exited, or was killed since its response is invalid.
         """
         try:
-            self._input.write(request.model_dump_json().encode() + b"\n")
-            await self._input.drain()
+            self._stdin.write(request.model_dump_json().encode() + b"\n")
+            await self._stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerDiedError(f"worker {self.pid} is gone") from None
         try:
@@ -117,7 +117,7 @@ class Process:
     async def stop(self) -> None:
         """Stop the process, gracefully if it still responds."""
         if self._process.returncode is None:
-            self._input.close()
+            self._stdin.close()
             try:
                 await asyncio.wait_for(asyncio.shield(self._ended), STOP_TIMEOUT_S)
             except TimeoutError:
@@ -125,7 +125,7 @@ class Process:
         await self._ended
 
     @property
-    def _input(self) -> asyncio.StreamWriter:
+    def _stdin(self) -> asyncio.StreamWriter:
         if self._process.stdin is None:
             raise RuntimeError("the worker was started without a pipe")
         return self._process.stdin
@@ -147,7 +147,7 @@ class Process:
 
 
 def _parse_start_message(first_words: bytes) -> ReadyMessage:
-    words = _START_MESSAGE.validate_json(first_words)
+    words = _START_MESSAGE_ADAPTER.validate_json(first_words)
     if isinstance(words, FailedMessage):
-        raise CannotStartError(words.why)
+        raise WorkerStartError(words.why)
     return words

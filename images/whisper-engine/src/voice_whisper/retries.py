@@ -33,7 +33,7 @@ async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> 
             await asyncio.sleep(RETRY_PAUSE_S)
 
 
-async def run_every(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:
+async def run_periodically(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:
     """Run an operation periodically until cancelled. Errors of an unavailable store are logged."""
     is_unavailable = False
     while True:

@@ -9,15 +9,15 @@ from enum import StrEnum
 from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.utterance import CHUNK_FRAMES, MAX_GAP_FRAMES, Utterance, is_mark
-from voice_whisper.window import FRAME_MS, MAX_FRAMES
+from voice_whisper.window import FRAME_MS, MAX_UTTERANCE_FRAMES
 
 MAX_START_DELAY_FRAMES = 500 // FRAME_MS
 """Number of frames after which a missing start of an utterance is no longer expected."""
 INCOMPLETE_SENTENCE_FACTOR = 2
 """Factor for the silence that ends an incomplete sentence."""
-TRANSCRIBE_AFTER_S = 0.24
+EARLY_TRANSCRIPT_SILENCE_S = 0.24
 """Silence after which the utterance is transcribed, so that the result is ready when the utterance ends."""
-TRANSCRIBE_SOON_AFTER_S = 0.08
+COMMIT_TRANSCRIPT_SILENCE_S = 0.08
 """Silence after which the utterance is transcribed for callers that commit and wait. An agent commits 0.2 s into a
 silence, and the transcript takes about as long."""
 MAX_CONTINUATION_FRAMES = 300 // FRAME_MS
@@ -44,7 +44,7 @@ class SessionAudio:
 
     Args:
         end_of_turn_s: Silence that ends an utterance.
-        longest_frames: Maximum length of an utterance.
+        max_utterance_frames: Maximum length of an utterance.
         overlap_frames: Frames of the previous utterance that a split-off utterance includes again.
 
     Attributes:
@@ -57,15 +57,15 @@ class SessionAudio:
         transcribed_until: int = 0,
         next_number: int = 0,
         end_of_turn_s: float = 0.0,
-        longest_frames: int = MAX_FRAMES,
+        max_utterance_frames: int = MAX_UTTERANCE_FRAMES,
         overlap_frames: int = 0,
     ) -> None:
         self.transcribed_until = transcribed_until
-        self._longest_frames = longest_frames
+        self._longest_frames = max_utterance_frames
         self._overlap_frames = overlap_frames
         self._before: Utterance | None = None
         self.end_of_turn_s = end_of_turn_s
-        self._transcribe_after_s = TRANSCRIBE_AFTER_S
+        self._transcribe_after_s = EARLY_TRANSCRIPT_SILENCE_S
         self._last_mark = -1
         self._completed_until = transcribed_until
         self._next_number = next_number
@@ -76,7 +76,7 @@ class SessionAudio:
         """The utterance that is being spoken."""
         return self._utterances[-1] if self._utterances else None
 
-    def utterance_to_announce(self) -> Utterance | None:
+    def find_utterance_to_announce(self) -> Utterance | None:
         """Return the oldest utterance to announce, once its start has arrived or is lost.
 
         Earlier chunks are rejected from then on.
@@ -98,23 +98,23 @@ class SessionAudio:
         # A mark has the position of the last frame, which may have ended an utterance.
         if chunk.sequence < self.transcribed_until - is_mark(chunk):
             return DropReason.LATE
-        utterance = self._utterance_for(chunk)
+        utterance = self._find_or_begin_utterance(chunk)
         if chunk.sequence in utterance or (is_mark(chunk) and chunk.sequence == self._last_mark):
             return DropReason.DUPLICATE
         if chunk.kind is not utterance.kind:
             return DropReason.MIXED_KIND
         utterance.add(chunk, now)
-        self._share_across_cut(utterance, chunk)
+        self._copy_to_continuation(utterance, chunk)
         if chunk.flags & ChunkFlag.COMMIT:
-            self._transcribe_after_s = TRANSCRIBE_SOON_AFTER_S
+            self._transcribe_after_s = COMMIT_TRANSCRIPT_SILENCE_S
         if is_mark(chunk):
             self._last_mark = chunk.sequence
         return utterance
 
-    def silent_utterance(self, now: float) -> Utterance | None:
+    def find_silent_utterance(self, now: float) -> Utterance | None:
         """Return the current utterance if its speaker is silent, so that it may have ended."""
         last = self.current
-        if last is None or last.is_mark or self.end_of_turn_s <= TRANSCRIBE_AFTER_S:
+        if last is None or last.is_mark or self.end_of_turn_s <= EARLY_TRANSCRIPT_SILENCE_S:
             return None
         return last if last.end is not None and now - last.last_audio_at >= self._transcribe_after_s else None
 
@@ -140,7 +140,7 @@ class SessionAudio:
         self._utterances[index] = utterance.split(at)
         self.transcribed_until = self._completed_until = utterance.last + 1
 
-    def _share_across_cut(self, utterance: Utterance, chunk: AudioChunk) -> None:
+    def _copy_to_continuation(self, utterance: Utterance, chunk: AudioChunk) -> None:
         """Include a late chunk across the cut of a long utterance in the piece after the cut, too."""
         end = utterance.end
         if end is None or not chunk.sequence < end < chunk.sequence + CHUNK_FRAMES:
@@ -161,22 +161,22 @@ class SessionAudio:
             return silence_s >= MAX_CHUNK_GAP_S
         if silence_s < MAX_REORDER_S and not utterance.is_whole:
             return False
-        sounds_over = utterance.is_transcript_complete or self.end_of_turn_s <= TRANSCRIBE_AFTER_S
+        sounds_over = utterance.is_transcript_complete or self.end_of_turn_s <= EARLY_TRANSCRIPT_SILENCE_S
         required_silence_s = self.end_of_turn_s * (1 if sounds_over else INCOMPLETE_SENTENCE_FACTOR)
         return bool(utterance.marks) or not is_last or silence_s >= required_silence_s
 
-    def _utterance_for(self, chunk: AudioChunk) -> Utterance:
+    def _find_or_begin_utterance(self, chunk: AudioChunk) -> Utterance:
         starts = bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
         # The newest utterance to which the chunk can belong.
         for index in range(len(self._utterances) - 1, -1, -1):
             utterance = self._utterances[index]
             if chunk.sequence >= (utterance.begin if utterance.is_continuation else utterance.start):
-                return self._utterance_at_or_before(index, chunk, starts=starts)
-            if utterance.may_begin_with(chunk):
+                return self._continue_or_begin_utterance(index, chunk, starts=starts)
+            if utterance.may_include(chunk):
                 return utterance
         return self._begin_utterance(0, chunk, starts=starts)
 
-    def _utterance_at_or_before(self, index: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
+    def _continue_or_begin_utterance(self, index: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
         utterance = self._utterances[index]
         if chunk.sequence in utterance:
             return utterance

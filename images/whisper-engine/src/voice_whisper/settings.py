@@ -68,6 +68,6 @@ class ModelSettings(BaseSettings):
     backend: Literal["ctranslate2", "neuron"] = "ctranslate2"
 
 
-def threads_per_worker(settings: EngineSettings) -> int:
+def calculate_threads_per_worker(settings: EngineSettings) -> int:
     """Return the number of threads per worker. The workers share the cores evenly."""
     return max(1, len(os.sched_getaffinity(0)) // (settings.encoders + settings.decoders))

@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable
 
 from voice_whisper.backends.base import Role
 from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue
-from voice_whisper.process import CannotStartError, Process, WorkerDiedError
+from voice_whisper.process import Process, WorkerDiedError, WorkerStartError
 
 RESTART_PAUSE_S = 1.0
 """Pause before a worker that could not start is restarted."""
 
-BATCH_GATHER_S = 0.03
+MAX_BATCH_WAIT_S = 0.03
 """Time for which a decoder waits for windows of the preceding stage. Four windows at a time take half as long per token
 as one."""
 
 log = logging.getLogger(__name__)
 
-StartWorker = Callable[[int], Awaitable[Process]]
-ProcessBatch = Callable[[Process, list[Job]], Awaitable[None]]
-DropJob = Callable[[Job], None]
+WorkerFactory = Callable[[int], Awaitable[Process]]
+BatchHandler = Callable[[Process, list[Job]], Awaitable[None]]
+DropHandler = Callable[[Job], None]
 
 
 class Stage:
@@ -40,9 +40,9 @@ class Stage:
         self,
         role: Role,
         batch: int,
-        start: StartWorker,
-        work: ProcessBatch,
-        drop: DropJob,
+        start: WorkerFactory,
+        work: BatchHandler,
+        drop: DropHandler,
         *,
         follows: "Stage | None" = None,
     ) -> None:
@@ -76,15 +76,15 @@ class Stage:
             ready: Callback for a worker that has loaded its model.
 
         Raises:
-            CannotStartError: The worker's first start failed.
+            WorkerStartError: The worker's first start failed.
         """
         started = False
         while True:
             try:
                 process = await self._start(number)
-            except (CannotStartError, WorkerDiedError) as error:
+            except (WorkerStartError, WorkerDiedError) as error:
                 if not started:
-                    raise CannotStartError(str(error)) from error
+                    raise WorkerStartError(str(error)) from error
                 log.warning("%s does not start: %s", self._role, error)
                 await asyncio.sleep(RESTART_PAUSE_S)
                 continue
@@ -104,7 +104,7 @@ class Stage:
         is_unbatched = self._role is Role.ENCODER and not process.model.encodes_batches
         max_jobs = 1 if is_unbatched else self._batch
         while True:
-            while not (batch := self.queue.take(max_jobs)):
+            while not (batch := self.queue.pop_batch(max_jobs)):
                 self._changed.clear()
                 await process.wait_while_alive(self._changed.wait())
             self._active_batches += 1
@@ -122,7 +122,7 @@ class Stage:
     async def _extend_batch(self, process: Process, batch: list[Job], max_jobs: int) -> None:
         """Add the jobs that arrive within a moment to a batch."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BATCH_GATHER_S):
+            async with asyncio.timeout(MAX_BATCH_WAIT_S):
                 while len(batch) < max_jobs and (self._follows is None or self._follows.is_busy):
                     self._changed.clear()
                     await process.wait_while_alive(self._changed.wait())
@@ -130,9 +130,11 @@ class Stage:
 
     def _retry_batch(self, batch: list[Job]) -> None:
         for job in batch:
-            job.attempts += 1
-            if job.attempts >= MAX_ATTEMPTS and not job.result.done():
-                job.result.set_exception(JobFailedError(f"{job.attempts} workers exited while they processed it"))
+            job.failed_attempt_count += 1
+            if job.failed_attempt_count >= MAX_ATTEMPTS and not job.result.done():
+                job.result.set_exception(
+                    JobFailedError(f"{job.failed_attempt_count} workers exited while they processed it")
+                )
             if job.result.done():
                 self._drop(job)
         self.queue.requeue(job for job in reversed(batch) if not job.result.done())

@@ -17,11 +17,11 @@ from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import FRAME_MS
 
-MAX_FRAMES = 300_000 // FRAME_MS
+MAX_UTTERANCE_FRAMES = 300_000 // FRAME_MS
 """Maximum length of an utterance. Its audio is kept until its final, for another stream or host."""
 OVERLAP_SAMPLES = 2 * SAMPLE_RATE
 """Number of samples that the next stream repeats, so that a word at the boundary is complete in one of the streams."""
-MAX_SEAM_WORDS = 8
+MAX_OVERLAP_WORDS = 8
 """Maximum number of words in an overlap: four per second."""
 MAX_CUT_WORDS = 2
 """Maximum number of words that a stream recognizes wrongly at its start or end. A single common word that is farther
@@ -69,7 +69,7 @@ class StreamingRecognizer(Protocol):
     """An engine with streaming input."""
 
     @property
-    def longest_s(self) -> float:
+    def max_stream_s(self) -> float:
         """Maximum duration of audio for the engine's context, seconds; available once ready."""
         ...
 
@@ -82,7 +82,7 @@ class StreamingRecognizer(Protocol):
         """Maintain the connection until cancelled."""
         ...
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return once the engine accepts streams."""
         ...
 
@@ -102,8 +102,8 @@ class _UtteranceProgress:
     Attributes:
         begin: First frame of the utterance when it was first sent. If the first frame changes, all audio is sent again.
         text: Text of completed streams.
-        sent_samples: Number of sent samples.
-        stream_start: Start of the open stream.
+        sent_sample_count: Number of sent samples.
+        stream_start_sample: Start of the open stream.
         overlaps: Whether the open stream overlaps with the previous one.
     """
 
@@ -111,8 +111,8 @@ class _UtteranceProgress:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     stream: Stream | None = None
     text: str = ""
-    sent_samples: int = 0
-    stream_start: int = 0
+    sent_sample_count: int = 0
+    stream_start_sample: int = 0
     overlaps: bool = False
 
 
@@ -122,18 +122,18 @@ class StreamingTranscriber:
     Each utterance is sent once, in one stream or in several consecutive streams.
     """
 
-    longest_frames = MAX_FRAMES
+    max_utterance_frames = MAX_UTTERANCE_FRAMES
     overlap_frames = 0
 
     def __init__(self, recognizer: StreamingRecognizer) -> None:
-        self.kinds = frozenset({ChunkKind.PCM16})
+        self.supported_kinds = frozenset({ChunkKind.PCM16})
         self.languages: tuple[str, ...] = ()
-        self.restarts: dict[str, int] = {}
+        self.restarts_by_role: dict[str, int] = {}
         self._recognizer = recognizer
         self._progress: WeakKeyDictionary[Utterance, _UtteranceProgress] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
         self._finals = 0
-        self.run, self.ready = recognizer.run, recognizer.ready
+        self.run, self.wait_until_ready = recognizer.run, recognizer.wait_until_ready
 
     @property
     def is_stuck(self) -> bool:
@@ -141,7 +141,7 @@ class StreamingTranscriber:
         return self._recognizer.is_stuck
 
     @property
-    def depths(self) -> tuple[int, int]:
+    def queue_depths(self) -> tuple[int, int]:
         """Number of utterances whose last words are pending."""
         return 0, self._finals
 
@@ -197,27 +197,27 @@ class StreamingTranscriber:
     async def _reset(self, progress: _UtteranceProgress, utterance: Utterance) -> None:
         if progress.stream:
             await progress.stream.close()
-        progress.begin, progress.stream, progress.text, progress.sent_samples = utterance.begin, None, "", 0
+        progress.begin, progress.stream, progress.text, progress.sent_sample_count = utterance.begin, None, "", 0
 
     async def _send_audio(self, progress: _UtteranceProgress, utterance: Utterance, is_partial: bool) -> str:
         if progress.begin != utterance.begin:
             await self._reset(progress, utterance)
-        samples, longest = utterance.samples(), round(SAMPLE_RATE * self._recognizer.longest_s)
+        samples, longest = utterance.decode_samples(), round(SAMPLE_RATE * self._recognizer.max_stream_s)
         end = _count_complete_samples(utterance, len(samples)) if is_partial else len(samples)
-        while progress.sent_samples < end:
+        while progress.sent_sample_count < end:
             if progress.stream is None:
-                progress.stream, progress.stream_start, progress.overlaps = (
+                progress.stream, progress.stream_start_sample, progress.overlaps = (
                     await self._recognizer.open(),
-                    progress.sent_samples,
+                    progress.sent_sample_count,
                     False,
                 )
-            elif progress.sent_samples - progress.stream_start >= longest:
+            elif progress.sent_sample_count - progress.stream_start_sample >= longest:
                 await self._finish_stream(progress)
-                progress.sent_samples = progress.stream_start = progress.sent_samples - OVERLAP_SAMPLES
+                progress.sent_sample_count = progress.stream_start_sample = progress.sent_sample_count - OVERLAP_SAMPLES
                 progress.stream, progress.overlaps = await self._recognizer.open(), True
-            piece = samples[progress.sent_samples : min(end, progress.stream_start + longest)]
+            piece = samples[progress.sent_sample_count : min(end, progress.stream_start_sample + longest)]
             await progress.stream.send(piece)
-            progress.sent_samples += len(piece)
+            progress.sent_sample_count += len(piece)
         if not is_partial:
             await self._finish_stream(progress)
             return progress.text
@@ -244,9 +244,9 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
     if not overlaps:
         return f"{prefix} {suffix}".strip()
     first, second = prefix.split(), suffix.split()
-    at = max(0, len(first) - MAX_SEAM_WORDS)
-    last, next_ = _normalize_words(first[at:]), _normalize_words(second[:MAX_SEAM_WORDS])
-    seam = _find_seam(last, next_)
+    at = max(0, len(first) - MAX_OVERLAP_WORDS)
+    last, next_ = _normalize_words(first[at:]), _normalize_words(second[:MAX_OVERLAP_WORDS])
+    seam = _find_overlap(last, next_)
     if seam is None:
         return f"{prefix} {suffix}".strip() if is_whole else prefix
     # A word at the boundary is taken from the second stream, and so is everything after it.
@@ -254,7 +254,7 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
     return " ".join(first[: at + kept] + second[skipped:])
 
 
-def _find_seam(last: list[str], next_: list[str]) -> tuple[int, int] | None:
+def _find_overlap(last: list[str], next_: list[str]) -> tuple[int, int] | None:
     """Return the positions of the common text in the last words of a stream and in the first ones of the next.
 
     Of several texts with the maximum number of words, the one nearest to the end of the first stream and to the start

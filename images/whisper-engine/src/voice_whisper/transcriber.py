@@ -12,22 +12,22 @@ class Transcriber(Protocol):
 
     Attributes:
         languages: Supported languages; empty if unknown.
-        longest_frames: Maximum length of an utterance, in 20 ms frames. A longer utterance is split.
+        max_utterance_frames: Maximum length of an utterance, in 20 ms frames. A longer utterance is split.
         overlap_frames: Frames of the previous utterance that an utterance includes again after a split during speech.
             It is 0 for an engine without word times, which would repeat the words.
     """
 
     languages: tuple[str, ...]
-    longest_frames: int
+    max_utterance_frames: int
     overlap_frames: int
 
     @property
-    def kinds(self) -> frozenset[ChunkKind]:
+    def supported_kinds(self) -> frozenset[ChunkKind]:
         """Supported kinds of chunks."""
         ...
 
     @property
-    def depths(self) -> tuple[int, int]:
+    def queue_depths(self) -> tuple[int, int]:
         """Number of utterances that wait for prefill, and for decode."""
         ...
 
@@ -37,7 +37,7 @@ class Transcriber(Protocol):
         ...
 
     @property
-    def restarts(self) -> dict[str, int]:
+    def restarts_by_role(self) -> dict[str, int]:
         """Number of restarted workers, by role."""
         ...
 
@@ -45,11 +45,11 @@ class Transcriber(Protocol):
         """Run the engine until cancelled.
 
         Raises:
-            CannotStartError: The model cannot be loaded.
+            WorkerStartError: The model cannot be loaded.
         """
         ...
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return once the engine can transcribe."""
         ...
 

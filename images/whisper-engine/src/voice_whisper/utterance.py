@@ -7,7 +7,7 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, 
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import HOP_MS, FeatureRows, LogMelExtractor
 from voice_whisper.agreement import Agreement
-from voice_whisper.window import FRAME_MS, MAX_FRAMES
+from voice_whisper.window import FRAME_MS, MAX_UTTERANCE_FRAMES
 
 CHUNK_FRAMES = CHUNK_SAMPLES // CHUNK_FRAME_SAMPLES
 ROWS_PER_FRAME = FRAME_MS // HOP_MS
@@ -23,7 +23,7 @@ MAX_STEADY_DEVIATION = 0.12
 """Maximum standard deviation of stationary noise, as log10 of energy. White noise has 0.02, a sentence 0.5 and more."""
 
 MARK_FLAGS = ChunkFlag.COMMIT | ChunkFlag.LAST
-_EMPTY_FLAGS = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
+_SPEECH_BOUNDARY_FLAGS = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
 
 SILENCE_LEVEL = -10.0
 """log10 of the minimum energy of a mel bin, which represents lost audio."""
@@ -96,7 +96,7 @@ class Utterance:
         if chunk.sequence < self.last:
             return  # it may end a segment after which another one has already started
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
-            self.end, self.has_ended = end_position(chunk), True
+            self.end, self.has_ended = calculate_end_position(chunk), True
         elif self.end is not None and chunk.sequence >= self.end:
             self.end, self.has_ended, self.is_transcript_complete = None, False, None
 
@@ -110,14 +110,14 @@ class Utterance:
 
         The split is between chunks, so another host that continues starts the rest there, with the same id.
         """
-        late = self._row_offsets()
+        late = self._calculate_early_row_flags()
         at = max((sequence for sequence in late if sequence <= at), default=self.begin)
         rest = Utterance(at, self.kind, opened=False, continues=True)
         rest.begin = max((sequence for sequence in late if sequence <= at - OVERLAP_FRAMES), default=min(late))
         rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
         self._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence < at}
         rest._has_row_offset = late[rest.begin]
-        rest.agreement = self.agreement.remainder()
+        rest.agreement = self.agreement.create_remainder()
         rest.last_audio_at, rest.last, rest.is_announced, rest.chunk_numbers = (
             self.last_audio_at,
             self.last,
@@ -138,7 +138,7 @@ class Utterance:
             before: The preceding utterance, whose text is not repeated.
             overlap_frames: Maximum number of its frames.
         """
-        late = before._row_offsets()
+        late = before._calculate_early_row_flags()
         repeated = [sequence for sequence in sorted(late) if sequence >= before.start + before.frames - overlap_frames]
         if not repeated:
             return
@@ -150,12 +150,12 @@ class Utterance:
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._chunks
 
-    def may_begin_with(self, chunk: AudioChunk) -> bool:
+    def may_include(self, chunk: AudioChunk) -> bool:
         """Return True if an earlier chunk may be part of this utterance.
 
         In this case, the start of the utterance has not arrived yet, and is close.
         """
-        is_near = self.start - chunk.sequence <= MAX_GAP_FRAMES and self.last - chunk.sequence < MAX_FRAMES
+        is_near = self.start - chunk.sequence <= MAX_GAP_FRAMES and self.last - chunk.sequence < MAX_UTTERANCE_FRAMES
         is_end = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
         return is_near and not (self.has_start or self.is_continuation or is_end)
 
@@ -167,7 +167,7 @@ class Utterance:
         return self.last + CHUNK_FRAMES - self.start if self._chunks else 0
 
     @property
-    def transcribed_frames(self) -> int:
+    def transcribed_frame_count(self) -> int:
         """Length of the transcribed audio, in 20 ms frames."""
         return self.start + self.frames - self.begin
 
@@ -177,7 +177,7 @@ class Utterance:
         return self.chunk_numbers[1] if self.chunk_numbers and self.has_ended else -1
 
     @property
-    def is_cut(self) -> bool:
+    def is_cut_by_commit(self) -> bool:
         """Whether the caller has requested the text during speech."""
         current_chunks = (chunk for sequence, chunk in self._chunks.items() if sequence >= self.start)
         return any(chunk.flags & ChunkFlag.COMMIT and not is_mark(chunk) for chunk in current_chunks)
@@ -188,7 +188,7 @@ class Utterance:
         return bool(self._chunks) and all(map(is_mark, self._chunks.values()))
 
     @property
-    def lost_chunks(self) -> int:
+    def lost_chunk_count(self) -> int:
         """Number of missing chunks between received ones."""
         return sum(-(-(end - first) // CHUNK_FRAMES) for first, end in self.gaps)
 
@@ -198,11 +198,11 @@ class Utterance:
         ranges, received_to, before = [], self.begin, None
         for _, chunk in sorted(self._chunks.items()):
             ends = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
-            first = end_position(chunk) if ends and not count_frames(chunk) else chunk.sequence
+            first = calculate_end_position(chunk) if ends and not count_frames(chunk) else chunk.sequence
             received_to = max(received_to, self.start)
             if first > received_to and not _is_pause(before, chunk):
                 ranges.append((received_to, first))
-            received_to = end_position(chunk) if ends else first + CHUNK_FRAMES
+            received_to = calculate_end_position(chunk) if ends else first + CHUNK_FRAMES
             before = chunk
         if self.end is not None and self.end > received_to:
             ranges.append((received_to, self.end))
@@ -211,17 +211,17 @@ class Utterance:
     @property
     def is_whole(self) -> bool:
         """Whether the end of the utterance is known, and all of its chunks have arrived."""
-        return self.end is not None and self.lost_chunks == 0
+        return self.end is not None and self.lost_chunk_count == 0
 
     def is_stationary_noise(self, frames: int) -> bool:
         """Return True if the last frames have a steady level, such as noise or a tone. Speech varies more."""
         if self.frames < max(frames, MIN_STEADY_FRAMES):
             return False
         recent = [chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frames - frames]
-        levels = np.concatenate([_chunk_levels(chunk) for chunk in recent]) if recent else np.empty(0)
+        levels = np.concatenate([_calculate_chunk_levels(chunk) for chunk in recent]) if recent else np.empty(0)
         return bool(levels.size and levels.std() < MAX_STEADY_DEVIATION)
 
-    def features(self, bins: int, *, until_end: bool) -> FeatureRows:
+    def extract_features(self, bins: int, *, until_end: bool) -> FeatureRows:
         """Return the log-mel features of the utterance, with silence for missing chunks.
 
         Args:
@@ -229,21 +229,21 @@ class Utterance:
             until_end: Whether the audio is complete, so that the last rows, which extend past it, are included.
         """
         if self.kind is ChunkKind.LOG_MEL:
-            return self._streamed_rows()
+            return self._collect_streamed_rows()
         return self._extract_rows(bins, until_end=until_end)
 
-    def samples(self) -> NDArray[np.int16]:
+    def decode_samples(self) -> NDArray[np.int16]:
         """Return the PCM audio of the utterance at 16 kHz, with silence for missing chunks."""
-        audio = np.zeros(self.transcribed_frames * CHUNK_FRAME_SAMPLES, np.int16)
+        audio = np.zeros(self.transcribed_frame_count * CHUNK_FRAME_SAMPLES, np.int16)
         for sequence, chunk in self._chunks.items():
             at = (sequence - self.begin) * CHUNK_FRAME_SAMPLES
             values = audio[at : at + len(chunk.values)]
             values[:] = chunk.values[: len(values)]
         return audio
 
-    def _streamed_rows(self) -> FeatureRows:
-        late = self._row_offsets()
-        first_rows = [(self._first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
+    def _collect_streamed_rows(self) -> FeatureRows:
+        late = self._calculate_early_row_flags()
+        first_rows = [(self._find_first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
         rows = np.full(
             (max((at + len(some) for at, some in first_rows), default=0), CHUNK_MEL_BINS), SILENCE_LEVEL, np.float32
         )
@@ -251,7 +251,7 @@ class Utterance:
             rows[at : at + len(values)] = values
         return rows
 
-    def _row_offsets(self) -> dict[int, bool]:
+    def _calculate_early_row_flags(self) -> dict[int, bool]:
         """Return for each chunk whether its rows begin one row early.
 
         This follows the start of a segment, whose first chunk contains one row fewer than its length.
@@ -264,18 +264,18 @@ class Utterance:
             late = late and not chunk.flags & ChunkFlag.END_OF_SPEECH
         return rows_by_chunk
 
-    def _first_row(self, chunk: AudioChunk, *, late: bool) -> int:
+    def _find_first_row(self, chunk: AudioChunk, *, late: bool) -> int:
         at = ROWS_PER_FRAME * (chunk.sequence - self.begin)
         if chunk.flags & ChunkFlag.START_OF_SPEECH:
             return at
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
-            at = ROWS_PER_FRAME * (end_position(chunk) + 1 - self.begin) - len(chunk.values)
+            at = ROWS_PER_FRAME * (calculate_end_position(chunk) + 1 - self.begin) - len(chunk.values)
         return max(0, at - late)
 
     def _extract_rows(self, bins: int, *, until_end: bool) -> FeatureRows:
         if self._extractor is None:
             self._extractor, self._extracted, self._extracted_frames_end = LogMelExtractor(bins), [], self.begin
-        audio = self.samples()
+        audio = self.decode_samples()
         new_audio = audio[(self._extracted_frames_end - self.begin) * CHUNK_FRAME_SAMPLES :]
         self._extracted.append(self._extractor.push(new_audio))
         self._extracted_frames_end = self.start + self.frames
@@ -286,7 +286,7 @@ class Utterance:
         return rows
 
 
-def _chunk_levels(chunk: AudioChunk) -> NDArray[np.float64]:
+def _calculate_chunk_levels(chunk: AudioChunk) -> NDArray[np.float64]:
     """Return the levels of a chunk, per row or frame, as log10 of energy."""
     if chunk.kind is ChunkKind.LOG_MEL:
         return np.asarray(chunk.values.mean(axis=1, dtype=np.float64))
@@ -303,10 +303,14 @@ def _is_pause(before: AudioChunk | None, chunk: AudioChunk) -> bool:
 
 def is_mark(chunk: AudioChunk) -> bool:
     """Return True if a chunk is a mark during silence, which starts and ends no utterance."""
-    return bool(chunk.flags & MARK_FLAGS) and chunk.flags & _EMPTY_FLAGS == _EMPTY_FLAGS and not len(chunk.values)
+    return (
+        bool(chunk.flags & MARK_FLAGS)
+        and chunk.flags & _SPEECH_BOUNDARY_FLAGS == _SPEECH_BOUNDARY_FLAGS
+        and not len(chunk.values)
+    )
 
 
-def end_position(chunk: AudioChunk) -> int:
+def calculate_end_position(chunk: AudioChunk) -> int:
     """Return the position after the last frame of an utterance, given its last chunk.
 
     A chunk without frames, which contains the rows for which the previous one had no space, has the position of the

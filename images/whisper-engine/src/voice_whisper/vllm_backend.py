@@ -14,10 +14,10 @@ from voice_blueprint.contract.network import VLLM
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
-from voice_whisper.vllm_watch import VllmWatch
-from voice_whisper.window import MAX_FRAMES
+from voice_whisper.vllm_watch import VllmMonitor
+from voice_whisper.window import MAX_UTTERANCE_FRAMES
 
-MAX_REQUESTS = 64
+MAX_CONCURRENT_REQUESTS = 64
 """Maximum number of concurrent requests, which vLLM batches. Further requests wait here."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
@@ -36,19 +36,19 @@ class VllmBackend:
         model: Name of the transcription model; empty for the only one.
     """
 
-    longest_frames = MAX_FRAMES
+    max_utterance_frames = MAX_UTTERANCE_FRAMES
     overlap_frames = 0
 
     def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}", model: str = "") -> None:
-        self.kinds = frozenset({ChunkKind.PCM16})
+        self.supported_kinds = frozenset({ChunkKind.PCM16})
         self.languages: tuple[str, ...] = ()
-        self.restarts: dict[str, int] = {}
+        self.restarts_by_role: dict[str, int] = {}
         self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT_S)
-        self._places = asyncio.Semaphore(MAX_REQUESTS)
+        self._places = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._waiting = 0
         self._expected_model, self._model = model, ""
         self._ready = asyncio.Event()
-        self._watch = VllmWatch(self._probe, (httpx2.HTTPError, JobFailedError), address)
+        self._watch = VllmMonitor(self._probe, (httpx2.HTTPError, JobFailedError), address)
 
     @property
     def is_stuck(self) -> bool:
@@ -56,7 +56,7 @@ class VllmBackend:
         return self._watch.is_stuck
 
     @property
-    def depths(self) -> tuple[int, int]:
+    def queue_depths(self) -> tuple[int, int]:
         """Number of utterances that wait for vLLM."""
         return self._waiting, 0
 
@@ -76,7 +76,7 @@ class VllmBackend:
             await self._watch.run()
             await asyncio.Event().wait()
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return once vLLM responds."""
         await self._ready.wait()
 
@@ -90,7 +90,7 @@ class VllmBackend:
         Raises:
             JobFailedError: vLLM rejects it, or remains unavailable.
         """
-        wav, requested_at = _encode_wav(utterance.samples().tobytes()), time.monotonic()
+        wav, requested_at = _encode_wav(utterance.decode_samples().tobytes()), time.monotonic()
         self._waiting += 1
         try:
             await self._places.acquire()
@@ -119,8 +119,8 @@ class VllmBackend:
                 problem = str(error) or type(error).__name__
             else:
                 if answer.is_success:
-                    self._watch.record_answer()
-                    return _response_text(answer)
+                    self._watch.record_response()
+                    return _parse_response_text(answer)
                 problem = f"{answer.status_code} {answer.text[:200]}"
                 if answer.is_client_error:
                     break
@@ -141,7 +141,7 @@ class VllmBackend:
             raise JobFailedError(f"vLLM: {answer.status_code} {answer.text[:200]}")
 
 
-def _response_text(answer: httpx2.Response) -> str:
+def _parse_response_text(answer: httpx2.Response) -> str:
     try:
         return str(answer.json()["text"]).strip()
     except (ValueError, KeyError, TypeError):

@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper.streaming import StreamError
-from voice_whisper.vllm_watch import VllmWatch
+from voice_whisper.vllm_watch import VllmMonitor
 
 TOKENS_PER_S = 12.5
 """Tokens per second of Voxtral's audio, each with a text token (its model card)."""
-USABLE_CONTEXT_SHARE = 0.8
+USABLE_CONTEXT_FRACTION = 0.8
 """Usable share of a context. The rest is reserved for the start of a stream, and for the text at its end."""
 MAX_STREAM_S = 60.0
 """Maximum duration of a stream, since a longer one still processes old audio."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
-SILENCE = np.zeros(SAMPLE_RATE, np.int16)
+SILENCE_SAMPLES = np.zeros(SAMPLE_RATE, np.int16)
 CONNECTION_ERRORS = (OSError, websockets.WebSocketException, TimeoutError, ValueError, KeyError)
 
 
-class VllmRealtime:
+class VllmRealtimeRecognizer:
     """A vLLM server with a model that has streaming audio input.
 
     Args:
@@ -40,10 +40,10 @@ class VllmRealtime:
     """
 
     def __init__(self, address: str, model: str = "") -> None:
-        self.longest_s = MAX_STREAM_S
+        self.max_stream_s = MAX_STREAM_S
         self._address, self._model = address, model
         self._ready = asyncio.Event()
-        self._watch = VllmWatch(self._probe, (StreamError,), address)
+        self._watch = VllmMonitor(self._probe, (StreamError,), address)
 
     @property
     def is_stuck(self) -> bool:
@@ -57,7 +57,9 @@ class VllmRealtime:
                 try:
                     models = (await client.get("/v1/models")).raise_for_status().json()["data"]
                     card = next(each for each in models if self._model in ("", each["id"]))
-                    self.longest_s = min(MAX_STREAM_S, USABLE_CONTEXT_SHARE * card["max_model_len"] / TOKENS_PER_S)
+                    self.max_stream_s = min(
+                        MAX_STREAM_S, USABLE_CONTEXT_FRACTION * card["max_model_len"] / TOKENS_PER_S
+                    )
                     self._model = card["id"]
                     self._ready.set()
                 except (httpx2.HTTPError, KeyError, StopIteration, TypeError, ValueError):
@@ -65,7 +67,7 @@ class VllmRealtime:
         await self._watch.run()
         await asyncio.Event().wait()
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return once vLLM responds."""
         await self._ready.wait()
 
@@ -82,12 +84,12 @@ class VllmRealtime:
             await connection.send(json.dumps({"type": "input_audio_buffer.commit", "final": False}))
         except CONNECTION_ERRORS as error:
             raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
-        return VllmStream(connection, self._watch.record_answer)
+        return VllmStream(connection, self._watch.record_response)
 
     async def _probe(self) -> None:
         stream = await self.open()
         try:
-            await stream.send(SILENCE)
+            await stream.send(SILENCE_SAMPLES)
             await stream.finish()
         finally:
             await stream.close()

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-PROBE_AFTER_S = 5.0
+PROBE_IDLE_TIME_S = 5.0
 """Time without a response after which a short silence is sent."""
 PROBE_TIMEOUT_S = 4.0
 """Timeout of the response to the silence. This is our choice: vLLM takes 0.1 s, and responses to other requests count
 as well."""
-MAX_UNANSWERED = 3
+MAX_UNANSWERED_PROBES = 3
 """Number of consecutive timeouts after which vLLM is stuck, 20 s after its last response."""
 POLL_INTERVAL_S = 1.0
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class VllmWatch:
+class VllmMonitor:
     """Monitors a vLLM.
 
     Args:
@@ -44,9 +44,9 @@ class VllmWatch:
     @property
     def is_stuck(self) -> bool:
         """Whether vLLM no longer responds."""
-        return self._unanswered >= MAX_UNANSWERED
+        return self._unanswered >= MAX_UNANSWERED_PROBES
 
-    def record_answer(self) -> None:
+    def record_response(self) -> None:
         """Record a response to any request."""
         if self.is_stuck:
             log.warning("vLLM answers again")
@@ -54,10 +54,10 @@ class VllmWatch:
 
     async def run(self) -> None:
         """Monitor vLLM from its first response until cancelled."""
-        self.record_answer()
+        self.record_response()
         while self._is_local:
             await asyncio.sleep(POLL_INTERVAL_S)
-            if time.monotonic() - self._answered_at >= PROBE_AFTER_S:
+            if time.monotonic() - self._answered_at >= PROBE_IDLE_TIME_S:
                 await self._poll()
 
     async def _poll(self) -> None:
@@ -69,12 +69,12 @@ class VllmWatch:
             # A response to another request in the meantime shows that vLLM is busy.
             if self._answered_at == last_answer_at:
                 self._unanswered += 1
-                if self._unanswered == MAX_UNANSWERED:
+                if self._unanswered == MAX_UNANSWERED_PROBES:
                     log.warning(
                         "no answer of vLLM for %.0f s: %s", time.monotonic() - last_answer_at, str(error) or "it hangs"
                     )
         else:
-            self.record_answer()
+            self.record_response()
 
 
 def is_loopback_url(address: str) -> bool:

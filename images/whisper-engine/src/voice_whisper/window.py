@@ -17,12 +17,12 @@ MAX_UTTERANCE_S = WINDOW_LENGTHS_S[-1] - MIN_SILENCE_S
 """Maximum length of an utterance."""
 
 FRAME_MS = 1000 * CHUNK_FRAME_SAMPLES // SAMPLE_RATE
-MAX_FRAMES = MAX_UTTERANCE_S * 1000 // FRAME_MS
+MAX_UTTERANCE_FRAMES = MAX_UTTERANCE_S * 1000 // FRAME_MS
 ROWS_PER_S = 1000 // HOP_MS
 MAX_WINDOW_ROWS = WINDOW_LENGTHS_S[-1] * ROWS_PER_S
 
 
-def window_length_s(rows: int) -> int:
+def select_window_length_s(rows: int) -> int:
     """Return the length of the smallest window for a number of rows and the following silence, seconds."""
     return next(
         (each for each in WINDOW_LENGTHS_S if rows <= (each - MIN_SILENCE_S) * ROWS_PER_S), WINDOW_LENGTHS_S[-1]
@@ -34,7 +34,7 @@ def create_window(rows: FeatureRows) -> NDArray[np.float32]:
 
     The steps are those of faster-whisper's feature extractor and of its padding.
     """
-    window = np.zeros((rows.shape[1], window_length_s(len(rows)) * ROWS_PER_S), np.float32)
+    window = np.zeros((rows.shape[1], select_window_length_s(len(rows)) * ROWS_PER_S), np.float32)
     window_rows = rows[: window.shape[1]]
     if len(window_rows):
         window[:, : len(window_rows)] = ((np.maximum(window_rows, window_rows.max() - 8) + 4) / 4).T

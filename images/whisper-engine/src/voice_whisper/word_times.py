@@ -28,7 +28,7 @@ MIN_WORD_S = 0.06
 """Minimum duration of a word."""
 
 
-def tighten_words(words: Sequence[Word], rows: FeatureRows) -> tuple[Word, ...]:
+def adjust_word_times(words: Sequence[Word], rows: FeatureRows) -> tuple[Word, ...]:
     """Return words without the pauses around them, and with the minimum duration.
 
     Args:

@@ -13,8 +13,8 @@ from typing import cast
 
 import numpy as np
 
-from voice_whisper.backends.base import Array, Backend, ModelLoadError, Role, load_backend
-from voice_whisper.memory import SharedSlots
+from voice_whisper.backends.base import Backend, HiddenStates, ModelLoadError, Role, load_backend
+from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchReply, BatchRequest, FailedMessage, ReadyMessage, StatesLayout
 from voice_whisper.settings import ModelSettings
 
@@ -23,7 +23,7 @@ def main() -> int:
     """Process requests until the input ends; exit with 1 if the model cannot be loaded."""
     role, descriptor, slots, threads, number = Role(sys.argv[1]), *map(int, sys.argv[2:])
     replies = _redirect_stdout()
-    memory = SharedSlots(slots, descriptor)
+    memory = SlotMemory(slots, descriptor)
     try:
         backend = load_backend(ModelSettings(), role, threads, number)
     except ModelLoadError as error:
@@ -38,14 +38,14 @@ def main() -> int:
     return 0
 
 
-def process_batch(role: Role, backend: Backend, memory: SharedSlots, request: BatchRequest) -> BatchReply:
+def process_batch(role: Role, backend: Backend, memory: SlotMemory, request: BatchRequest) -> BatchReply:
     """Process a batch according to the role: prefill, decode, or both."""
     durations_ms: dict[str, float] = {}
     started_at = time.perf_counter()
     if role is Role.DECODER:
         hidden = _load_hidden(memory, request)
     else:
-        features = [memory.features_view(slot, request.bins, request.rows) for slot in request.slots]
+        features = [memory.get_features_view(slot, request.bins, request.rows) for slot in request.slots]
         hidden = backend.encode(np.stack(features))
         states = _store_hidden(memory, request, hidden) if role is Role.ENCODER else None
         durations_ms["encode"] = 1000 * (time.perf_counter() - started_at)
@@ -57,19 +57,21 @@ def process_batch(role: Role, backend: Backend, memory: SharedSlots, request: Ba
     return BatchReply(texts=texts, stages_ms=durations_ms)
 
 
-def _store_hidden(memory: SharedSlots, request: BatchRequest, hidden: Array) -> StatesLayout:
+def _store_hidden(memory: SlotMemory, request: BatchRequest, hidden: HiddenStates) -> StatesLayout:
     """Store hidden states in their slots."""
     states = StatesLayout(shape=hidden.shape[1:], dtype=hidden.dtype.name)
     for slot, result in zip(request.slots, hidden, strict=True):
-        memory.hidden_view(slot, states.shape, states.dtype)[:] = result
+        memory.get_hidden_view(slot, states.shape, states.dtype)[:] = result
     return states
 
 
-def _load_hidden(memory: SharedSlots, request: BatchRequest) -> Array:
+def _load_hidden(memory: SlotMemory, request: BatchRequest) -> HiddenStates:
     states = request.states
     if states is None:
         raise ValueError("a batch came to decode before prefill")
-    return cast("Array", np.stack([memory.hidden_view(slot, states.shape, states.dtype) for slot in request.slots]))
+    return cast(
+        "HiddenStates", np.stack([memory.get_hidden_view(slot, states.shape, states.dtype) for slot in request.slots])
+    )
 
 
 def _redirect_stdout() -> FileIO:

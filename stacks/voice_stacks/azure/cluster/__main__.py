@@ -15,8 +15,8 @@ from voice_blueprint.azure.names import (
     VAULT_TIERS,
     ClusterOutput,
     Role,
-    caller_tiers,
-    nvme_pools,
+    list_caller_tiers,
+    list_nvme_pools,
 )
 from voice_blueprint.file.model.azure import JumpHost, PeeredNetwork
 from voice_blueprint.observability.azure.platform import MonitoredService
@@ -42,10 +42,10 @@ from voice_stacks.azure.program import load_configured_deployment
 
 deployment = load_configured_deployment()
 azure = deployment.azure
-caller = authorization.get_client_config()
+client_config = authorization.get_client_config()
 
 scope = DeploymentGroup(
-    "group", deployment=deployment, subscription=caller.subscription_id, tenant=caller.tenant_id
+    "group", deployment=deployment, subscription=client_config.subscription_id, tenant=client_config.tenant_id
 ).scope
 network = VoiceNetwork("network", scope=scope)
 match azure.access:
@@ -61,7 +61,7 @@ if registry.is_managed:
 monitoring.store_audit_log("vault", vault.id, parent=vault)
 
 cluster = Cluster("cluster", scope=scope, network=network, registry=registry, monitoring=monitoring)
-if nvme_pools(azure):
+if list_nvme_pools(azure):
     ContainerStorage("container-storage", scope=scope, cluster=cluster)
 GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
 if azure.cpu_pool:
@@ -73,25 +73,28 @@ Administrators("administrators", scope=scope, cluster=cluster, registry=registry
 
 keda = Identity("keda", scope=scope)
 keda.grant_role("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
-keda.trust_account("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
+keda.trust_service_account("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
 
 model_fetch = Identity("model-fetch", scope=scope)
 model_fetch.grant_role("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
-model_fetch.trust_account("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
+model_fetch.trust_service_account("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
 
-monitored: dict[MonitoredService, pulumi.Input[str]] = {}
+monitored_services: dict[MonitoredService, pulumi.Input[str]] = {}
 if network.egress_id:
-    monitored["Microsoft.Network/natGateways"] = network.egress_id
+    monitored_services["Microsoft.Network/natGateways"] = network.egress_id
 outputs: dict[ClusterOutput, object] = {}
 if azure.callers:
-    users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
+    users = {tier: Identity(tier.value, scope=scope) for tier in list_caller_tiers(azure)}
     for tier, identity in users.items():
-        identity.trust_account(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
+        identity.trust_service_account(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
         if tier in VAULT_TIERS:
             identity.grant_role(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
     edge = CallerEdge("edge", scope=scope, network=network, edge=azure.callers.edge, agents=azure.agents)
-    monitored |= {"Microsoft.Cache/redisEnterprise": state.id, "Microsoft.Network/applicationGateways": edge.id}
+    monitored_services |= {
+        "Microsoft.Cache/redisEnterprise": state.id,
+        "Microsoft.Network/applicationGateways": edge.id,
+    }
     outputs = {
         ClusterOutput.CALLER_IDENTITIES: {
             tier.value: {"clientId": identity.client_id, "principalId": identity.principal_id}
@@ -108,7 +111,7 @@ if azure.callers:
         writer = users[Component.GATEWAY]
         writer.grant_role("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
         outputs[ClusterOutput.ARCHIVE_URL] = archive.url
-PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operator_group_id, services=monitored)
+PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operator_group_id, services=monitored_services)
 
 for output, value in {
     ClusterOutput.DEPLOYMENT: deployment.name,

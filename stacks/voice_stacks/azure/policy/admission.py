@@ -9,14 +9,19 @@ from voice_blueprint.azure.names import (
     KEDA_SERVICE_ACCOUNT,
     VAULT_TIERS,
     Role,
-    caller_tiers,
-    pools_for,
+    list_caller_tiers,
+    list_service_pool_names,
 )
-from voice_blueprint.azure.ranges import nodes_range, small_ranges
-from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, START_TIMEOUT_S, node_drain_s, pods_on_node
+from voice_blueprint.azure.ranges import calculate_infrastructure_ranges, calculate_nodes_range
+from voice_blueprint.azure.rollout import (
+    DEFAULT_DRAIN_MINUTES,
+    START_TIMEOUT_S,
+    calculate_max_pods_per_node,
+    calculate_node_drain_s,
+)
 from voice_blueprint.file.model.azure import CPU_POOL, Azure
 from voice_stacks.azure.policy.callers import HEALTH_PORTS
-from voice_stacks.azure.policy.cluster import PoolProfile, pool_profiles
+from voice_stacks.azure.policy.cluster import PoolProfile, iter_pool_profiles
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
 
@@ -30,7 +35,7 @@ def check_network_admits_callers(stack: Stack) -> Iterator[Violation]:
     azure, groups = stack.azure, list(stack.find_all(":NetworkSecurityGroup"))
     if azure is None or azure.callers is None or not groups:
         return
-    for source, to, port, protocol in _inbound_traffic(stack, azure):
+    for source, to, port, protocol in _iter_inbound_traffic(stack, azure):
         subnets = [subnet for subnet in stack.find_all(":Subnet") if subnet.props["addressPrefix"].text == to]
         for group in groups:
             guards = any(group.urn in subnet.dependencies.get("networkSecurityGroup", ()) for subnet in subnets)
@@ -38,9 +43,9 @@ def check_network_admits_callers(stack: Stack) -> Iterator[Violation]:
                 yield Violation(group.urn, f"{group.name} denies {source} on port {port} of {to}")
 
 
-def _inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
+def _iter_inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
     """Yield the traffic that subnets must admit, as source, range of the subnet, port and protocol."""
-    ranges, nodes = small_ranges(azure.network.cidr), nodes_range(azure.network.cidr)
+    ranges, nodes = calculate_infrastructure_ranges(azure.network.cidr), calculate_nodes_range(azure.network.cidr)
     sources = {Component.EDGE: ranges.edge, Component.INTERNET: "Internet"}
     for flow in stack.flows:
         port, protocol = flow.port.number, flow.port.protocol
@@ -48,7 +53,7 @@ def _inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int
             yield nodes, ranges.endpoints, port, protocol
         elif flow.source in sources and flow.destination in {Component.EDGE, *CALLER_ACCOUNTS}:
             yield sources[flow.source], ranges.edge if flow.destination is Component.EDGE else nodes, port, protocol
-    for tier in caller_tiers(azure):
+    for tier in list_caller_tiers(azure):
         if tier.value in HEALTH_PORTS:
             yield "AzureLoadBalancer", nodes, HEALTH_PORTS[tier.value].number, "tcp"
 
@@ -84,7 +89,7 @@ def check_identities_have_permissions(stack: Stack) -> Iterator[Violation]:
     if azure is None or not clusters:
         return
     urn = clusters[0].urn
-    tiers = caller_tiers(azure)
+    tiers = list_caller_tiers(azure)
     trusted = {each.props["subject"].text for each in stack.find_all(":FederatedIdentityCredential")}
     for account in (KEDA_SERVICE_ACCOUNT, *(CALLER_ACCOUNTS[tier] for tier in tiers)):
         if account.subject not in trusted:
@@ -115,9 +120,9 @@ def check_identities_have_permissions(stack: Stack) -> Iterator[Violation]:
 )
 def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for profile in pool_profiles(stack) if azure else ():
-        minutes = profile.props.get("upgradeSettings", "drainTimeoutInMinutes").number or DEFAULT_DRAIN_MIN
-        for needed_s, reason in _drains(azure, profile) if azure else ():
+    for profile in iter_pool_profiles(stack) if azure else ():
+        minutes = profile.props.get("upgradeSettings", "drainTimeoutInMinutes").number or DEFAULT_DRAIN_MINUTES
+        for needed_s, reason in _iter_drain_times(azure, profile) if azure else ():
             if minutes * 60 < needed_s:
                 yield Violation(
                     profile.resource.urn,
@@ -125,9 +130,9 @@ def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _drains(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
+def _iter_drain_times(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
     """Yield the time that a node of a pool needs to drain, for each workload on it, and the start of a reason."""
-    if profile.system and azure.services:
+    if profile.is_system and azure.services:
         yield max(service.drain_timeout_s for service in azure.services), "the router on it drains for"
     if profile.name == CPU_POOL:
         if azure.callers:
@@ -137,10 +142,10 @@ def _drains(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
             yield azure.agents.drain_timeout_s, "a pod of agent drains for"
     for pool in azure.pools:
         for service in azure.services if pool.name == profile.name else ():
-            if pool.name in pools_for(service):
-                count = pods_on_node(service, pool)
+            if pool.name in list_service_pool_names(service):
+                count = calculate_max_pods_per_node(service, pool)
                 reason = (
                     f"{count} {'pod' if count == 1 else 'pods'} of {service.name} on a node, each of which may take "
                     f"{START_TIMEOUT_S} s to be replaced, are evicted within"
                 )
-                yield node_drain_s(service, pool), reason
+                yield calculate_node_drain_s(service, pool), reason

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from voice_stacks.azure.policy.promql import (
-    COMPARISONS,
+    COMPARISON_OPERATORS,
     BinaryOperation,
     Expression,
     FunctionCall,
     Number,
     PromqlError,
     Selector,
-    parse,
+    parse_expression,
 )
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
-from voice_stacks.azure.policy.series import NEUTRAL, BadDirection, known_series
+from voice_stacks.azure.policy.series import NEUTRAL_SERIES, BadDirection, collect_known_series
 from voice_stacks.azure.policy.values import Value
 
 _COMPARISON_FUNCTIONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -42,52 +42,56 @@ class ValueRange:
         bad_direction: Direction of bad values; ``None`` if unknown.
     """
 
-    healthy: float | None
+    healthy_value: float | None
     low: float
     high: float
     bad_direction: BadDirection | None
 
 
-def value_range(expression: Expression) -> ValueRange:
+def calculate_value_range(expression: Expression) -> ValueRange:
     """Return the possible values of an expression for one replica, for which a sum has one series."""
     match expression:
         case Number():
             return ValueRange(expression.value, expression.value, expression.value, None)
         case Selector():
-            series = known_series().get(expression.name, NEUTRAL)
-            return ValueRange(series.healthy, series.low, series.high, series.bad_direction)
+            series = collect_known_series().get(expression.name, NEUTRAL_SERIES)
+            return ValueRange(series.healthy_value, series.low, series.high, series.bad_direction)
         case FunctionCall():
-            return _call_range(expression)
+            return _calculate_call_range(expression)
         case BinaryOperation():
-            return _binary_range(expression)
+            return _calculate_binary_range(expression)
 
 
-def _call_range(call: FunctionCall) -> ValueRange:
+def _calculate_call_range(call: FunctionCall) -> ValueRange:
     if call.name in {"absent", "absent_over_time"}:
         return ValueRange(None, 1, 1, BadDirection.UP)
-    inner = next((value_range(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
+    inner = next(
+        (calculate_value_range(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None
+    )
     if inner is None:
         return ValueRange(None, -math.inf, math.inf, None)
     limit = call.arguments[-1]
     if call.name in _CLAMP_FUNCTIONS and isinstance(limit, Number):
         clamp = _CLAMP_FUNCTIONS[call.name]
-        healthy = None if inner.healthy is None else clamp(inner.healthy, limit.value)
-        return replace(inner, healthy=healthy, low=clamp(inner.low, limit.value), high=clamp(inner.high, limit.value))
+        healthy = None if inner.healthy_value is None else clamp(inner.healthy_value, limit.value)
+        return replace(
+            inner, healthy_value=healthy, low=clamp(inner.low, limit.value), high=clamp(inner.high, limit.value)
+        )
     return inner
 
 
-def _binary_range(binary: BinaryOperation) -> ValueRange:
-    left, right = value_range(binary.left), value_range(binary.right)
+def _calculate_binary_range(binary: BinaryOperation) -> ValueRange:
+    left, right = calculate_value_range(binary.left), calculate_value_range(binary.right)
     if binary.operator == "unless":
         return ValueRange(None, left.low, left.high, BadDirection.UP)
     if binary.operator in {"and", "or"}:
         return left
-    if binary.operator in COMPARISONS:
-        is_true = left.healthy is not None and right.healthy is not None
-        is_true = is_true and _COMPARISON_FUNCTIONS[binary.operator](left.healthy or 0, right.healthy or 0)
-        return replace(left, healthy=left.healthy if is_true else None)
+    if binary.operator in COMPARISON_OPERATORS:
+        is_true = left.healthy_value is not None and right.healthy_value is not None
+        is_true = is_true and _COMPARISON_FUNCTIONS[binary.operator](left.healthy_value or 0, right.healthy_value or 0)
+        return replace(left, healthy_value=left.healthy_value if is_true else None)
     opposite = right.bad_direction.opposite if right.bad_direction else None
-    one, other = left.healthy, right.healthy
+    one, other = left.healthy_value, right.healthy_value
     is_known = one is not None and other is not None
     match binary.operator:
         case "-":
@@ -119,23 +123,25 @@ def check_alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
         for each in group.props["rules"]:
             name, text = each["alert"].text, each["expression"].text
             try:
-                result = parse(text) if name and text else None
+                result = parse_expression(text) if name and text else None
             except PromqlError as error:
                 yield Violation(group.urn, f"alert {name}: {error}")
                 continue
             if (
                 isinstance(result, BinaryOperation)
-                and result.operator in COMPARISONS
+                and result.operator in COMPARISON_OPERATORS
                 and isinstance(result.right, Number)
             ):
-                for problem in _threshold_problems(value_range(result.left), result.operator, result.right.value):
+                for problem in _find_threshold_problems(
+                    calculate_value_range(result.left), result.operator, result.right.value
+                ):
                     yield Violation(group.urn, f"alert {name} {problem}")
 
 
-def _threshold_problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]:
+def _find_threshold_problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]:
     compares = _COMPARISON_FUNCTIONS[sign]
-    if watched.healthy is not None and compares(watched.healthy, threshold):
-        yield f"fires in the healthy state: {watched.healthy:g} {sign} {threshold:g}"
+    if watched.healthy_value is not None and compares(watched.healthy_value, threshold):
+        yield f"fires in the healthy state: {watched.healthy_value:g} {sign} {threshold:g}"
     elif sign in _DIRECTION_BY_OPERATOR and not compares(
         watched.high if _DIRECTION_BY_OPERATOR[sign] is BadDirection.UP else watched.low, threshold
     ):
@@ -168,17 +174,19 @@ def check_alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
         notified = bool(set(group.dependencies.get("rules", ())) & enabled)
         for each in group.props["rules"]:
             name, alert = each["alert"].text or each["record"].text, bool(each["alert"].text)
-            for problem in _notification_problems(
+            for problem in _find_notification_problems(
                 each, each["for"].text, notified=notified or not alert, needs_actions=alert
             ):
                 yield Violation(group.urn, f"{'alert' if alert else 'rule'} {name} {problem}")
     for rule_ in stack.find_all(":MetricAlert"):
         notified = bool(set(rule_.dependencies.get("actions", ())) & enabled)
-        for problem in _notification_problems(rule_.props, rule_.props["windowSize"].text, notified=notified):
+        for problem in _find_notification_problems(rule_.props, rule_.props["windowSize"].text, notified=notified):
             yield Violation(rule_.urn, f"alert {rule_.name} {problem}")
 
 
-def _notification_problems(alert: Value, duration: str, *, notified: bool, needs_actions: bool = True) -> Iterator[str]:
+def _find_notification_problems(
+    alert: Value, duration: str, *, notified: bool, needs_actions: bool = True
+) -> Iterator[str]:
     """Yield the reasons why an alert does not notify operators in time.
 
     Args:

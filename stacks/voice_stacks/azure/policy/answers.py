@@ -7,17 +7,17 @@ import json
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from voice_constructs.azure.kubernetes.files.check_engine import Check
-from voice_stacks.azure.policy.engines import Engine, engines
+from voice_constructs.azure.kubernetes.files.check_engine import CheckConfig
+from voice_stacks.azure.policy.engines import Engine, list_engines
 from voice_stacks.azure.policy.pods import Pod
 from voice_stacks.azure.policy.rules import Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
-from voice_stacks.azure.policy.wiring import listening_ports
+from voice_stacks.azure.policy.wiring import find_listening_ports
 
 CHECK_PROGRAM = "check_engine.py"
 NETWORK_HANDLERS = ("httpGet", "tcpSocket", "grpc")
 DEFAULT_TIMEOUT_S = 1
-HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
+HANG_ISSUE_URL = "https://github.com/vllm-project/vllm/issues/36960"
 
 
 @rule(
@@ -25,10 +25,10 @@ HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
     "Readiness and liveness probes of an engine must test whether it responds to requests.",
     remedy=f"use {CHECK_PROGRAM} as the probe, which requests one token: /health still succeeds if the engine core "
     "hangs",
-    source=HANG_ISSUE,
+    source=HANG_ISSUE_URL,
 )
-def check_engines_answer(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+def check_probes_send_requests(stack: Stack) -> Iterator[Violation]:
+    for engine in list_engines(stack):
         liveness = engine.container.value["livenessProbe"]
         if any(liveness[handler] for handler in NETWORK_HANDLERS):
             yield Violation(
@@ -47,22 +47,22 @@ def check_engines_answer(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
 def check_probes_match_engine(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         for container in engine.pod.running_containers:
             for kind in ("livenessProbe", "readinessProbe"):
                 probe = container.value[kind]
                 for check in _parse_checks(probe):
                     if container == engine.container or _targets_engine(check, engine):
                         label = f"{kind} of {engine.pod.name}/{container.name}"
-                        for problem in _check_problems(check, probe, engine):
+                        for problem in _find_probe_problems(check, probe, engine):
                             yield Violation(engine.pod.urn, f"{label} {problem}")
 
 
-def _check_problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
+def _find_probe_problems(check: CheckConfig, probe: Value, engine: Engine) -> Iterator[str]:
     served, requested = engine.flags.get("--served-model-name", engine.repository), check.body.get("model")
     if requested != served:
         yield f"requests model {requested}; {engine.name} serves {served}"
-    ports = _listening_ports(engine.pod)
+    ports = _collect_pod_listening_ports(engine.pod)
     for url in (check.url, *check.metrics):
         port = str(urlsplit(url).port)
         if port not in ports:
@@ -78,20 +78,20 @@ def _check_problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]
         yield f"may run for {check.limit_s:g} s; the kubelet stops it after {timeout_s:g} s"
 
 
-def _parse_checks(probe: Value) -> Iterator[Check]:
+def _parse_checks(probe: Value) -> Iterator[CheckConfig]:
     """Yield the configuration of an exec probe that runs our check program."""
     command = [part.text for part in probe.get("exec", "command")]
     if any(part.endswith(CHECK_PROGRAM) for part in command):
         try:
-            yield Check.from_json(command[-1])
+            yield CheckConfig.from_json(command[-1])
         except (json.JSONDecodeError, TypeError):
             return
 
 
-def _targets_engine(check: Check, engine: Engine) -> bool:
+def _targets_engine(check: CheckConfig, engine: Engine) -> bool:
     port = engine.flags.get("--port", "8000")
     return any(str(urlsplit(url).port) == port for url in check.metrics)
 
 
-def _listening_ports(pod: Pod) -> set[str]:
-    return set().union(*map(listening_ports, pod.running_containers))
+def _collect_pod_listening_ports(pod: Pod) -> set[str]:
+    return set().union(*map(find_listening_ports, pod.running_containers))

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator
 
-from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import Container, Pod, pods
-from voice_stacks.azure.policy.quantities import parse_amount, parse_gib
+from voice_stacks.azure.policy.engines import list_engines
+from voice_stacks.azure.policy.pods import Container, Pod, list_pods
+from voice_stacks.azure.policy.quantities import parse_gib, parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -15,7 +15,7 @@ WEIGHTS_VARIABLE = "HF_HOME"
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
 
 
-def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
+def calculate_ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
     """Return the total size of a pod's volumes on local disks, or the size of one volume."""
     volumes = [entry for entry in pod.spec["volumes"] if volume in (None, entry["name"].text)]
     claims = (entry.get("ephemeral", "volumeClaimTemplate", "spec") for entry in volumes)
@@ -29,9 +29,9 @@ def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
     source="https://github.com/LMCache/LMCache/issues/796",
 )
 def check_caches_fit_containers(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
-            desired = float(parse_amount(container.option(L1_SIZE_FLAG)))
+            desired = float(parse_quantity_or_zero(container.get_option(L1_SIZE_FLAG)))
             if desired > container.memory_gib:
                 yield Violation(
                     pod.urn,
@@ -47,14 +47,14 @@ def check_caches_fit_containers(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
 )
 def check_disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         used_gib: dict[str, float] = {}
         for container in pod.running_containers:
             adapter = _parse_l2_adapter(container)
             path = adapter["base_path"].text
             if not path:
                 continue
-            volume = _volume_for_path(container, path)
+            volume = _find_volume_for_path(container, path)
             if volume:
                 used_gib[volume] = used_gib.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
             else:
@@ -62,7 +62,7 @@ def check_disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
                     pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume"
                 )
         for volume, desired in used_gib.items():
-            available_gib = ephemeral_gib(pod, volume)
+            available_gib = calculate_ephemeral_gib(pod, volume)
             if available_gib and desired > available_gib:
                 yield Violation(
                     pod.urn,
@@ -78,9 +78,9 @@ def check_disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
 def check_weights_are_mounted(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         home = engine.container.environment.get(WEIGHTS_VARIABLE, "")
-        if not home or not _volume_for_path(engine.container, home):
+        if not home or not _find_volume_for_path(engine.container, home):
             yield Violation(
                 engine.pod.urn,
                 f"{engine.name} reads weights from {home or 'its home directory'}, which is not on a volume",
@@ -94,8 +94,8 @@ def check_weights_are_mounted(stack: Stack) -> Iterator[Violation]:
     source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfhuboffline",
 )
 def check_weights_are_fetched(stack: Stack) -> Iterator[Violation]:
-    jobs = [pod for pod in pods(stack) if pod.resource.type.endswith(":Job")]
-    for engine in engines(stack):
+    jobs = [pod for pod in list_pods(stack) if pod.resource.type.endswith(":Job")]
+    for engine in list_engines(stack):
         home = engine.container.environment.get(WEIGHTS_VARIABLE, "")
         if not home:
             continue
@@ -107,11 +107,11 @@ def check_weights_are_fetched(stack: Stack) -> Iterator[Violation]:
             )
             continue
         desired = {engine.repository, engine.flags.get("--revision", engine.repository)}
-        claim = _claim_name(engine.pod, engine.container, home)
+        claim = _find_claim_name(engine.pod, engine.container, home)
         if not any(
             container.environment.get(WEIGHTS_VARIABLE) == home
             and desired <= set(container.argv)
-            and _claim_name(job, container, home) == claim
+            and _find_claim_name(job, container, home) == claim
             for job in jobs
             for container in job.running_containers
         ):
@@ -120,19 +120,19 @@ def check_weights_are_fetched(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _claim_name(pod: Pod, container: Container, path: str) -> str:
-    volume = pod.volume(_volume_for_path(container, path) or "")
+def _find_claim_name(pod: Pod, container: Container, path: str) -> str:
+    volume = pod.get_volume(_find_volume_for_path(container, path) or "")
     return volume.get("persistentVolumeClaim", "claimName").text
 
 
 def _parse_l2_adapter(container: Container) -> Value:
     try:
-        return Value(json.loads(container.option(L2_ADAPTER_FLAG) or "null"))
+        return Value(json.loads(container.get_option(L2_ADAPTER_FLAG) or "null"))
     except json.JSONDecodeError:
         return Value()
 
 
-def _volume_for_path(container: Container, path: str) -> str | None:
+def _find_volume_for_path(container: Container, path: str) -> str | None:
     """Return the name of the volume that contains a path, or ``None``."""
     containing_volume = [
         mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")

@@ -12,13 +12,13 @@ from voice_blueprint.azure.contract import (
     VAD_NODE_HEALTH,
     Component,
 )
-from voice_blueprint.azure.ranges import agent_address, gateway_address
+from voice_blueprint.azure.ranges import calculate_agent_address, calculate_gateway_address
 from voice_blueprint.contract.environment import IDLE_TIMEOUT_S
 from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure import Azure
-from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.engines import list_engines
+from voice_stacks.azure.policy.pods import Pod, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -30,26 +30,26 @@ HEALTH_PORTS = {
     Component.VAD.value: VAD_NODE_HEALTH,
 }
 ADDRESS_ANNOTATION = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
-NO_EVICTION = "NoEviction"
+NO_EVICTION_POLICY = "NoEviction"
 SINGLE_ENDPOINT_POLICIES = {"NoCluster", "EnterpriseCluster"}
 """Clustering policies in which one connection reaches every key. Scripts that use several keys require this."""
-EDGE_DOCS = "https://learn.microsoft.com/azure/application-gateway/configuration-http-settings"
-AKS_LOAD_BALANCER_DOCS = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
+EDGE_DOCS_URL = "https://learn.microsoft.com/azure/application-gateway/configuration-http-settings"
+AKS_LOAD_BALANCER_DOCS_URL = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
 
 
 @stack_rule(
     "load-balancers-show-senders",
     "A load balancer must keep source addresses if its tier filters or identifies callers by address.",
     remedy="set externalTrafficPolicy to Local, and healthCheckNodePort to the tier's port in the contract",
-    source=AKS_LOAD_BALANCER_DOCS,
+    source=AKS_LOAD_BALANCER_DOCS_URL,
 )
-def check_load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
+def check_source_addresses_are_kept(stack: Stack) -> Iterator[Violation]:
     for service in stack.find_all("core/v1:Service"):
         spec = service.props["spec"]
         if spec["type"].text not in {"LoadBalancer", "NodePort"}:
             continue
-        selector, policy = spec["selector"].texts(), spec["externalTrafficPolicy"].text or "Cluster"
-        for pod in (p for p in pods(stack) if selector and selector.items() <= p.labels.items()):
+        selector, policy = spec["selector"].as_text_dict(), spec["externalTrafficPolicy"].text or "Cluster"
+        for pod in (p for p in list_pods(stack) if selector and selector.items() <= p.labels.items()):
             udp = any(port["protocol"].text == "UDP" for port in spec["ports"])
             if policy != "Local" and (udp or _admits_address_ranges(stack, pod)):
                 reason = (
@@ -73,7 +73,7 @@ def _admits_address_ranges(stack: Stack, pod: Pod) -> bool:
     return any(
         peer.get("ipBlock", "cidr").text
         for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy")
-        if policy.props.get("spec", "podSelector", "matchLabels").texts().items() <= pod.labels.items()
+        if policy.props.get("spec", "podSelector", "matchLabels").as_text_dict().items() <= pod.labels.items()
         for entry in policy.props.get("spec", "ingress")
         for peer in entry["from"]
     )
@@ -83,14 +83,14 @@ def _admits_address_ranges(stack: Stack, pod: Pod) -> bool:
     "balancers-have-their-ports",
     "The load balancer of a tier must have every port of the contract's flows from the edge and the internet.",
     remedy="use the ports of voice_blueprint.azure.contract",
-    source=AKS_LOAD_BALANCER_DOCS,
+    source=AKS_LOAD_BALANCER_DOCS_URL,
 )
 def check_load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
     for flow in stack.flows:
         if flow.source not in {Component.EDGE, Component.INTERNET}:
             continue
         for service in stack.find_all("core/v1:Service"):
-            if service.props.get("spec", "selector").texts().get(COMPONENT_LABEL) != flow.destination:
+            if service.props.get("spec", "selector").as_text_dict().get(COMPONENT_LABEL) != flow.destination:
                 continue
             ports = {
                 (each["port"].number, each["protocol"].text or "TCP") for each in service.props.get("spec", "ports")
@@ -104,13 +104,13 @@ def check_load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
 @rule(
     "state-store-keeps-sessions",
     "The state store must not evict keys, must have a single endpoint, and must use the contract's port.",
-    remedy=f"set evictionPolicy to {NO_EVICTION}, clusteringPolicy to NoCluster and port to {REDIS.number}",
+    remedy=f"set evictionPolicy to {NO_EVICTION_POLICY}, clusteringPolicy to NoCluster and port to {REDIS.number}",
     source="https://learn.microsoft.com/azure/redis/architecture; voice_blueprint/contract/state.py",
 )
 def check_state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
     for database in stack.find_all("redisenterprise:Database"):
         props, urn = database.props, database.urn
-        if props["evictionPolicy"].text != NO_EVICTION:
+        if props["evictionPolicy"].text != NO_EVICTION_POLICY:
             configured = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
             yield Violation(
                 urn, f"{database.name} has {configured}: a full store would evict sessions of active callers"
@@ -132,10 +132,10 @@ def check_state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
     "timeouts-nest",
     "The request timeout of the edge must exceed the idle timeout of its tier, which must equal the file's.",
     remedy="set both from idle_timeout_s of the deployment file",
-    source=EDGE_DOCS,
+    source=EDGE_DOCS_URL,
 )
-def check_timeouts_nest(stack: Stack) -> Iterator[Violation]:
-    silent = _idle_timeouts_s(stack)
+def check_edge_timeouts_exceed_idle(stack: Stack) -> Iterator[Violation]:
+    silent = _collect_idle_timeouts_s(stack)
     for edge in stack.find_all(":ApplicationGateway"):
         for settings in edge.props["backendHttpSettingsCollection"]:
             port, waits = int(settings["port"].number or 0), settings["requestTimeout"].number or 20
@@ -148,7 +148,7 @@ def check_timeouts_nest(stack: Stack) -> Iterator[Violation]:
         for probe in edge.props["probes"]:
             if (probe["timeout"].number or 30) > (probe["interval"].number or 30):
                 yield Violation(edge.urn, f"probe {probe['name'].text} has a timeout that is longer than its interval")
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         port = (GATEWAY_HTTP if pod.labels.get(COMPONENT_LABEL) == Component.GATEWAY else AGENT_HTTP).number
         for container in pod.running_containers:
             configured = container.environment.get(IDLE_TIMEOUT_S.name, "")
@@ -158,7 +158,7 @@ def check_timeouts_nest(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _idle_timeouts_s(stack: Stack) -> dict[int, int]:
+def _collect_idle_timeouts_s(stack: Stack) -> dict[int, int]:
     """Return the idle timeouts of the tiers in seconds, by port."""
     azure = stack.azure
     if azure is None or azure.callers is None:
@@ -174,16 +174,16 @@ def _idle_timeouts_s(stack: Stack) -> dict[int, int]:
     remedy="refer to a part of the same gateway",
     source="https://learn.microsoft.com/azure/application-gateway/application-gateway-components",
 )
-def check_edge_parts_exist(stack: Stack) -> Iterator[Violation]:
+def check_edge_references_resolve(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for edge in stack.find_all(":ApplicationGateway"):
         parts = {key: {item["name"].text: item for item in value} for key, value in edge.props.items()}
-        for path, value in edge.props.walk():
-            kind, name = _parse_part_id(value.text) if path.endswith("id") else ("", "")
+        for path, value in edge.props.iter_nested():
+            kind, name = _parse_child_id(value.text) if path.endswith("id") else ("", "")
             if kind and name not in parts.get(kind, {}):
                 yield Violation(edge.urn, f"{edge.name}: {path} refers to {kind}/{name}, which does not exist")
         for route in edge.props["requestRoutingRules"]:
-            yield from _route_violations(edge, route, parts, azure)
+            yield from _find_route_violations(edge, route, parts, azure)
         for probe in edge.props["probes"]:
             if probe["path"].text != HEALTH_PATH:
                 yield Violation(
@@ -192,16 +192,16 @@ def check_edge_parts_exist(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _parse_part_id(identity: str) -> tuple[str, str]:
+def _parse_child_id(identity: str) -> tuple[str, str]:
     match = re.search(r"/applicationGateways/[^/]+/(\w+)/([^/]+)$", identity)
     return (match[1], match[2]) if match else ("", "")
 
 
-def _route_violations(
+def _find_route_violations(
     edge: Resource, route: Value, parts: dict[str, dict[str, Value]], azure: Azure | None
 ) -> Iterator[Violation]:
     def part(key: str) -> Value:
-        kind, name = _parse_part_id(route.get(key, "id").text)
+        kind, name = _parse_child_id(route.get(key, "id").text)
         return parts.get(kind, {}).get(name, Value())
 
     host = part("httpListener")["hostName"].text.partition(".")[0]
@@ -210,7 +210,7 @@ def _route_violations(
         yield Violation(edge.urn, f"{edge.name}: {host}. is routed to port {port:g}, not {desired.number}")
     if desired and azure:
         cidr = azure.network.cidr
-        address = agent_address(cidr) if desired is AGENT_HTTP else gateway_address(cidr)
+        address = calculate_agent_address(cidr) if desired is AGENT_HTTP else calculate_gateway_address(cidr)
         pool = {each["ipAddress"].text for each in part("backendAddressPool")["backendAddresses"]}
         if pool and address not in pool:
             yield Violation(
@@ -223,13 +223,16 @@ def _route_violations(
     "balancers-have-their-address",
     "Load balancers of gateway and agents must have the addresses that the edge routes to.",
     remedy="use blueprint.azure.ranges",
-    source=AKS_LOAD_BALANCER_DOCS,
+    source=AKS_LOAD_BALANCER_DOCS_URL,
 )
 def check_load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for service in stack.find_all("core/v1:Service") if azure else ():
-        component = service.props.get("spec", "selector").texts().get(COMPONENT_LABEL)
-        desired = {Component.GATEWAY.value: gateway_address, Component.AGENT.value: agent_address}.get(component or "")
+        component = service.props.get("spec", "selector").as_text_dict().get(COMPONENT_LABEL)
+        desired = {
+            Component.GATEWAY.value: calculate_gateway_address,
+            Component.AGENT.value: calculate_agent_address,
+        }.get(component or "")
         configured = service.props.get("metadata", "annotations", ADDRESS_ANNOTATION)
         if azure and desired and not configured.is_unknown and configured.text != desired(azure.network.cidr):
             yield Violation(
@@ -244,9 +247,9 @@ def check_load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
     remedy="serve the model by its name in the catalogue, which the deployment file and clients use",
     source="https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
 )
-def check_clients_find_their_model(stack: Stack) -> Iterator[Violation]:
+def check_requested_models_are_served(stack: Stack) -> Iterator[Violation]:
     served: dict[str, bool] = {}
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         name = engine.flags.get("--served-model-name") or engine.repository
         served[name] = engine.is_omni
         if engine.model and name != engine.model.name:
@@ -254,7 +257,7 @@ def check_clients_find_their_model(stack: Stack) -> Iterator[Violation]:
                 engine.pod.urn, f"{engine.name} serves {name}; the file and clients use the name {engine.model.name}"
             )
     hosts = {r.props.get("metadata", "name").text for r in stack.find_all("core/v1:Service")}
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
             for variable, url in container.environment.items():
                 model = container.environment.get(f"{variable.removesuffix('_URL')}_MODEL", "")

@@ -10,16 +10,16 @@ from voice_blueprint.azure.names import Role
 from voice_blueprint.azure.ranges import admits_any_address
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_blueprint.file.model.azure import TopologyPolicy
-from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, pool_profiles
+from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, iter_pool_profiles
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 
 REQUIRED_TAGS = ("deployment", "environment", "managed-by")
 DISABLED = "Disabled"
 BYTES_PER_MB = 10**6
 """Bytes per MB. Azure does not define the unit; this is the smaller interpretation."""
-DEFAULT_UPLOAD_MB = 100
+DEFAULT_MAX_UPLOAD_MB = 100
 """Default upload limit of a web application firewall."""
-DEFAULT_BODY_KB = 128
+DEFAULT_MAX_BODY_KB = 128
 """Default limit of a web application firewall for bodies other than ``multipart/form-data``. At most 2 MB are possible,
 unless the limit is not enforced."""
 DATA_RESOURCE_TYPES = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
@@ -32,8 +32,8 @@ DATA_RESOURCE_TYPES = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterpri
     remedy="correct the name, or add the size to voice_blueprint/catalog/vm_sizes.yaml",
     source="https://learn.microsoft.com/azure/virtual-machines/sizes",
 )
-def check_sizes_are_known(stack: Stack) -> Iterator[Violation]:
-    for profile in pool_profiles(stack):
+def check_vm_sizes_are_known(stack: Stack) -> Iterator[Violation]:
+    for profile in iter_pool_profiles(stack):
         name = profile.props["vmSize"].text
         if not profile.vm_size:
             close_names = difflib.get_close_matches(name, catalog.vm_sizes(), n=1)
@@ -49,13 +49,13 @@ def check_sizes_are_known(stack: Stack) -> Iterator[Violation]:
     remedy="change the pool's purchase option or its VM size",
     source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
 )
-def check_pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
-    for profile in pool_profiles(stack):
+def check_pool_settings_are_compatible(stack: Stack) -> Iterator[Violation]:
+    for profile in iter_pool_profiles(stack):
         size, props, urn = profile.vm_size, profile.props, profile.resource.urn
         if size is None:
             continue
-        if profile.is_spot and (profile.system or props["capacityReservationGroupID"]):
-            reason = "a system pool" if profile.system else "uses a capacity reservation"
+        if profile.is_spot and (profile.is_system or props["capacityReservationGroupID"]):
+            reason = "a system pool" if profile.is_system else "uses a capacity reservation"
             yield Violation(urn, f"pool {profile.name} is spot and {reason}")
         if size.gpu_count and props["gpuInstanceProfile"]:
             yield Violation(urn, f"pool {profile.name} partitions its GPUs with MIG; engines use whole GPUs")
@@ -73,7 +73,7 @@ def check_pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/use-nvidia-gpu",
 )
 def check_gpu_pools_are_tainted(stack: Stack) -> Iterator[Violation]:
-    for profile in pool_profiles(stack):
+    for profile in iter_pool_profiles(stack):
         keys = {taint.text.partition("=")[0] for taint in profile.props["nodeTaints"]}
         if profile.vm_size and profile.vm_size.gpu_count and not keys & set(GPU_TAINT_KEYS):
             yield Violation(
@@ -88,8 +88,8 @@ def check_gpu_pools_are_tainted(stack: Stack) -> Iterator[Violation]:
     remedy="set topologyManagerPolicy: best-effort and cpuManagerPolicy: static",
     source="https://learn.microsoft.com/azure/aks/custom-node-configuration",
 )
-def check_kubelet_policies_align(stack: Stack) -> Iterator[Violation]:
-    for profile in pool_profiles(stack):
+def check_kubelet_policies_are_valid(stack: Stack) -> Iterator[Violation]:
+    for profile in iter_pool_profiles(stack):
         kubelet = profile.props["kubeletConfig"]
         policy, cpus = kubelet["topologyManagerPolicy"].text, kubelet["cpuManagerPolicy"].text
         if policy and policy not in set(TopologyPolicy):
@@ -132,7 +132,7 @@ def check_kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
     remedy="grant the narrowest role on the resource itself",
     source="https://learn.microsoft.com/azure/role-based-access-control/best-practices",
 )
-def check_roles_are_narrow(stack: Stack) -> Iterator[Violation]:
+def check_roles_are_least_privilege(stack: Stack) -> Iterator[Violation]:
     for assignment in stack.find_all(":RoleAssignment"):
         scope = assignment.props["scope"].text
         if scope.count("/") == 2:  # noqa: PLR2004  /subscriptions/<id>
@@ -147,7 +147,7 @@ def check_roles_are_narrow(stack: Stack) -> Iterator[Violation]:
     remedy="set disableLocalAccounts, aadProfile and oidcIssuerProfile",
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
 )
-def check_sign_in_is_entra(stack: Stack) -> Iterator[Violation]:
+def check_clusters_require_entra(stack: Stack) -> Iterator[Violation]:
     for cluster in stack.find_all(":ManagedCluster"):
         props, urn = cluster.props, cluster.urn
         if props["disableLocalAccounts"].is_disabled:
@@ -165,8 +165,8 @@ def check_sign_in_is_entra(stack: Stack) -> Iterator[Violation]:
     remedy="set enableEncryptionAtHost; set publicNetworkAccess to Disabled and use a private endpoint",
     source="https://learn.microsoft.com/azure/aks/enable-host-encryption",
 )
-def check_data_is_encrypted(stack: Stack) -> Iterator[Violation]:
-    for profile in pool_profiles(stack):
+def check_data_is_protected(stack: Stack) -> Iterator[Violation]:
+    for profile in iter_pool_profiles(stack):
         if profile.props["enableEncryptionAtHost"].is_disabled:
             yield Violation(profile.resource.urn, f"pool {profile.name} does not encrypt caches and temporary disks")
         if profile.props["enableNodePublicIP"].is_enabled:
@@ -193,7 +193,7 @@ def check_data_is_encrypted(stack: Stack) -> Iterator[Violation]:
     remedy="set clientProtocol to Encrypted and accessKeysAuthentication to Disabled",
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
-def check_state_store_knows_its_users(stack: Stack) -> Iterator[Violation]:
+def check_state_store_requires_entra(stack: Stack) -> Iterator[Violation]:
     for database in stack.find_all("redisenterprise:Database"):
         if database.props["accessKeysAuthentication"].text != DISABLED:
             yield Violation(database.urn, f"{database.name} accepts access keys, which identify no user")
@@ -230,10 +230,10 @@ def check_edge_has_firewall(stack: Stack) -> Iterator[Violation]:
     "to false",
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits",
 )
-def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
+def check_firewalls_accept_files(stack: Stack) -> Iterator[Violation]:
     for firewall in stack.find_all(":WebApplicationFirewallPolicy"):
         settings = firewall.props["policySettings"]
-        limit_mb = settings["fileUploadLimitInMb"].number or DEFAULT_UPLOAD_MB
+        limit_mb = settings["fileUploadLimitInMb"].number or DEFAULT_MAX_UPLOAD_MB
         if settings["fileUploadEnforcement"].raw is not False and limit_mb * BYTES_PER_MB < MAX_FILE_BYTES:
             yield Violation(
                 firewall.urn,
@@ -241,7 +241,7 @@ def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
                 f"{MAX_FILE_BYTES / BYTES_PER_MB:.0f} MB",
             )
         # The upload limit applies to multipart/form-data only. `POST /v1/listen` has the file itself as its body.
-        limit_kb = settings["maxRequestBodySizeInKb"].number or DEFAULT_BODY_KB
+        limit_kb = settings["maxRequestBodySizeInKb"].number or DEFAULT_MAX_BODY_KB
         if settings["requestBodyEnforcement"].raw is not False:
             yield Violation(
                 firewall.urn,
@@ -256,7 +256,7 @@ def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
     remedy="list the address ranges of the callers, or deploy `callers`",
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
-def check_network_is_closed(stack: Stack) -> Iterator[Violation]:
+def check_internet_access_is_limited(stack: Stack) -> Iterator[Violation]:
     called = {(flow.port.protocol, str(flow.port.number)) for flow in stack.flows if flow.source is Component.INTERNET}
     for group in stack.find_all(":NetworkSecurityGroup", ":SecurityRule"):
         senders: dict[tuple[str, str], set[str]] = {}
@@ -281,7 +281,7 @@ def check_network_is_closed(stack: Stack) -> Iterator[Violation]:
 def check_resources_are_tagged(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources:
         if resource.type.startswith("azure-native:") and not resource.props["location"].is_missing:
-            tags = resource.props["tags"].texts()
+            tags = resource.props["tags"].as_text_dict()
             missing = [tag for tag in REQUIRED_TAGS if not tags.get(tag)]
             if missing:
                 yield Violation(resource.urn, f"{resource.name} has no tag {', '.join(missing)}")

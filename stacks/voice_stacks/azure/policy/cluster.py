@@ -28,14 +28,14 @@ from voice_blueprint.checks.azure.cluster import (
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
 from voice_stacks.azure.policy import engines, pods
-from voice_stacks.azure.policy.caches import ephemeral_gib
+from voice_stacks.azure.policy.caches import calculate_ephemeral_gib
 from voice_stacks.azure.policy.quantities import parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import Value
 
 GPU_TAINT_KEYS = ("nvidia.com/gpu", "sku")
 """Keys of taints that exclude pods without GPUs; Microsoft's guides use the second one."""
-UNBOUNDED_NODES = 1_000_000
+UNBOUNDED_NODE_COUNT = 1_000_000
 """Number of nodes of a pool without a maximum."""
 
 
@@ -55,7 +55,7 @@ class PoolProfile:
         return catalog.vm_sizes().get(self.props["vmSize"].text)
 
     @property
-    def system(self) -> bool:
+    def is_system(self) -> bool:
         return self.props["mode"].text == "System"
 
     @property
@@ -63,7 +63,7 @@ class PoolProfile:
         return self.props["scaleSetPriority"].text == "Spot"
 
 
-def pool_profiles(stack: Stack) -> Iterator[PoolProfile]:
+def iter_pool_profiles(stack: Stack) -> Iterator[PoolProfile]:
     for resource in stack.find_all(":AgentPool"):
         yield PoolProfile(resource, resource.props)
     for cluster in stack.find_all(":ManagedCluster"):
@@ -71,25 +71,25 @@ def pool_profiles(stack: Stack) -> Iterator[PoolProfile]:
             yield PoolProfile(cluster, props)
 
 
-def pools(stack: Stack) -> dict[str, Pool]:
+def collect_gpu_pools_by_name(stack: Stack) -> dict[str, Pool]:
     """Return all known GPU pools, by the label that pods select."""
-    return {pool.name: pool for pool in cluster_for(stack).pools if not pool.is_system}
+    return {pool.name: pool for pool in build_cluster(stack).pools if not pool.is_system}
 
 
-def pods_with_pools(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
+def iter_pods_with_pools(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
     """Yield each pod whose pool is known, together with that pool."""
-    pools_by_name = pools(stack)
-    return ((pod, pools_by_name[pod.pool]) for pod in pods.pods(stack) if pod.pool in pools_by_name)
+    pools_by_name = collect_gpu_pools_by_name(stack)
+    return ((pod, pools_by_name[pod.pool]) for pod in pods.list_pods(stack) if pod.pool in pools_by_name)
 
 
-def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
+def collect_max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the maximum number of replicas of each workload.
 
     It is ``maxReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
     max_pods = {
         (pod.namespace, pod.name): int(pod.resource.props.get("spec", "replicas").number or 1)
-        for pod in pods.pods(stack)
+        for pod in pods.list_pods(stack)
     }
     for scaled in stack.find_all(":ScaledObject"):
         target = scaled.props.get("spec", "scaleTargetRef", "name").text
@@ -98,20 +98,23 @@ def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     return max_pods
 
 
-def cluster_for(stack: Stack) -> Cluster:
+def build_cluster(stack: Stack) -> Cluster:
     azure = stack.deployment.azure_section if stack.deployment else None
     file_cluster = read_cluster(azure) if azure else Cluster()
-    pools_by_name = {pool.name: pool for pool in file_cluster.pools} | {pool.name: pool for pool in _pools(stack)}
-    stack_pods = tuple(_pods(stack, pools_by_name, file_cluster))
+    pools_by_name = {pool.name: pool for pool in file_cluster.pools} | {pool.name: pool for pool in _build_pools(stack)}
+    stack_pods = tuple(_build_pods(stack, pools_by_name, file_cluster))
     if not stack_pods:
         # The workloads' project evaluates the content of engines.
         stack_pods = tuple(
-            replace(pod, pool=pool, location=pool.location, pool_location=pool.location.child(), engines=())
+            replace(pod, pool=pool, location=pool.location, pool_location=pool.location.locate_setting(), engines=())
             for pod in file_cluster.pods
             for pool in [pools_by_name[pod.pool.name]]
         )
     cluster = replace(
-        file_cluster, pools=tuple(pools_by_name.values()), pods=stack_pods, caches=tuple(_model_caches(stack))
+        file_cluster,
+        pools=tuple(pools_by_name.values()),
+        pods=stack_pods,
+        model_caches=tuple(_find_model_caches(stack)),
     )
     for resource in stack.find_all(":ManagedCluster"):
         api = resource.props["apiServerAccessProfile"]
@@ -125,8 +128,8 @@ def cluster_for(stack: Stack) -> Cluster:
     return cluster
 
 
-def _pools(stack: Stack) -> Iterator[Pool]:
-    for profile in pool_profiles(stack):
+def _build_pools(stack: Stack) -> Iterator[Pool]:
+    for profile in iter_pool_profiles(stack):
         props = profile.props
         policy = props.get("kubeletConfig", "topologyManagerPolicy").text
         low, high = props["minCount"].number, props["maxCount"].number
@@ -136,26 +139,28 @@ def _pools(stack: Stack) -> Iterator[Pool]:
                 FindingLocation(urn=profile.resource.urn),
                 profile.vm_size,
                 1 if low is None else int(low),
-                UNBOUNDED_NODES if high is None else int(high),
+                UNBOUNDED_NODE_COUNT if high is None else int(high),
                 TopologyPolicy(policy) if policy in set(TopologyPolicy) else TopologyPolicy.NONE,
                 tuple(taint.text for taint in props["nodeTaints"]),
                 tuple(zone.text for zone in props["availabilityZones"]),
-                is_system=profile.system,
+                is_system=profile.is_system,
                 is_spot=profile.is_spot,
                 is_reserved=bool(props["capacityReservationGroupID"]),
             )
 
 
-def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -> Iterator[Pod]:
-    max_replicas = max_replicas_by_workload(stack)
+def _build_pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -> Iterator[Pod]:
+    max_replicas = collect_max_replicas_by_workload(stack)
     by_pod: dict[str, list[engines.Engine]] = defaultdict(list)
-    for engine in engines.engines(stack):
+    for engine in engines.list_engines(stack):
         by_pod[engine.pod.urn].append(engine)
-    for pod in pods.pods(stack):
+    for pod in pods.list_pods(stack):
         pod_flows = by_pod[pod.urn]
-        if pod.pool not in pools_by_name or not (pod.gpus or pod_flows):
+        if pod.pool not in pools_by_name or not (pod.gpu_count or pod_flows):
             continue
-        aligned = [container for container in pod.running_containers if container.gpus or container.pinned_cpus]
+        aligned = [
+            container for container in pod.running_containers if container.gpu_count or container.pinned_cpu_count
+        ]
         positions = {container.name: index for index, container in enumerate(aligned)}
         filed_pod = next(
             (p for p in file_cluster.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
@@ -166,16 +171,16 @@ def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -
             location=FindingLocation(urn=pod.urn),
             pool_location=(pod.urn,),
             pool=pools_by_name[pod.pool],
-            gpus=pod.gpus,
+            gpus=pod.gpu_count,
             cpus=pod.cpus,
-            requests=tuple(Request(container.gpus, container.pinned_cpus) for container in aligned),
+            requests=tuple(Request(container.gpu_count, container.pinned_cpu_count) for container in aligned),
             memory_gib={container.name: container.memory_gib for container in pod.running_containers},
-            nvme_gib=ephemeral_gib(pod),
+            nvme_gib=calculate_ephemeral_gib(pod),
             min_replicas=0,
             max_replicas=replicas,
-            surge=int(pod.resource.props.get("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
+            surge_replicas=int(pod.resource.props.get("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
             engines=tuple(
-                _engine(engine, engine.model, positions.get(engine.container.name, 0), filed_pod)
+                _build_engine(engine, engine.model, positions.get(engine.container.name, 0), filed_pod)
                 for engine in pod_flows
                 if engine.model
             ),
@@ -183,7 +188,7 @@ def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -
         )
 
 
-def _engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster: Pod | None) -> Engine:
+def _build_engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster: Pod | None) -> Engine:
     flags = engine.flags
     kind = "vllm-omni" if engine.is_omni else "vllm"
     # Flags contain neither the purpose of a service nor the length of a typical session.
@@ -191,7 +196,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster
     tasks = file_engine.tasks if file_engine else OMNI_TASKS if engine.is_omni else VLLM_TASKS
     session = file_engine.load.session_tokens if file_engine and file_engine.load else 1
     call_s = file_engine.load.longest_call_s if file_engine and file_engine.load else None
-    context = engine.number("--max-model-len", model.max_context_tokens)
+    context = engine.parse_int_flag("--max-model-len", model.max_context_tokens)
     is_fp8 = flags.get("--quantization") == "fp8" or engine.repository == model.fp8_repository
     return Engine(
         model,
@@ -205,16 +210,16 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster
         Quantization.FP8 if is_fp8 else Quantization.NONE,
         transfers_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
         gpus=engine.own_gpus,
-        request=request,
-        utilization=engine.memory_share,
+        request_index=request,
+        utilization=engine.memory_fraction,
     )
 
 
-def _model_caches(stack: Stack) -> Iterator[ModelCache]:
+def _find_model_caches(stack: Stack) -> Iterator[ModelCache]:
     models: dict[tuple[str, str], dict[str, ModelCard]] = defaultdict(dict)
-    for engine in engines.engines(stack):
+    for engine in engines.list_engines(stack):
         for name in set(engine.container.mounts.values()):
-            claim_name = engine.pod.volume(name).get("persistentVolumeClaim", "claimName").text
+            claim_name = engine.pod.get_volume(name).get("persistentVolumeClaim", "claimName").text
             if claim_name and engine.model:
                 models[engine.pod.namespace, claim_name][engine.model.name] = engine.model
     for claim in stack.find_all("core/v1:PersistentVolumeClaim"):

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from voice_blueprint.azure.metrics import SpeechMetric
 from voice_constructs.azure.kubernetes.files.drain_speech import Drain
-from voice_stacks.azure.policy.engines import Engine, engines
+from voice_stacks.azure.policy.engines import Engine, list_engines
 from voice_stacks.azure.policy.rules import Stack, Violation, rule
 
 DRAIN_PROGRAM = "drain_speech.py"
@@ -24,15 +24,15 @@ def parse_drain_hook(engine: Engine) -> Drain | None:
     return None
 
 
-def drain_times(engine: Engine) -> tuple[float, float]:
+def calculate_drain_times_s(engine: Engine) -> tuple[float, float]:
     """Return the time before SIGTERM in which requests still arrive, and the time in which they may finish."""
     if not engine.is_omni:
-        return engine.container.pre_stop_s, engine.number("--shutdown-timeout", 0)
+        return engine.container.pre_stop_s, engine.parse_int_flag("--shutdown-timeout", 0)
     waits = parse_drain_hook(engine)
     return (waits.settle_s, waits.limit_s - waits.settle_s) if waits else (engine.container.pre_stop_s, 0)
 
 
-def abort_reason(engine: Engine) -> str:
+def explain_abort(engine: Engine) -> str:
     """Return the reason why an engine without a drain time drops its requests."""
     if engine.is_omni:
         return f"has no preStop hook that waits for requests: SIGTERM aborts them in {engine.table.release}"
@@ -45,8 +45,8 @@ def abort_reason(engine: Engine) -> str:
     remedy="render the hook with voice_constructs.azure.kubernetes.speech_drain",
     source="vllm-omni, vllm_omni/entrypoints/omni_base.py: shutdown() ignores its time-out",
 )
-def check_drains_see_requests(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+def check_drain_hooks_read_gauges(stack: Stack) -> Iterator[Violation]:
+    for engine in list_engines(stack):
         urn, own_port = engine.pod.urn, engine.flags.get("--port", "8000")
         if engine.is_omni and "--shutdown-timeout" in engine.flags:
             yield Violation(urn, f"{engine.name} has --shutdown-timeout, which {engine.table.release} ignores")

@@ -9,14 +9,14 @@ from functools import cached_property, lru_cache
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import ModelCard
-from voice_blueprint.engines.published.release import EngineTable, published_table
-from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_blueprint.engines.published.release import EngineTable, load_published_table
+from voice_stacks.azure.policy.pods import Container, Pod, list_pods
 from voice_stacks.azure.policy.rules import Stack
 from voice_stacks.azure.policy.values import Value
 
 SERVE_COMMAND = ("vllm", "serve")
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
-MEMORY_SHARE_FLAG = "--gpu-memory-utilization"
+MEMORY_FRACTION_FLAG = "--gpu-memory-utilization"
 FRACTION_PATTERN = re.compile(r"[0-9]*\.?[0-9]+")
 PREFILL, DECODE = "kv_producer", "kv_consumer"
 """Roles of the two engines of a cell."""
@@ -49,9 +49,9 @@ class Engine:
     @property
     def table(self) -> EngineTable:
         """Published options and metrics of the engine's release."""
-        return published_table("vllm-omni" if self.is_omni else "vllm")
+        return load_published_table("vllm-omni" if self.is_omni else "vllm")
 
-    def number(self, flag: str, default: int) -> int:
+    def parse_int_flag(self, flag: str, default: int) -> int:
         text = self.flags.get(flag, "")
         return int(text) if text.isdecimal() else default
 
@@ -73,7 +73,7 @@ class Engine:
     @property
     def tensor_parallel(self) -> int:
         """Number of GPUs that share each layer."""
-        return self.number("--tensor-parallel-size", self.number("-tp", 1))
+        return self.parse_int_flag("--tensor-parallel-size", self.parse_int_flag("-tp", 1))
 
     @property
     def visible_gpus(self) -> tuple[int, ...]:
@@ -90,12 +90,12 @@ class Engine:
     def pod_gpus(self) -> tuple[int, ...]:
         """GPUs of the engine's ranks, numbered within the pod."""
         gpu_request, others = (
-            self.container.gpus,
+            self.container.gpu_count,
             itertools.takewhile(self._is_different_container, self.pod.running_containers),
         )
         if not gpu_request:
             return self.own_gpus
-        first = sum(each.gpus for each in others)
+        first = sum(each.gpu_count for each in others)
         gpu_indexes = [first + index for index in self.visible_gpus or range(gpu_request) if index < gpu_request]
         return tuple(gpu_indexes[: self.tensor_parallel])
 
@@ -103,9 +103,9 @@ class Engine:
         return other.name != self.container.name
 
     @property
-    def memory_share(self) -> float:
+    def memory_fraction(self) -> float:
         """Fraction of each GPU's memory that the engine uses, from 0 to 1. The default depends on the release."""
-        flag = self.table.commands[SERVE_COMMAND[1]].flags_by_name[MEMORY_SHARE_FLAG]
+        flag = self.table.commands[SERVE_COMMAND[1]].flags_by_name[MEMORY_FRACTION_FLAG]
         candidates = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
         return float(next(filter(FRACTION_PATTERN.fullmatch, candidates), str(flag.default)))
 
@@ -126,9 +126,9 @@ class Engine:
 
 
 @lru_cache(maxsize=1)
-def engines(stack: Stack) -> tuple[Engine, ...]:
+def list_engines(stack: Stack) -> tuple[Engine, ...]:
     """Return the engines of all pods."""
-    return tuple(_find_engines(pods(stack)))
+    return tuple(_find_engines(list_pods(stack)))
 
 
 def _find_engines(pods: Iterable[Pod]) -> Iterator[Engine]:

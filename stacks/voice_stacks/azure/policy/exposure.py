@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
 from voice_blueprint.azure.ranges import admits_any_address
-from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_stacks.azure.policy.pods import Container, Pod, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -18,8 +18,8 @@ PRIVILEGED_COMPONENTS: dict[Component, str] = {
 """Components that may access their host, with the reason; only in their own namespace."""
 ENFORCE_LABEL = "pod-security.kubernetes.io/enforce"
 EXTERNAL_COMPONENTS = {Component.INTERNET}
-HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
-PINNED_IMAGE = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
+HOST_NAMESPACE_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
+PINNED_IMAGE_PATTERN = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
 SECRET_NAME_PATTERN = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
 """Names of variables with secrets. The plural ``TOKENS`` does not match, since it is a number of tokens."""
 
@@ -30,7 +30,7 @@ SECRET_NAME_PATTERN = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S
     remedy=f"use ClusterIP, or give the reason as the annotation {REASON_ANNOTATION}",
     source="https://learn.microsoft.com/azure/aks/load-balancer-standard",
 )
-def check_no_load_balancer(stack: Stack) -> Iterator[Violation]:
+def check_exposed_services_have_reason(stack: Stack) -> Iterator[Violation]:
     for service in stack.find_all("core/v1:Service"):
         kind = service.props.get("spec", "type").text
         reason = service.props.get("metadata", "annotations", REASON_ANNOTATION).text
@@ -50,11 +50,14 @@ def check_no_load_balancer(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/security/pod-security-standards",
 )
 def check_no_host_access(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         allowed = {component.value for component in PRIVILEGED_COMPONENTS} if pod.namespace == GPU_NAMESPACE else set()
         if pod.labels.get(COMPONENT_LABEL, "") in allowed:
             continue
-        for problem in [*_host_access_problems(pod), *(w for c in pod.containers for w in _privilege_problems(pod, c))]:
+        for problem in [
+            *_find_host_access_problems(pod),
+            *(w for c in pod.containers for w in _find_privilege_problems(pod, c)),
+        ]:
             yield Violation(
                 pod.urn, f"{pod.name} {problem}; only {', '.join(PRIVILEGED_COMPONENTS)} in {GPU_NAMESPACE} may do so"
             )
@@ -70,12 +73,12 @@ def check_images_are_pinned(stack: Stack) -> Iterator[Violation]:
     registries = {
         reference.props.get("outputs", "registryLoginServer").text for reference in stack.find_all(":StackReference")
     }
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.containers:
             # The provider only returns it after the registry has been created.
             if container.image.is_unknown:
                 continue
-            match = PINNED_IMAGE.fullmatch(container.image.text)
+            match = PINNED_IMAGE_PATTERN.fullmatch(container.image.text)
             if not match:
                 yield Violation(pod.urn, f"{pod.name}/{container.name} runs {container.image.text or 'no image'}")
             elif any(registries) and match["registry"] not in registries:
@@ -88,7 +91,7 @@ def check_images_are_pinned(stack: Stack) -> Iterator[Violation]:
     remedy="add a network policy that selects all pods and allows no ingress or egress",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def check_namespaces_refuse(stack: Stack) -> Iterator[Violation]:
+def check_namespaces_deny_by_default(stack: Stack) -> Iterator[Violation]:
     closed = set()
     for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy"):
         spec = policy.props["spec"]
@@ -98,7 +101,7 @@ def check_namespaces_refuse(stack: Stack) -> Iterator[Violation]:
         types = {kind.text for kind in spec["policyTypes"]}
         if selects_all and {"Ingress", "Egress"} <= types and not any(spec["ingress"]) and not any(spec["egress"]):
             closed.add(policy.props.get("metadata", "namespace").text)
-    for pod in {pod.namespace: pod for pod in pods(stack)}.values():
+    for pod in {pod.namespace: pod for pod in list_pods(stack)}.values():
         if pod.namespace not in closed:
             yield Violation(
                 pod.urn, f'namespace "{pod.namespace or "default"}" of {pod.name} has no default-deny policy'
@@ -111,16 +114,20 @@ def check_namespaces_refuse(stack: Stack) -> Iterator[Violation]:
     remedy="select namespaces or pods under from and to",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def check_policies_name_their_peers(stack: Stack) -> Iterator[Violation]:
-    yield from _open_policies(stack, "ingress", "from", "allows any source", _public_ports(stack, inbound=True))
-    yield from _open_policies(stack, "egress", "to", "allows any destination", _public_ports(stack, inbound=False))
+def check_policies_restrict_peers(stack: Stack) -> Iterator[Violation]:
+    yield from _find_open_policy_violations(
+        stack, "ingress", "from", "allows any source", _collect_public_ports(stack, inbound=True)
+    )
+    yield from _find_open_policy_violations(
+        stack, "egress", "to", "allows any destination", _collect_public_ports(stack, inbound=False)
+    )
 
 
-OpenedPort = tuple[str, str, str]
+OpenPort = tuple[str, str, str]
 """Component, protocol and port of an ingress, or a component with the protocol and port of its destination."""
 
 
-def _public_ports(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
+def _collect_public_ports(stack: Stack, *, inbound: bool) -> set[OpenPort]:
     """Return the ports of the contract's public flows. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
@@ -131,13 +138,13 @@ def _public_ports(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
     }
 
 
-def _open_policies(
-    stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[OpenedPort]
+def _find_open_policy_violations(
+    stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[OpenPort]
 ) -> Iterator[Violation]:
     """Yield a violation for each policy that allows all addresses, directly or by the union of its ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
     for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy"):
-        selector = policy.props.get("spec", "podSelector", "matchLabels").texts()
+        selector = policy.props.get("spec", "podSelector", "matchLabels").as_text_dict()
         component = selector.get(COMPONENT_LABEL, "")
         for entry in policy.props.get("spec", direction):
             peers = list(entry[peers_key])
@@ -180,15 +187,15 @@ def check_namespaces_are_restricted(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/csi-secrets-store-driver",
 )
 def check_no_secrets_in_environment(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.containers:
             for name, value in container.environment.items():
                 if value and SECRET_NAME_PATTERN.search(name):
                     yield Violation(pod.urn, f"{pod.name}/{container.name} has the secret {name} in its environment")
 
 
-def _host_access_problems(pod: Pod) -> Iterator[str]:
-    yield from (f"sets {flag}" for flag in HOST_FLAGS if pod.spec[flag].is_enabled)
+def _find_host_access_problems(pod: Pod) -> Iterator[str]:
+    yield from (f"sets {flag}" for flag in HOST_NAMESPACE_FIELDS if pod.spec[flag].is_enabled)
     for volume in pod.spec["volumes"]:
         if path := volume.get("hostPath", "path").text:
             yield f"mounts {path} of its host"
@@ -198,7 +205,7 @@ def _host_access_problems(pod: Pod) -> Iterator[str]:
                 yield f"uses port {port['hostPort'].text} of its host"
 
 
-def _privilege_problems(pod: Pod, container: Container) -> Iterator[str]:
+def _find_privilege_problems(pod: Pod, container: Container) -> Iterator[str]:
     container_context, pod_context = container.value["securityContext"], pod.spec["securityContext"]
     if container_context["privileged"].is_enabled:
         yield f"runs {container.name} privileged"

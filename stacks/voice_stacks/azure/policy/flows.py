@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 
 from voice_blueprint.azure.contract import CLIENT_LABEL, COMPONENT_LABEL, SYSTEM_NAMESPACE, ClusterFlow, Component
-from voice_blueprint.azure.ranges import small_ranges
-from voice_stacks.azure.policy.pods import Pod, pods
+from voice_blueprint.azure.ranges import calculate_infrastructure_ranges
+from voice_stacks.azure.policy.pods import Pod, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
@@ -18,10 +18,10 @@ SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
 
 
-def blocked_flows(stack: Stack) -> Iterator[Violation]:
+def find_blocked_flow_violations(stack: Stack) -> Iterator[Violation]:
     """Yield a violation for each pod that cannot receive or send a flow of the contract."""
     policies = list(stack.find_all("networking.k8s.io/v1:NetworkPolicy"))
-    stack_pods = pods(stack)
+    stack_pods = list_pods(stack)
     for flow in stack.flows:
         senders = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
         receivers = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
@@ -56,7 +56,7 @@ def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _FlowEnd) -> bo
     """Return True if a policy allows a flow between a pod and all pods at the other end."""
     spec = policy.props["spec"]
     same_namespace = policy.props.get("metadata", "namespace").text == pod.namespace
-    selected = spec.get("podSelector", "matchLabels").texts().items() <= pod.labels.items()
+    selected = spec.get("podSelector", "matchLabels").as_text_dict().items() <= pod.labels.items()
     if not same_namespace or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
         return False
     port = (str(side.flow.port.number), side.flow.port.protocol.upper())
@@ -76,8 +76,8 @@ def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _FlowEnd) -> bo
 
 
 def _peer_selects_pod(peer: Value, pod: Pod) -> bool:
-    labels = peer.get("podSelector", "matchLabels").texts()
-    namespace = peer.get("namespaceSelector", "matchLabels").texts()
+    labels = peer.get("podSelector", "matchLabels").as_text_dict()
+    namespace = peer.get("namespaceSelector", "matchLabels").as_text_dict()
     return (
         bool(labels)
         and labels.items() <= pod.labels.items()
@@ -87,16 +87,18 @@ def _peer_selects_pod(peer: Value, pod: Pod) -> bool:
 
 def _peer_includes_component(stack: Stack, peer: Value, component: Component) -> bool:
     """Return True if a peer of a policy contains a component that is not a pod of the stack."""
-    namespace = peer.get("namespaceSelector", "matchLabels").texts()
+    namespace = peer.get("namespaceSelector", "matchLabels").as_text_dict()
     azure = stack.azure
     match component:
         case Component.CLIENT:
             return CLIENT_LABEL in namespace
         case Component.MONITORING | Component.DNS:
-            is_system_pod = peer.get("podSelector", "matchLabels").texts().items() <= SYSTEM_PODS[component].items()
+            is_system_pod = (
+                peer.get("podSelector", "matchLabels").as_text_dict().items() <= SYSTEM_PODS[component].items()
+            )
             return is_system_pod and namespace.get(NAMESPACE_NAME_LABEL) == SYSTEM_NAMESPACE
         case Component.EDGE | Component.STATE if azure:
-            ranges = small_ranges(azure.network.cidr)
+            ranges = calculate_infrastructure_ranges(azure.network.cidr)
             return _peer_contains_range(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
         case Component.INTERNET:
             return _peer_contains_range(peer, INTERNET_RANGE)

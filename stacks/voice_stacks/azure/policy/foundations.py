@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
-from voice_stacks.azure.policy.cluster import cluster_for, pool_profiles
+from voice_stacks.azure.policy.cluster import build_cluster, iter_pool_profiles
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -17,7 +17,7 @@ PRODUCTION_TAG = "production"
 MIN_SYSTEM_PODS = 30
 """Minimum of ``maxPods`` that AKS accepts for system pools: https://learn.microsoft.com/azure/aks/use-system-pools.
 The API's schema does not contain this limit."""
-NODE_AGENTS = 15
+AGENT_PODS_PER_NODE = 15
 """Number of agents on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
 GPUs. ASSUMED, since AKS does not list them."""
 MIN_DISK_GIB = 100
@@ -29,7 +29,7 @@ MIN_DISK_GIB = 100
     remedy="choose ranges that do not overlap",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
 )
-def check_ranges_nest(stack: Stack) -> Iterator[Violation]:
+def check_ranges_do_not_overlap(stack: Stack) -> Iterator[Violation]:
     networks = {
         r.urn: _parse_ranges(r.props.get("addressSpace", "addressPrefixes")) for r in stack.find_all(":VirtualNetwork")
     }
@@ -72,10 +72,10 @@ def check_ranges_nest(stack: Stack) -> Iterator[Violation]:
     remedy="upgrade the cluster first",
     source="https://learn.microsoft.com/azure/aks/manage-node-pools",
 )
-def check_pools_follow_cluster(stack: Stack) -> Iterator[Violation]:
+def check_pool_versions_fit_cluster(stack: Stack) -> Iterator[Violation]:
     versions = [cluster.props["kubernetesVersion"].text for cluster in stack.find_all(":ManagedCluster")]
     newest = max((_parse_version(text) for text in versions if text), default=None)
-    for profile in pool_profiles(stack):
+    for profile in iter_pool_profiles(stack):
         pool_version = profile.props["orchestratorVersion"].text
         if pool_version and newest and _parse_version(pool_version) > newest:
             yield Violation(
@@ -111,7 +111,7 @@ def check_nodes_have_egress(stack: Stack) -> Iterator[Violation]:
     remedy="set access in the deployment file",
     source="https://learn.microsoft.com/azure/aks/private-clusters#options-for-connecting-to-the-private-cluster",
 )
-def check_cluster_has_administrators(stack: Stack) -> Iterator[Violation]:
+def check_private_cluster_is_reachable(stack: Stack) -> Iterator[Violation]:
     is_accessible = any(stack.find_all(":BastionHost", ":VirtualNetworkPeering"))
     for cluster in stack.find_all(":ManagedCluster"):
         private = cluster.props.get("apiServerAccessProfile", "enablePrivateCluster").is_enabled
@@ -141,7 +141,7 @@ def check_machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
     remedy="set the registry's sku to Premium",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
 )
-def check_endpoints_have_their_tier(stack: Stack) -> Iterator[Violation]:
+def check_registry_sku_is_premium(stack: Stack) -> Iterator[Violation]:
     linked_services = {
         urn
         for e in stack.find_all(":PrivateEndpoint")
@@ -176,7 +176,7 @@ def check_production_data_is_kept(stack: Stack) -> Iterator[Violation]:
     remedy="use the subject of a service account in blueprint.azure.names",
     source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
 )
-def check_trust_is_narrow(stack: Stack) -> Iterator[Violation]:
+def check_trusted_subjects_are_known(stack: Stack) -> Iterator[Violation]:
     for credential in stack.find_all(":FederatedIdentityCredential"):
         subject = credential.props["subject"]
         if not subject.is_unknown and subject.text not in TRUSTED_SUBJECTS:
@@ -209,7 +209,7 @@ def check_closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
     remedy="assign the role on the kubelet's identity to the identity of the cluster",
     source="https://learn.microsoft.com/azure/aks/use-managed-identity",
 )
-def check_control_plane_assigns_kubelet(stack: Stack) -> Iterator[Violation]:
+def check_kubelet_identity_has_operator(stack: Stack) -> Iterator[Violation]:
     for cluster in stack.find_all(":ManagedCluster"):
         kubelet, control = (set(cluster.dependencies.get(key, ())) for key in ("identityProfile", "identity"))
         if kubelet and not any(
@@ -230,15 +230,19 @@ def check_control_plane_assigns_kubelet(stack: Stack) -> Iterator[Violation]:
     remedy="raise the pool's maxPods or osDiskSizeGB",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
 )
-def check_pool_settings_are_valid(stack: Stack) -> Iterator[Violation]:
-    served = cluster_for(stack).pods_by_pool()
-    for profile in pool_profiles(stack):
+def check_pools_fit_pods_and_images(stack: Stack) -> Iterator[Violation]:
+    served = build_cluster(stack).group_pods_by_pool()
+    for profile in iter_pool_profiles(stack):
         props, urn, name = profile.props, profile.resource.urn, profile.name
-        engines = max((pod.max_per_node for pod in served.get(name, [])), default=0)
+        engines = max((pod.max_pods_per_node for pod in served.get(name, [])), default=0)
         for key, minimum, reason in (
             ("maxPods", MIN_SYSTEM_PODS, "AKS rejects system pools with fewer")
-            if profile.system
-            else ("maxPods", NODE_AGENTS + engines, f"{NODE_AGENTS} agents and {engines} engines run on a node"),
+            if profile.is_system
+            else (
+                "maxPods",
+                AGENT_PODS_PER_NODE + engines,
+                f"{AGENT_PODS_PER_NODE} agents and {engines} engines run on a node",
+            ),
             ("osDiskSizeGB", MIN_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
             actual = props[key].number

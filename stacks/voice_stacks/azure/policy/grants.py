@@ -3,42 +3,42 @@
 import re
 from collections.abc import Iterator
 
-from voice_blueprint.azure.names import caller_tiers
+from voice_blueprint.azure.names import list_caller_tiers
 from voice_blueprint.capacity.bounds import EDGE_INSTANCES
 from voice_blueprint.file.model.azure import AggregatedService, Azure, PrefillDecodeCell
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
-MIN_PROVISION_TIME_MIN = 15
+MIN_PROVISION_MINUTES = 15
 """Minimum time for a new node, which is the autoscaler's default. A GPU node becomes ready after its driver is
 installed."""
 NETWORK_POLICY_ENGINES = {"cilium", "azure", "calico"}
 STORAGE_SERVICE = "Microsoft.Storage"
 LOCAL_DISKS_EXTENSION = "microsoft.azurecontainerstoragev2"
 METRICS_STREAM = "Microsoft-PrometheusMetrics"
-CLUSTER_DOCS = "https://learn.microsoft.com/azure/aks/integrations"
+CLUSTER_DOCS_URL = "https://learn.microsoft.com/azure/aks/integrations"
 
 
 @stack_rule(
     "cluster-grants-what-runs",
     "A cluster must have the add-ons, network policies and metrics collection that its workloads require.",
     remedy="enable what is missing: KEDA, metrics, the key vault's driver, workload identity, network policies",
-    source=CLUSTER_DOCS,
+    source=CLUSTER_DOCS_URL,
 )
 def check_cluster_has_required_addons(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for cluster in stack.find_all(":ManagedCluster") if azure else ():
         if azure:
-            for problem in (*_missing_add_ons(cluster, azure), *_missing_prerequisites(stack, azure)):
+            for problem in (*_find_missing_add_ons(cluster, azure), *_find_missing_prerequisites(stack, azure)):
                 yield Violation(cluster.urn, f"cluster {cluster.name} {problem}")
 
 
-def _missing_add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
+def _find_missing_add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
     props = cluster.props
     if props.get("workloadAutoScalerProfile", "keda", "enabled").is_disabled:
         yield "has no KEDA: workloads are not scaled"
     if props.get("azureMonitorProfile", "metrics", "enabled").is_disabled:
         yield "has no managed Prometheus: scaling and alerts have no metrics"
-    reads_vault = bool(caller_tiers(azure) or azure.hub_token_secret)
+    reads_vault = bool(list_caller_tiers(azure) or azure.hub_token_secret)
     if reads_vault and props.get("addonProfiles", "azureKeyvaultSecretsProvider", "enabled").is_disabled:
         yield "has no key vault driver: pods that mount a secret never start"
     if props.get("securityProfile", "workloadIdentity", "enabled").is_disabled:
@@ -47,11 +47,11 @@ def _missing_add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
     if not policy.is_unknown and policy.text not in NETWORK_POLICY_ENGINES:
         yield f'enforces no network policy ("{policy.text or "none"}"): every pod can reach every other one'
     waits = re.fullmatch(r"(\d+)m", props.get("autoScalerProfile", "maxNodeProvisionTime").text or "15m")
-    if waits and int(waits[1]) < MIN_PROVISION_TIME_MIN:
+    if waits and int(waits[1]) < MIN_PROVISION_MINUTES:
         yield f"gives up a node after {waits[0]}, but installing a GPU driver takes longer"
 
 
-def _missing_prerequisites(stack: Stack, azure: Azure) -> Iterator[str]:
+def _find_missing_prerequisites(stack: Stack, azure: Azure) -> Iterator[str]:
     services = [each for each in azure.services if isinstance(each, AggregatedService | PrefillDecodeCell)]
     uses_nvme = any(each.lmcache and each.lmcache.l2_nvme_gib for each in services)
     if uses_nvme and not any(
@@ -84,7 +84,7 @@ def _missing_prerequisites(stack: Stack, azure: Azure) -> Iterator[str]:
     remedy="add a private DNS zone group to the endpoint, and link the zone to the virtual network",
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-dns",
 )
-def check_closed_stores_have_names(stack: Stack) -> Iterator[Violation]:
+def check_private_endpoints_have_dns(stack: Stack) -> Iterator[Violation]:
     endpoints_with_zone = {
         urn
         for group in stack.find_all(":PrivateDnsZoneGroup")
@@ -110,7 +110,7 @@ def check_closed_stores_have_names(stack: Stack) -> Iterator[Violation]:
     remedy=f"set autoscaleConfiguration to {EDGE_INSTANCES[0]} to {EDGE_INSTANCES[1]}",
     source="voice_blueprint/capacity",
 )
-def check_edge_has_capacity(stack: Stack) -> Iterator[Violation]:
+def check_edge_scaling_matches_plan(stack: Stack) -> Iterator[Violation]:
     for edge in stack.find_all(":ApplicationGateway"):
         scale = edge.props["autoscaleConfiguration"]
         low, high = scale["minCapacity"].number, scale["maxCapacity"].number

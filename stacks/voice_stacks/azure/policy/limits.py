@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import yaml
 
 from voice_blueprint import catalog
-from voice_blueprint.engines.published.release import Setting, published_table
-from voice_blueprint.file.suggestion import suggestion
-from voice_stacks.azure.policy.cluster import pods_with_pools, pool_profiles
-from voice_stacks.azure.policy.engines import SERVE_COMMAND, Engine, engines
-from voice_stacks.azure.policy.pods import mounted_text
+from voice_blueprint.engines.published.release import Setting, load_published_table
+from voice_blueprint.file.suggestion import format_suggestion
+from voice_stacks.azure.policy.cluster import iter_pods_with_pools, iter_pool_profiles
+from voice_stacks.azure.policy.engines import SERVE_COMMAND, Engine, list_engines
+from voice_stacks.azure.policy.pods import read_mounted_file
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -20,7 +20,7 @@ MIB = 2**20
 VLLM_VARIABLE_PREFIX = "VLLM_"
 NUMBER_PATTERNS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
 
-_ROUTED_LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
+_ROUTED_LOCATION_PATTERN = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
 
 
 @rule(
@@ -29,19 +29,21 @@ _ROUTED_LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http
     remedy="correct it, or use a release that supports it",
     source="voice_blueprint/engines/published/tables, read from the published releases",
 )
-def check_releases_take_arguments(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+def check_releases_accept_arguments(stack: Stack) -> Iterator[Violation]:
+    for engine in list_engines(stack):
         table, urn = engine.table, engine.pod.urn
         serve = table.commands[SERVE_COMMAND[1]]
         for name, text in engine.flags.items():
-            flag = serve.flag(name.partition(".")[0])
+            flag = serve.find_flag(name.partition(".")[0])
             if flag is None:
-                yield Violation(urn, f"{engine.name}: {table.release} has no {name}{suggestion(name, serve.names)}")
+                yield Violation(
+                    urn, f"{engine.name}: {table.release} has no {name}{format_suggestion(name, serve.names)}"
+                )
             elif not _accepts_value(flag, text):
                 yield Violation(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
         for name in engine.container.environment:
             if name.startswith(VLLM_VARIABLE_PREFIX) and name not in table.environment:
-                closest = suggestion(name, table.environment)
+                closest = format_suggestion(name, table.environment)
                 yield Violation(urn, f"{engine.name}: {table.release} does not read {name}{closest}")
 
 
@@ -60,8 +62,8 @@ def _accepts_value(flag: Setting, text: str) -> bool:
     remedy="raise --max-num-batched-tokens, or lower --max-num-seqs",
     source="https://github.com/vllm-project/vllm/blob/main/vllm/config/scheduler.py",
 )
-def check_batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+def check_batches_fit_sequences(stack: Stack) -> Iterator[Violation]:
+    for engine in list_engines(stack):
         batch, sequences = (engine.flags.get(name, "") for name in ("--max-num-batched-tokens", "--max-num-seqs"))
         if batch.isdecimal() and sequences.isdecimal() and int(batch) < int(sequences):
             yield Violation(engine.pod.urn, f"{engine.name} runs {sequences} sequences in batches of {batch} tokens")
@@ -74,11 +76,11 @@ def check_batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
     source="voice_blueprint/engines/published/tables, whose kernels are read from the published releases",
 )
 def check_kernels_support_cache(stack: Stack) -> Iterator[Violation]:
-    pools = {pod.urn: pool for pod, pool in pods_with_pools(stack)}
-    for engine in engines(stack):
+    pools = {pod.urn: pool for pod, pool in iter_pods_with_pools(stack)}
+    for engine in list_engines(stack):
         pool, release = pools.get(engine.pod.urn), engine.table.release
         gpu = catalog.gpus().get(pool.size.gpu or "") if pool else None
-        kind, block = engine.flags.get("--kv-cache-dtype") or "auto", engine.number("--block-size", 0)
+        kind, block = engine.flags.get("--kv-cache-dtype") or "auto", engine.parse_int_flag("--block-size", 0)
         chosen = engine.flags.get("--attention-backend", "").upper()
         kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
         majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
@@ -107,8 +109,8 @@ def check_kernels_support_cache(stack: Stack) -> Iterator[Violation]:
     remedy=f"raise {BODY_SIZE_VARIABLE}, or lower {CLIP_SIZE_VARIABLE}",
     source="voice_blueprint/engines/published/tables/vllm.json, which has both with their defaults",
 )
-def check_bodies_hold_audio(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+def check_body_limits_fit_audio(stack: Stack) -> Iterator[Violation]:
+    for engine in list_engines(stack):
         variables, release = engine.container.environment, engine.table.environment
         if CLIP_SIZE_VARIABLE in variables and BODY_SIZE_VARIABLE in release:
             clip, body = (
@@ -129,11 +131,13 @@ def check_bodies_hold_audio(stack: Stack) -> Iterator[Violation]:
 )
 def check_audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
     other = {
-        each.path for each in published_table("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"
+        each.path
+        for each in load_published_table("vllm").endpoints
+        if "audio" in each.path or each.method == "WEBSOCKET"
     }
     for resource in stack.find_all(":ConfigMap"):
-        for name, text in resource.props["data"].texts().items():
-            routed_paths = set(_ROUTED_LOCATION.findall(text))
+        for name, text in resource.props["data"].as_text_dict().items():
+            routed_paths = set(_ROUTED_LOCATION_PATTERN.findall(text))
             for path in sorted(routed_paths & (other | {"/"})):
                 yield Violation(resource.urn, f"{resource.name}, {name}: {path} is routed to the P/D router")
 
@@ -146,8 +150,8 @@ def check_audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
 )
 def check_engines_share_gpus(stack: Stack) -> Iterator[Violation]:
     fractions: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
-    for engine in engines(stack):
-        for gpu, share in _gpu_memory_fractions(stack, engine):
+    for engine in list_engines(stack):
+        for gpu, share in _iter_gpu_memory_fractions(stack, engine):
             fractions[engine.pod.urn, gpu].append((engine.name, share))
     for (urn, gpu), parts in fractions.items():
         total = round(sum(share for _, share in parts), 4)
@@ -156,21 +160,21 @@ def check_engines_share_gpus(stack: Stack) -> Iterator[Violation]:
             yield Violation(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {fractions_text}")
 
 
-def _gpu_memory_fractions(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
+def _iter_gpu_memory_fractions(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
     """Yield the fraction of each GPU's memory that an engine, or each stage of vLLM-Omni, uses."""
-    stages = list(deploy_config(stack, engine)["stages"])
+    stages = list(read_deploy_config(stack, engine)["stages"])
     for stage in stages:
         for device in stage["devices"].text.split(","):
             if device.isdecimal() and int(device) < len(engine.pod_gpus):
                 yield engine.pod_gpus[int(device)], stage["gpu_memory_utilization"].number or 0
     if not stages:
-        yield from ((gpu, engine.memory_share) for gpu in engine.pod_gpus)
+        yield from ((gpu, engine.memory_fraction) for gpu in engine.pod_gpus)
 
 
-def deploy_config(stack: Stack, engine: Engine) -> Value:
+def read_deploy_config(stack: Stack, engine: Engine) -> Value:
     """Return the content of vLLM-Omni's deploy file, which is part of a ConfigMap."""
     path = engine.flags.get("--deploy-config", "")
-    return Value(yaml.safe_load(mounted_text(stack, engine.pod, engine.container, path)))
+    return Value(yaml.safe_load(read_mounted_file(stack, engine.pod, engine.container, path)))
 
 
 @rule(
@@ -180,8 +184,8 @@ def deploy_config(stack: Stack, engine: Engine) -> Value:
     source="https://learn.microsoft.com/azure/aks/reduce-latency-ppg, "
     "https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
 )
-def check_placement_group_fits(stack: Stack) -> Iterator[Violation]:
-    for profile in pool_profiles(stack):
+def check_placement_group_fits_pool(stack: Stack) -> Iterator[Violation]:
+    for profile in iter_pool_profiles(stack):
         if not profile.props["proximityPlacementGroupID"].text:
             continue
         zones = [zone.text for zone in profile.props["availabilityZones"]]

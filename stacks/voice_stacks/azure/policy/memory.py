@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from voice_blueprint.engines.sizing.host import SHARED_MEMORY_GIB_PER_GPU
-from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import format_gib, pods
-from voice_stacks.azure.policy.quantities import QuantityError, parse_amount, parse_gib, parse_quantity
+from voice_stacks.azure.policy.engines import list_engines
+from voice_stacks.azure.policy.pods import format_gib, list_pods
+from voice_stacks.azure.policy.quantities import QuantityError, parse_gib, parse_quantity, parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 
@@ -18,7 +18,7 @@ QUANTITY_MAPS = ("limits", "requests", "hard", "default", "defaultRequest", "cap
     remedy="write it as the API server does: 400Gi, 500m",
     source="https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity",
 )
-def check_quantities_parse(stack: Stack) -> Iterator[Violation]:
+def check_quantities_are_valid(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources:
         if resource.type.startswith("kubernetes:"):
             for path, value in _find_quantities(resource):
@@ -35,12 +35,12 @@ def check_quantities_parse(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers",
 )
 def check_requests_below_limits(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
-            for kind, request in resources["requests"].texts().items():
+            for kind, request in resources["requests"].as_text_dict().items():
                 limit = resources["limits"][kind].text
-                if limit and parse_amount(request) > parse_amount(limit):
+                if limit and parse_quantity_or_zero(request) > parse_quantity_or_zero(limit):
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} requests {kind} {request}; its limit is {limit}"
                     )
@@ -57,9 +57,9 @@ def check_requests_below_limits(stack: Stack) -> Iterator[Violation]:
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
 def check_shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         required_gib = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
-        actual_gib = engine.pod.shared_memory_gib(engine.container)
+        actual_gib = engine.pod.calculate_shared_memory_gib(engine.container)
         if actual_gib is None:
             yield Violation(
                 engine.pod.urn, f"{engine.name} has the default of 64 MiB of /dev/shm and requires {required_gib:g} GiB"
@@ -78,7 +78,7 @@ def check_shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/storage/volumes#emptydir",
 )
 def check_volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for volume in pod.spec["volumes"]:
             source = volume["emptyDir"]
             size = parse_gib(source["sizeLimit"].text)
@@ -91,7 +91,7 @@ def check_volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_quantities(resource: Resource) -> Iterator[tuple[str, Value]]:
-    for path, value in resource.props.walk():
+    for path, value in resource.props.iter_nested():
         key = path.rpartition(".")[2]
         if key in QUANTITY_MAPS:
             yield from ((f"{path}.{kind}", item) for kind, item in value.items() if not item.is_unknown)

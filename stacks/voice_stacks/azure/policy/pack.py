@@ -50,7 +50,7 @@ from voice_stacks.azure.policy import (
     wiring,
     workload_identities,
 )
-from voice_stacks.azure.policy.cluster import cluster_for
+from voice_stacks.azure.policy.cluster import build_cluster
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
@@ -104,12 +104,12 @@ vars(pulumi_policy.policy).update(
 )
 
 
-def rule_for(check: Check) -> Rule:
+def create_rule(check: Check) -> Rule:
     """Return a rule that evaluates a check of the deployment file on resources, with the same id."""
 
     def examine(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
-        for violation in check.check_cluster(cluster_for(stack)) if check.check_cluster else ():
+        for violation in check.check_cluster(build_cluster(stack)) if check.check_cluster else ():
             if (urn := str(violation.location[0])) in urns:
                 yield Violation(urn, f"{violation.message}; {violation.remedy}")
 
@@ -118,11 +118,11 @@ def rule_for(check: Check) -> Rule:
 
 RULES = (
     *(value for module in RULE_MODULES for value in vars(module).values() if isinstance(value, Rule)),
-    *(rule_for(check) for check in CHECKS if check.check_cluster),
+    *(create_rule(check) for check in CHECKS if check.check_cluster),
 )
 """All rules in the order of reporting: first errors that only a program can cause, then errors of the file."""
 
-ACCEPTABLE_RULES = {check.id for check in CHECKS if check.check_cluster and check.acceptable}
+ACCEPTABLE_RULE_IDS = {check.id for check in CHECKS if check.check_cluster and check.is_acceptable}
 """Names of the rules whose findings a deployment file may accept."""
 DEPLOYMENT_KEY = ":deployment"
 """Suffix of the configuration key with the deployment file, in both projects."""
@@ -138,9 +138,9 @@ def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
     deployment = load_configured_deployment(folder)
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
     return [
-        (_stack_policy if rule.requires_stack else _resource_policy)(
+        (_build_stack_policy if rule.requires_stack else _build_resource_policy)(
             rule,
-            EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE_RULES else EnforcementLevel.MANDATORY,
+            EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE_RULE_IDS else EnforcementLevel.MANDATORY,
             deployment,
         )
         for rule in RULES
@@ -160,23 +160,25 @@ def load_configured_deployment(folder: Path = Path(__file__).parent) -> Deployme
     return voice_blueprint.load((folder / configured_files[0]).resolve()) if configured_files else None
 
 
-def _resource_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
+def _build_resource_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
         for result in rule.examine(Stack((resource,), deployment)):
-            report(_report_text(rule, result.message), None)
+            report(_format_report(rule, result.message), None)
 
     return ResourceValidationPolicy(
-        rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source
+        rule.name, rule.summary, validate, level, remediation_steps=rule.remedy, url=rule.source
     )
 
 
-def _stack_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
+def _build_stack_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         for result in rule.examine(Stack(_read_resources(args), deployment)):
-            report(_report_text(rule, result.message), result.urn)
+            report(_format_report(rule, result.message), result.urn)
 
-    return StackValidationPolicy(rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source)
+    return StackValidationPolicy(
+        rule.name, rule.summary, validate, level, remediation_steps=rule.remedy, url=rule.source
+    )
 
 
 def _read_resources(args: StackValidationArgs) -> tuple[Resource, ...]:
@@ -192,5 +194,5 @@ def _read_resources(args: StackValidationArgs) -> tuple[Resource, ...]:
     )
 
 
-def _report_text(rule: Rule, message: str) -> str:
+def _format_report(rule: Rule, message: str) -> str:
     return f"{message}; {rule.remedy}" if rule.remedy else message

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from voice_stacks.azure.policy.cluster import cluster_for, pods_with_pools, pools
-from voice_stacks.azure.policy.engines import Engine, engines
-from voice_stacks.azure.policy.pods import pods, tolerates
+from voice_stacks.azure.policy.cluster import build_cluster, collect_gpu_pools_by_name, iter_pods_with_pools
+from voice_stacks.azure.policy.engines import Engine, list_engines
+from voice_stacks.azure.policy.pods import list_pods, tolerates_taint
 from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 
 
@@ -16,8 +16,8 @@ from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
     source="https://www.pulumi.com/docs/iac/concepts/config",
 )
 def check_deployment_is_known(stack: Stack) -> Iterator[Violation]:
-    first = next((pod for pod in pods(stack) if pod.gpus), None)
-    if first and not pools(stack):
+    first = next((pod for pod in list_pods(stack) if pod.gpu_count), None)
+    if first and not collect_gpu_pools_by_name(stack):
         yield Violation(
             first.urn, f"the pools of {first.name} and other pods with GPUs are unknown without a deployment file"
         )
@@ -30,13 +30,13 @@ def check_deployment_is_known(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/use-labels",
 )
 def check_pool_is_known(stack: Stack) -> Iterator[Violation]:
-    pools_by_name = pools(stack)
-    for pod in pods(stack):
-        if pools_by_name and pod.gpus and pod.pool not in pools_by_name:
+    pools_by_name = collect_gpu_pools_by_name(stack)
+    for pod in list_pods(stack):
+        if pools_by_name and pod.gpu_count and pod.pool not in pools_by_name:
             pool_text = f'selects pool "{pod.pool}"' if pod.pool else "selects no pool"
             yield Violation(
                 pod.urn,
-                f"{pod.name} requests {pod.gpus} GPU(s) and {pool_text}; known pools: "
+                f"{pod.name} requests {pod.gpu_count} GPU(s) and {pool_text}; known pools: "
                 f"{', '.join(pools_by_name) or 'none'}",
             )
 
@@ -48,9 +48,9 @@ def check_pool_is_known(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration",
 )
 def check_taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
-    for pod, pool in pods_with_pools(stack):
+    for pod, pool in iter_pods_with_pools(stack):
         for taint in pool.taints:
-            if taint.rpartition(":")[2] != "PreferNoSchedule" and not tolerates(pod, taint):
+            if taint.rpartition(":")[2] != "PreferNoSchedule" and not tolerates_taint(pod, taint):
                 yield Violation(pod.urn, f"{pod.name} selects pool {pool.name} and does not tolerate its taint {taint}")
 
 
@@ -62,9 +62,9 @@ def check_taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
 )
 def check_engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
     engines_by_gpu: dict[str, list[Engine]] = defaultdict(list)
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         engines_by_gpu[engine.pod.urn].append(engine)
-        width, gpu_request, visible_count = engine.tensor_parallel, engine.container.gpus, len(engine.visible_gpus)
+        width, gpu_request, visible_count = engine.tensor_parallel, engine.container.gpu_count, len(engine.visible_gpus)
         if not gpu_request and not visible_count:
             yield Violation(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
         if gpu_request and gpu_request != width:
@@ -77,9 +77,9 @@ def check_engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
             )
     for urn, members in engines_by_gpu.items():
         pod = members[0].pod
-        if {gpu for engine in members for gpu in engine.pod_gpus} != set(range(pod.gpus)):
+        if {gpu for engine in members for gpu in engine.pod_gpus} != set(range(pod.gpu_count)):
             parts = ", ".join(f"{engine.container.name} {engine.pod_gpus}" for engine in members)
-            yield Violation(urn, f"engines of {pod.name} use GPUs {parts}; the pod has {pod.gpus}")
+            yield Violation(urn, f"engines of {pod.name} use GPUs {parts}; the pod has {pod.gpu_count}")
 
 
 @stack_rule(
@@ -89,8 +89,8 @@ def check_engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node",
 )
 def check_pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
-    pools_by_name = {pool.name: pool for pool in cluster_for(stack).pools}
-    for pod in pods(stack) if pools_by_name else ():
+    pools_by_name = {pool.name: pool for pool in build_cluster(stack).pools}
+    for pod in list_pods(stack) if pools_by_name else ():
         if pod.pool and pod.pool not in pools_by_name:
             yield Violation(
                 pod.urn, f"{pod.name} selects pool {pod.pool}; the deployed pools are {', '.join(pools_by_name)}"
@@ -100,5 +100,5 @@ def check_pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
             if not (pool.gpu if is_on_every_node else pool.name == pod.pool):
                 continue
             for taint in pool.taints:
-                if not taint.endswith(":PreferNoSchedule") and not tolerates(pod, taint):
+                if not taint.endswith(":PreferNoSchedule") and not tolerates_taint(pod, taint):
                     yield Violation(pod.urn, f"{pod.name} does not tolerate taint {taint} of pool {pool.name}")

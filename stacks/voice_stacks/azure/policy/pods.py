@@ -5,7 +5,7 @@ from functools import cached_property, lru_cache
 
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_stacks.azure.policy.quantities import GIB, parse_amount, parse_gib
+from voice_stacks.azure.policy.quantities import GIB, parse_gib, parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import Value
 
@@ -58,35 +58,39 @@ class Container:
         hook = self.value.get("lifecycle", "preStop")
         return hook.get("sleep", "seconds").number or 0
 
-    def option(self, flag: str) -> str:
+    def get_option(self, flag: str) -> str:
         """Return the value of a flag in the command, or an empty string."""
         argv = self.argv
         inline_value = next((argument.partition("=")[2] for argument in argv if argument.startswith(f"{flag}=")), "")
         value_tokens = argv[argv.index(flag) + 1 : argv.index(flag) + 2] if flag in argv else ()
         return inline_value or next(iter(value_tokens), "")
 
-    def limit(self, resource: str) -> str:
+    def get_limit(self, resource: str) -> str:
         """Return the limit of a resource, or its request if there is no limit."""
         resources = self.value["resources"]
         return resources["limits"][resource].text or resources["requests"][resource].text
 
     @property
-    def gpus(self) -> int:
-        return int(parse_amount(self.limit(GPU_RESOURCE)))
+    def gpu_count(self) -> int:
+        return int(parse_quantity_or_zero(self.get_limit(GPU_RESOURCE)))
 
     @property
     def memory_gib(self) -> float:
         """Memory limit in GiB."""
-        return parse_gib(self.limit("memory"))
+        return parse_gib(self.get_limit("memory"))
 
     @property
-    def pinned_cpus(self) -> int | None:
+    def pinned_cpu_count(self) -> int | None:
         """CPUs that the static CPU manager pins: whole CPUs of a container whose requests equal its limits."""
         resources = self.value["resources"]
-        limits, requests = resources["limits"].texts(), resources["requests"].texts() or resources["limits"].texts()
-        cpus = parse_amount(limits.get("cpu", ""))
+        limits, requests = (
+            resources["limits"].as_text_dict(),
+            resources["requests"].as_text_dict() or resources["limits"].as_text_dict(),
+        )
+        cpus = parse_quantity_or_zero(limits.get("cpu", ""))
         guaranteed = all(
-            parse_amount(limits.get(kind, "")) == parse_amount(requests.get(kind, "")) for kind in ("cpu", "memory")
+            parse_quantity_or_zero(limits.get(kind, "")) == parse_quantity_or_zero(requests.get(kind, ""))
+            for kind in ("cpu", "memory")
         )
         return int(cpus) if guaranteed and cpus and cpus == int(cpus) else None
 
@@ -122,7 +126,7 @@ class Pod:
 
     @property
     def labels(self) -> dict[str, str]:
-        return self.template.get("metadata", "labels").texts()
+        return self.template.get("metadata", "labels").as_text_dict()
 
     @property
     def pool(self) -> str:
@@ -146,8 +150,8 @@ class Pod:
         return [*self.init_containers, *self.running_containers]
 
     @property
-    def gpus(self) -> int:
-        return sum(container.gpus for container in self.running_containers)
+    def gpu_count(self) -> int:
+        return sum(container.gpu_count for container in self.running_containers)
 
     @property
     def memory_gib(self) -> float:
@@ -157,14 +161,14 @@ class Pod:
     @property
     def cpus(self) -> float:
         requests = (container.value.get("resources", "requests", "cpu").text for container in self.running_containers)
-        return float(sum(parse_amount(text) for text in requests))
+        return float(sum(parse_quantity_or_zero(text) for text in requests))
 
-    def volume(self, name: str) -> Value:
+    def get_volume(self, name: str) -> Value:
         return next((volume for volume in self.spec["volumes"] if volume["name"].text == name), Value())
 
-    def shared_memory_gib(self, container: Container) -> float | None:
+    def calculate_shared_memory_gib(self, container: Container) -> float | None:
         """Return the size of a container's ``/dev/shm``; ``None`` for the runtime's default of 64 MiB."""
-        source = self.volume(container.mounts.get(SHARED_MEMORY_DIR, ""))["emptyDir"]
+        source = self.get_volume(container.mounts.get(SHARED_MEMORY_DIR, ""))["emptyDir"]
         if source.is_missing or source["medium"].text != "Memory":
             return None
         # Without a limit, it may fill the container's memory.
@@ -172,7 +176,7 @@ class Pod:
 
 
 @lru_cache(maxsize=1)
-def pods(stack: Stack) -> tuple[Pod, ...]:
+def list_pods(stack: Stack) -> tuple[Pod, ...]:
     """Return the pods of a stack or of one resource."""
     return tuple(
         Pod(resource, resource.props.get(*TEMPLATE_PATHS[kind]))
@@ -181,10 +185,10 @@ def pods(stack: Stack) -> tuple[Pod, ...]:
     )
 
 
-def mounted_text(stack: Stack, pod: Pod, container: Container, path: str) -> str:
+def read_mounted_file(stack: Stack, pod: Pod, container: Container, path: str) -> str:
     """Return the content of a file that a ConfigMap mounts in a container, or an empty string."""
     mount = next((each for each in container.value["volumeMounts"] if each["mountPath"].text == path), Value())
-    source = pod.volume(mount["name"].text).get("configMap", "name").text
+    source = pod.get_volume(mount["name"].text).get("configMap", "name").text
     files = (each.props for each in stack.find_all(":ConfigMap") if each.props.get("metadata", "name").text == source)
     return next(files, Value()).get("data", mount["subPath"].text).text
 
@@ -194,7 +198,7 @@ def format_gib(value: float) -> str:
     return f"{value * GIB / 2**20:.0f} MiB" if value < 1 else f"{value:.0f} GiB"
 
 
-def tolerates(pod: Pod, taint: str) -> bool:
+def tolerates_taint(pod: Pod, taint: str) -> bool:
     """Return True if a pod tolerates ``key=value:effect``."""
     rest, _, effect = taint.rpartition(":")
     key, _, value = rest.partition("=")

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from voice_blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_stacks.azure.policy.drains import abort_reason, drain_times
-from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, pods
+from voice_stacks.azure.policy.drains import calculate_drain_times_s, explain_abort
+from voice_stacks.azure.policy.engines import list_engines
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-DEFAULT_GRACE_S = 30
+DEFAULT_GRACE_PERIOD_S = 30
 """Default grace period of Kubernetes."""
 MIN_DETECTION_S = 60
 MIN_STOP_MARGIN_S = 15
@@ -33,7 +33,7 @@ VOLUME_SOURCES = (
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
 def check_engines_have_probes(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if not engine.container.value[probe]:
                 yield Violation(engine.pod.urn, f"{engine.name} has no {probe}")
@@ -46,7 +46,7 @@ def check_engines_have_probes(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
 def check_replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
-    for pod in _replicated_pods(stack):
+    for pod in _iter_replicated_pods(stack):
         serving = [
             c for c in pod.running_containers if {p["containerPort"].text for p in c.value["ports"]} & REQUEST_PORTS
         ]
@@ -66,18 +66,18 @@ def check_replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violat
     source="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle#pod-termination",
 )
 def check_grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
-        before, drain = drain_times(engine)
-        grace = _grace_s(engine.pod)
+    for engine in list_engines(stack):
+        before, drain = calculate_drain_times_s(engine)
+        grace = _read_grace_period_s(engine.pod)
         if drain == 0:
-            yield Violation(engine.pod.urn, f"{engine.name} {abort_reason(engine)}")
+            yield Violation(engine.pod.urn, f"{engine.name} {explain_abort(engine)}")
         elif drain + before >= grace:
             yield Violation(
                 engine.pod.urn, f"{engine.name} drains for {before:g} + {drain:g} s, but is killed after {grace:g} s"
             )
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
-            text, grace = container.environment.get(DRAIN_TIMEOUT_S.name, ""), _grace_s(pod)
+            text, grace = container.environment.get(DRAIN_TIMEOUT_S.name, ""), _read_grace_period_s(pod)
             if text.isdecimal() and container.pre_stop_s + int(text) + MIN_STOP_MARGIN_S > grace:
                 yield Violation(
                     pod.urn,
@@ -93,8 +93,8 @@ def check_grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
     f"{MIN_DETECTION_S} s",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def check_callers_are_drained(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+def check_liveness_probes_tolerate_load(stack: Stack) -> Iterator[Violation]:
+    for pod in list_pods(stack):
         for container in pod.running_containers:
             if DRAIN_TIMEOUT_S.name not in container.environment:
                 continue
@@ -128,7 +128,7 @@ def check_replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
         spec = budget.props["spec"]
         if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
             yield Violation(budget.urn, f"budget {budget.name} allows no disruption: nodes can never be upgraded")
-    for pod in _replicated_pods(stack):
+    for pod in _iter_replicated_pods(stack):
         if not any(_selects_pod(budget, pod, "matchLabels") for budget in budgets):
             yield Violation(pod.urn, f"{pod.name} has no disruption budget")
 
@@ -140,7 +140,7 @@ def check_replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
     source="https://keda.sh/docs/latest/concepts/scaling-deployments",
 )
 def check_scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
-    existing = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
+    existing = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in list_pods(stack)}
     scaler: dict[tuple[str, str, str], str] = {}
     for scaled in stack.find_all(":ScaledObject"):
         spec, namespace = scaled.props["spec"], scaled.props.get("metadata", "namespace").text
@@ -170,9 +170,9 @@ def check_scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
 )
 def check_selectors_match_pods(stack: Stack) -> Iterator[Violation]:
-    existing = pods(stack)
+    existing = list_pods(stack)
     for pod in existing:
-        desired = pod.resource.props.get("spec", "selector", "matchLabels").texts()
+        desired = pod.resource.props.get("spec", "selector", "matchLabels").as_text_dict()
         if not desired.items() <= pod.labels.items():
             yield Violation(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
     for service in stack.find_all("core/v1:Service"):
@@ -190,7 +190,7 @@ def check_selectors_match_pods(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/storage/volumes",
 )
 def check_references_resolve(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         names = {volume["name"].text for volume in pod.spec["volumes"]}
         for container in pod.containers:
             for path, name in container.mounts.items():
@@ -208,9 +208,9 @@ def check_references_resolve(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _grace_s(pod: Pod) -> float:
+def _read_grace_period_s(pod: Pod) -> float:
     grace = pod.spec["terminationGracePeriodSeconds"].number
-    return DEFAULT_GRACE_S if grace is None else grace
+    return DEFAULT_GRACE_PERIOD_S if grace is None else grace
 
 
 def _fails_while_draining(readiness: Value) -> bool:
@@ -218,12 +218,12 @@ def _fails_while_draining(readiness: Value) -> bool:
     return readiness.get("httpGet", "path").text == HEALTH_PATH
 
 
-def _replicated_pods(stack: Stack) -> Iterator[Pod]:
-    return (pod for pod in pods(stack) if pod.resource.type.endswith(REPLICATED_TYPES))
+def _iter_replicated_pods(stack: Stack) -> Iterator[Pod]:
+    return (pod for pod in list_pods(stack) if pod.resource.type.endswith(REPLICATED_TYPES))
 
 
 def _selects_pod(resource: Resource, pod: Pod, *inner: str) -> bool:
-    labels = resource.props.get("spec", "selector", *inner).texts()
+    labels = resource.props.get("spec", "selector", *inner).as_text_dict()
     same_namespace = resource.props.get("metadata", "namespace").text == pod.namespace
     return same_namespace and bool(labels) and labels.items() <= pod.labels.items()
 

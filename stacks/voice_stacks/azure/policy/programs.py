@@ -15,8 +15,8 @@ from voice_blueprint.contract.network import (
     VAD_HEALTH,
     Port,
 )
-from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.rollouts import failure_allowance_s
+from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_stacks.azure.policy.rollouts import calculate_max_failure_time_s
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -36,7 +36,7 @@ COMPONENT_PORTS: Mapping[str, Mapping[str, Port]] = {
 MAX_UNREADY_S = 60
 """Maximum time for which callers may be routed to a pod that does not respond. This is our choice: the edge sends a
 probe every 10 s, and requires two failures."""
-PROBE_DOCS = "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes"
+PROBE_DOCS_URL = "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes"
 
 
 @rule(
@@ -46,7 +46,7 @@ PROBE_DOCS = "https://kubernetes.io/docs/concepts/configuration/liveness-readine
     source="voice_blueprint/contract/network.py",
 )
 def check_programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         component = pod.labels.get(COMPONENT_LABEL, "")
         for container in pod.running_containers:
             for name, value in container.environment.items():
@@ -68,7 +68,7 @@ def check_programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
     if azure is None or azure.callers is None:
         return
     domain = azure.callers.edge.domain.name
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
             for name, first in ((told.MEDIA_HOST.name, "media"), ("VOICE_RTP_HOST", "rtp")):
                 value = container.environment.get(name, f"{first}.{domain}")
@@ -87,13 +87,13 @@ def check_programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
     "dead-pods-leave-in-time",
     "A pod must be unready within a minute of its failure, and a probe must end before the next one starts.",
     remedy="lower periodSeconds, failureThreshold or timeoutSeconds of the readiness probe",
-    source=PROBE_DOCS,
+    source=PROBE_DOCS_URL,
 )
 def check_failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
             probe = container.value["readinessProbe"]
-            unready_s = failure_allowance_s(probe) - (probe["initialDelaySeconds"].number or 0)
+            unready_s = calculate_max_failure_time_s(probe) - (probe["initialDelaySeconds"].number or 0)
             if probe and unready_s > MAX_UNREADY_S:
                 yield Violation(
                     pod.urn, f"{pod.name}/{container.name} gets traffic for {unready_s:g} s after its failure"
@@ -107,13 +107,13 @@ def check_failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints",
 )
 def check_spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         anti_affinity = pod.spec.get("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         for each in (*pod.spec["topologySpreadConstraints"], *anti_affinity):
-            yield from _spread_violations(pod, each)
+            yield from _find_spread_violations(pod, each)
 
 
-def _spread_violations(pod: Pod, constraint: Value) -> Iterator[Violation]:
-    labels = constraint.get("labelSelector", "matchLabels").texts()
+def _find_spread_violations(pod: Pod, constraint: Value) -> Iterator[Violation]:
+    labels = constraint.get("labelSelector", "matchLabels").as_text_dict()
     if not labels or not labels.items() <= pod.labels.items():
         yield Violation(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")

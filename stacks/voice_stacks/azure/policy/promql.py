@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     r"""\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
         |(?P<name>[a-zA-Z_:][\w:]*)
         |(?P<text>"(?:[^"\\]|\\.)*")
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 )
 _PRECEDENCE_LEVELS = (("or",), ("and", "unless"), ("==", "!=", ">", "<", ">=", "<="), ("+", "-"), ("*", "/", "%"))
 """Binary operators in ascending order of precedence."""
-COMPARISONS = frozenset(_PRECEDENCE_LEVELS[2])
+COMPARISON_OPERATORS = frozenset(_PRECEDENCE_LEVELS[2])
 _AGGREGATIONS = frozenset({"sum", "max", "min", "avg", "count", "group", "stddev", "topk", "bottomk", "quantile"})
 _VECTOR_MATCHING_KEYWORDS = ("on", "ignoring", "group_left", "group_right", "bool")
 
@@ -78,7 +78,7 @@ class BinaryOperation:
 Expression = Number | Selector | FunctionCall | BinaryOperation
 
 
-def parse(text: str) -> Expression:
+def parse_expression(text: str) -> Expression:
     """Return the syntax tree of an expression.
 
     Raises:
@@ -200,7 +200,7 @@ class _Parser:
         if not self._source[self._position :].strip():
             self.kind, self.text = "", ""
             return
-        match = _TOKEN.match(self._source, self._position)
+        match = _TOKEN_PATTERN.match(self._source, self._position)
         if match is None:
             raise PromqlError(f'"{self._source}" is not valid PromQL at {self._source[self._position :].strip()}')
         self._position = match.end()

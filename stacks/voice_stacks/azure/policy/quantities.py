@@ -10,8 +10,8 @@ GIB = 2**30
 
 _DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(.*)", re.DOTALL)
-_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+_NUMBER_PATTERN = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(.*)", re.DOTALL)
+_EXPONENT_PATTERN = re.compile(r"[eE]([+-]?[0-9]+)")
 
 
 class QuantityError(ValueError):
@@ -24,21 +24,21 @@ def parse_quantity(text: str) -> Decimal:
     Raises:
         QuantityError: The text is not a quantity, such as ``400Gb``.
     """
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER_PATTERN.fullmatch(text)
     if match:
         number, suffix = Decimal(match[1]), match[2]
         if suffix in _DECIMAL_SUFFIXES:
             return number.scaleb(_DECIMAL_SUFFIXES[suffix])
         if suffix in _BINARY_SUFFIXES:
             return number * (1 << _BINARY_SUFFIXES[suffix])
-        if exponent := _EXPONENT.fullmatch(suffix):
+        if exponent := _EXPONENT_PATTERN.fullmatch(suffix):
             return number.scaleb(int(exponent[1]))
-    raise QuantityError(f'"{text}" is no quantity{_suggestion(text)}')
+    raise QuantityError(f'"{text}" is no quantity{_suggest_correction(text)}')
 
 
-def _suggestion(text: str) -> str:
+def _suggest_correction(text: str) -> str:
     """Return the probable correction, such as ``400Gi`` for ``400Gb``."""
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER_PATTERN.fullmatch(text)
     if match and match[2][:1].upper() in {"K", "M", "G", "T", "P", "E"}:
         return f"; write {match[1]}{match[2][0].upper()}i"
     return "; write a number with Ki, Mi, Gi or Ti, or m for thousandths"
@@ -46,10 +46,10 @@ def _suggestion(text: str) -> str:
 
 def parse_gib(text: str) -> float:
     """Return a quantity of bytes in GiB, or 0 if it is empty or invalid. Another rule reports invalid quantities."""
-    return float(parse_amount(text)) / GIB
+    return float(parse_quantity_or_zero(text)) / GIB
 
 
-def parse_amount(text: str) -> Decimal:
+def parse_quantity_or_zero(text: str) -> Decimal:
     """Return the numeric value of a quantity, or 0 if it is empty or invalid."""
     try:
         return parse_quantity(text) if text else Decimal(0)

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from voice_blueprint.azure.names import ClusterOutput
-from voice_stacks.azure.policy.pods import Container, Pod, pods
+from voice_stacks.azure.policy.pods import Container, Pod, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
-from voice_stacks.azure.policy.wiring import listening_ports
-from voice_stacks.azure.policy.workload_identities import cluster_outputs
+from voice_stacks.azure.policy.wiring import find_listening_ports
+from voice_stacks.azure.policy.workload_identities import get_cluster_outputs
 
 SYSTEM_NAMESPACES = ("kube-system", "default")
-LOOPBACK = ("127.0.0.1", "localhost")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 URL_PATTERN = re.compile(r"https?://[^\s\"'<>,;{}]+")
 FILE_PATH_PATTERN = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
 """Paths of files that only a volume provides, since images contain none there."""
-OBJECT_DOCS = "https://kubernetes.io/docs/concepts/configuration"
+OBJECT_DOCS_URL = "https://kubernetes.io/docs/concepts/configuration"
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Reference:
     "names-resolve",
     "Objects and keys that resources refer to must exist: storage classes, config maps, secrets, accounts.",
     remedy="create it in the same stack, or correct the name",
-    source=OBJECT_DOCS,
+    source=OBJECT_DOCS_URL,
 )
-def check_names_resolve(stack: Stack) -> Iterator[Violation]:
-    for each in (*_pod_references(stack), *_other_references(stack)):
+def check_object_references_exist(stack: Stack) -> Iterator[Violation]:
+    for each in (*_find_pod_references(stack), *_find_resource_references(stack)):
         if not each.name.text:
             continue
         target = _find_target(stack, each)
@@ -53,52 +53,52 @@ def check_names_resolve(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 each.urn, f"{each.owner} requires {each.kind} {each.name.text}, which does not exist{location}"
             )
-        elif each.key and each.key not in _data_keys(target):
+        elif each.key and each.key not in _collect_data_keys(target):
             yield Violation(
                 each.urn, f"{each.owner} requires {each.key} of {each.kind} {each.name.text}, which has no such key"
             )
 
 
-def _pod_references(stack: Stack) -> Iterator[Reference]:
-    for pod in pods(stack):
+def _find_pod_references(stack: Stack) -> Iterator[Reference]:
+    for pod in list_pods(stack):
         for pull in pod.spec["imagePullSecrets"]:
-            yield _reference(pod, "Secret", pull["name"])
+            yield _create_reference(pod, "Secret", pull["name"])
         for volume in pod.spec["volumes"]:
-            yield from _volume_references(pod, volume)
+            yield from _find_volume_references(pod, volume)
         for container in pod.containers:
-            yield from _container_references(pod, container)
+            yield from _find_container_references(pod, container)
 
 
-def _reference(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
+def _create_reference(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
     return Reference(pod.urn, pod.name, kind, pod.namespace, name, key)
 
 
-def _volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
-    yield _reference(pod, "Secret", volume.get("secret", "secretName"))
+def _find_volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
+    yield _create_reference(pod, "Secret", volume.get("secret", "secretName"))
     claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
     yield Reference(pod.urn, pod.name, "StorageClass", None, claim["storageClassName"])
     for item in volume.get("configMap", "items"):
-        yield _reference(pod, "ConfigMap", volume.get("configMap", "name"), item["key"].text)
+        yield _create_reference(pod, "ConfigMap", volume.get("configMap", "name"), item["key"].text)
     for source in volume.get("projected", "sources"):
-        yield _reference(pod, "ConfigMap", source.get("configMap", "name"))
-        yield _reference(pod, "Secret", source.get("secret", "name"))
+        yield _create_reference(pod, "ConfigMap", source.get("configMap", "name"))
+        yield _create_reference(pod, "Secret", source.get("secret", "name"))
 
 
-def _container_references(pod: Pod, container: Container) -> Iterator[Reference]:
+def _find_container_references(pod: Pod, container: Container) -> Iterator[Reference]:
     for variable in container.value["env"]:
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
             source = variable.get("valueFrom", field)
-            yield _reference(pod, kind, source["name"], source["key"].text)
+            yield _create_reference(pod, kind, source["name"], source["key"].text)
     for source in container.value["envFrom"]:
-        yield _reference(pod, "ConfigMap", source.get("configMapRef", "name"))
-        yield _reference(pod, "Secret", source.get("secretRef", "name"))
+        yield _create_reference(pod, "ConfigMap", source.get("configMapRef", "name"))
+        yield _create_reference(pod, "Secret", source.get("secretRef", "name"))
     for mount in container.value["volumeMounts"]:
         if mount["subPath"].text:
-            name = pod.volume(mount["name"].text).get("configMap", "name")
-            yield _reference(pod, "ConfigMap", name, mount["subPath"].text)
+            name = pod.get_volume(mount["name"].text).get("configMap", "name")
+            yield _create_reference(pod, "ConfigMap", name, mount["subPath"].text)
 
 
-def _other_references(stack: Stack) -> Iterator[Reference]:
+def _find_resource_references(stack: Stack) -> Iterator[Reference]:
     for resource in stack.resources:
         if not resource.type.startswith("kubernetes:"):
             continue
@@ -145,7 +145,7 @@ def _find_target(stack: Stack, reference: Reference) -> Resource | None:
     return None
 
 
-def _data_keys(resource: Resource) -> set[str]:
+def _collect_data_keys(resource: Resource) -> set[str]:
     if resource.type.endswith(":SecretProviderClass"):
         objects = resource.props.get("spec", "secretObjects")
         return {entry["key"].text for each in objects for entry in each["data"]}
@@ -169,15 +169,15 @@ def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
                         resource.urn, f"{resource.name} syncs {entry['objectName'].text}, which it never fetches"
                     )
         vault, vault_name = (
-            cluster_outputs(stack)[ClusterOutput.VAULT_NAME],
+            get_cluster_outputs(stack)[ClusterOutput.VAULT_NAME],
             resource.props.get("spec", "parameters", "keyvaultName"),
         )
         if vault.text and vault_name.text and vault_name.text != vault.text:
             yield Violation(
                 resource.urn, f"{resource.name} reads vault {vault_name.text}; the deployment has {vault.text}"
             )
-    for pod in pods(stack):
-        yield from _unfetched_files(pod, classes)
+    for pod in list_pods(stack):
+        yield from _find_unfetched_file_violations(pod, classes)
         mounted = {v.get("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
         synced_secrets = {each["secretName"].text for name in mounted & set(classes)
                    for each in classes[name].props.get("spec", "secretObjects")}  # fmt: skip
@@ -193,12 +193,12 @@ def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
                     )
 
 
-def _unfetched_files(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
+def _find_unfetched_file_violations(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
     """Yield a violation for each file that a container reads, but the class of its volume does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():
             folder, _, file = path.rpartition("/")
-            volume = pod.volume(container.mounts.get(folder, ""))
+            volume = pod.get_volume(container.mounts.get(folder, ""))
             resource = classes.get(volume.get("csi", "volumeAttributes", "secretProviderClass").text)
             fetched = resource.props.get("spec", "parameters", "objects").text if resource else ""
             if fetched and not re.search(rf"objectName: {re.escape(file)}\s", fetched):
@@ -215,7 +215,7 @@ def _unfetched_files(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Viol
     source="https://kubernetes.io/docs/tasks/configure-pod-container/configure-pod-configmap",
 )
 def check_files_are_mounted(stack: Stack) -> Iterator[Violation]:
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.containers:
             paths = {path for part in container.argv for path in FILE_PATH_PATTERN.findall(part)}
             paths |= {v for k, v in container.environment.items() if k.endswith("_FILE") and v.startswith("/")}
@@ -226,9 +226,9 @@ def check_files_are_mounted(stack: Stack) -> Iterator[Violation]:
                     yield Violation(pod.urn, f"{label}, which is not on a volume")
                     continue
                 mount = max(containing_mounts, key=len)
-                name = pod.volume(container.mounts[mount]).get("configMap", "name").text
+                name = pod.get_volume(container.mounts[mount]).get("configMap", "name").text
                 files = {key for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == name
-                         for key in _data_keys(r)}  # fmt: skip
+                         for key in _collect_data_keys(r)}  # fmt: skip
                 if files and path != mount and path.removeprefix(mount).strip("/") not in files:
                     yield Violation(pod.urn, f"{label}; config map {name} contains {', '.join(sorted(files))}")
 
@@ -239,21 +239,21 @@ def check_files_are_mounted(stack: Stack) -> Iterator[Violation]:
     remedy="use the name, namespace and port of a service",
     source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service",
 )
-def check_urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
-    namespaces = {pod.namespace for pod in pods(stack)}
-    for pod in pods(stack):
-        ports = set().union(*map(listening_ports, pod.containers)) if pod.containers else set()
+def check_urls_match_services(stack: Stack) -> Iterator[Violation]:
+    namespaces = {pod.namespace for pod in list_pods(stack)}
+    for pod in list_pods(stack):
+        ports = set().union(*map(find_listening_ports, pod.containers)) if pod.containers else set()
         for container in pod.containers:
             for url in _find_urls(container):
                 parts, label = urlsplit(url), f"{pod.name}/{container.name} uses {url}"
                 port = str(parts.port or (443 if parts.scheme == "https" else 80))
                 host, _, namespace = (parts.hostname or "").partition(".")
                 namespace = namespace.partition(".")[0]
-                if parts.hostname in LOOPBACK:
+                if parts.hostname in LOOPBACK_HOSTS:
                     if ports and port not in ports:
                         yield Violation(pod.urn, f"{label}; no container of its pod listens on port {port}")
                 elif not namespace or namespace in namespaces:
-                    yield from _service_violations(stack, pod, label, (host, namespace or pod.namespace, port))
+                    yield from _find_service_violations(stack, pod, label, (host, namespace or pod.namespace, port))
 
 
 def _find_urls(container: Container) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _find_urls(container: Container) -> Iterator[str]:
         yield from URL_PATTERN.findall(text)
 
 
-def _service_violations(stack: Stack, pod: Pod, label: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
+def _find_service_violations(stack: Stack, pod: Pod, label: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
     host, namespace, port = expected
     results = [
         r

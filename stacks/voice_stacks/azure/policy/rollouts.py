@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.coldstart import BUDGETS, start_seconds
-from voice_stacks.azure.policy.cluster import max_replicas_by_workload
-from voice_stacks.azure.policy.engines import Engine, engines
-from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, pods
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS, calculate_start_duration_s
+from voice_stacks.azure.policy.cluster import collect_max_replicas_by_workload
+from voice_stacks.azure.policy.engines import Engine, list_engines
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, list_pods
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -23,23 +23,23 @@ DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
 """Probe defaults of Kubernetes."""
 
 
-def failure_allowance_s(probe: Value) -> float:
+def calculate_max_failure_time_s(probe: Value) -> float:
     """Return the time in seconds for which a probe may fail before Kubernetes reacts."""
     period, failures = probe["periodSeconds"].number, probe["failureThreshold"].number
     return (probe["initialDelaySeconds"].number or 0) + (period or DEFAULT_PERIOD_S) * (failures or DEFAULT_FAILURES)
 
 
-def min_start_time(engine: Engine) -> tuple[float, str]:
+def calculate_min_start_time_s(engine: Engine) -> tuple[float, str]:
     """Return the minimum duration of an engine's first start with empty caches, and the reason."""
     repository = engine.container.image.text.partition("@")[0].rpartition("/")[2]
-    image = next((each for each in BUDGETS if each.value == repository), None)
-    image_pull_s = start_seconds(image, pull=False) if image else 0.0
+    image = next((each for each in PHASE_BUDGETS if each.value == repository), None)
+    image_pull_s = calculate_start_duration_s(image, pull=False) if image else 0.0
     weights = engine.model.weights_gib * 1024 / MIN_WEIGHTS_MIB_PER_S if engine.model else 0.0
     results = (
         image_pull_s + weights,
         f"{image_pull_s:g} s for {image or Image.ASR_VLLM}, and {weights:.0f} s to read its weights",
     )
-    init_timeout_s = float(engine.number("--init-timeout", 0))
+    init_timeout_s = float(engine.parse_int_flag("--init-timeout", 0))
     return max(results, (init_timeout_s, f"its own --init-timeout of {init_timeout_s:g} s"))
 
 
@@ -50,23 +50,23 @@ def min_start_time(engine: Engine) -> tuple[float, str]:
     source="voice_blueprint/engines/launch/coldstart.yaml; "
     "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def check_starts_fit_probes(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+def check_startup_probes_allow_start(stack: Stack) -> Iterator[Violation]:
+    for engine in list_engines(stack):
         probe = engine.container.value["startupProbe"]
-        needs, reason = min_start_time(engine)
-        if probe and failure_allowance_s(probe) < needs:
+        needs, reason = calculate_min_start_time_s(engine)
+        if probe and calculate_max_failure_time_s(probe) < needs:
             yield Violation(
                 engine.pod.urn,
-                f"{engine.name} is restarted after {failure_allowance_s(probe):g} s; a first start takes {needs:.0f} "
-                f"s: {reason}",
+                f"{engine.name} is restarted after {calculate_max_failure_time_s(probe):g} s; a first start takes "
+                f"{needs:.0f} s: {reason}",
             )
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
             probe = container.value["startupProbe"]
-            if probe and failure_allowance_s(probe) < MIN_STARTUP_S:
+            if probe and calculate_max_failure_time_s(probe) < MIN_STARTUP_S:
                 yield Violation(
                     pod.urn,
-                    f"{pod.name}/{container.name} has {failure_allowance_s(probe):g} s to start; it requires "
+                    f"{pod.name}/{container.name} has {calculate_max_failure_time_s(probe):g} s to start; it requires "
                     f"{MIN_STARTUP_S} s",
                 )
 
@@ -78,8 +78,8 @@ def check_starts_fit_probes(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/workloads/controllers/deployment#strategy",
 )
 def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
-    min_replicas_all = min_replicas_by_workload(stack)
-    for pod in pods(stack):
+    min_replicas_all = collect_min_replicas_by_workload(stack)
+    for pod in list_pods(stack):
         if not pod.resource.type.endswith(REPLICATED_TYPES):
             continue
         strategy, min_replicas = pod.resource.props.get("spec", "strategy"), min_replicas_all[pod.namespace, pod.name]
@@ -89,9 +89,9 @@ def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
             )
             continue
         rolling = strategy["rollingUpdate"]
-        unavailable = _pod_count(rolling["maxUnavailable"], min_replicas, default="25%", round_up=False)
-        surge_pods = _pod_count(rolling["maxSurge"], min_replicas, default="25%", round_up=True)
-        if not unavailable and not surge_pods:
+        unavailable = _parse_pod_count(rolling["maxUnavailable"], min_replicas, default="25%", round_up=False)
+        surge_pod_count = _parse_pod_count(rolling["maxSurge"], min_replicas, default="25%", round_up=True)
+        if not unavailable and not surge_pod_count:
             yield Violation(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
         if min_replicas and unavailable >= min_replicas:
             yield Violation(
@@ -106,12 +106,14 @@ def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
 def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
-    min_replicas_all, max_replicas = min_replicas_by_workload(stack), max_replicas_by_workload(stack)
+    min_replicas_all, max_replicas = collect_min_replicas_by_workload(stack), collect_max_replicas_by_workload(stack)
     for budget in stack.find_all(":PodDisruptionBudget"):
-        spec, labels = budget.props["spec"], budget.props.get("spec", "selector", "matchLabels").texts()
+        spec, labels = budget.props["spec"], budget.props.get("spec", "selector", "matchLabels").as_text_dict()
         namespace = budget.props.get("metadata", "namespace").text
         pod_engines = [
-            pod for pod in pods(stack) if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
+            pod
+            for pod in list_pods(stack)
+            if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
         ]
         if len(pod_engines) > 1:
             yield Violation(
@@ -122,7 +124,7 @@ def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
                 min_replicas_all[pod.namespace, pod.name],
                 max_replicas.get((pod.namespace, pod.name), 1),
             )
-            if not spec["minAvailable"].is_missing and _pod_count(
+            if not spec["minAvailable"].is_missing and _parse_pod_count(
                 spec["minAvailable"], min_replicas, default="0", round_up=True
             ) >= max(min_replicas, 1):
                 yield Violation(
@@ -131,8 +133,8 @@ def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
                     "cannot be "
                     "drained",
                 )
-            unavailable = _pod_count(spec["maxUnavailable"], all_, default="0", round_up=True)
-            together = _pods_evicted_together(stack, pod)
+            unavailable = _parse_pod_count(spec["maxUnavailable"], all_, default="0", round_up=True)
+            together = _calculate_max_evicted_pods(stack, pod)
             on_node = min(together, all_)
             if 0 < unavailable < on_node:
                 yield Violation(
@@ -140,7 +142,7 @@ def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
                     f"budget {budget.name} allows {unavailable} of the {on_node} pods of a node to be stopped, but "
                     f"pool {pod.pool} has no surge node for their replacements: the node cannot be drained",
                 )
-            of_unknown_pool = pod.gpus and stack.azure is None
+            of_unknown_pool = pod.gpu_count and stack.azure is None
             if min_replicas > max(1, together) and unavailable >= min_replicas and not of_unknown_pool:
                 yield Violation(
                     budget.urn,
@@ -155,7 +157,7 @@ def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior; "
     "https://keda.sh/docs/latest/reference/scaledobject-spec",
 )
-def check_scaling_can_grow(stack: Stack) -> Iterator[Violation]:
+def check_scaling_adds_pods_in_time(stack: Stack) -> Iterator[Violation]:
     for scaled in stack.find_all(":ScaledObject"):
         spec = scaled.props["spec"]
         grows = spec.get("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
@@ -174,32 +176,32 @@ def check_scaling_can_grow(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _pods_evicted_together(stack: Stack, pod: Pod) -> int:
+def _calculate_max_evicted_pods(stack: Stack, pod: Pod) -> int:
     """Return the maximum number of pods of a workload that a node without a surge node evicts at once, otherwise 0."""
     pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
-    if pool is None or pool.surge_nodes or not pod.gpus:
+    if pool is None or pool.surge_nodes or not pod.gpu_count:
         return 0
-    return catalog.vm_sizes()[pool.vm_size].gpu_count // pod.gpus
+    return catalog.vm_sizes()[pool.vm_size].gpu_count // pod.gpu_count
 
 
-def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
+def collect_min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the minimum number of replicas of each workload.
 
     It is ``minReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
-    min_replicas_all = {(pod.namespace, pod.name): _configured_replicas(pod) for pod in pods(stack)}
+    min_replicas_all = {(pod.namespace, pod.name): _read_configured_replicas(pod) for pod in list_pods(stack)}
     for scaled in stack.find_all(":ScaledObject"):
         key = (scaled.props.get("metadata", "namespace").text, scaled.props.get("spec", "scaleTargetRef", "name").text)
         min_replicas_all[key] = int(scaled.props.get("spec", "minReplicaCount").number or 0)
     return min_replicas_all
 
 
-def _configured_replicas(pod: Pod) -> int:
+def _read_configured_replicas(pod: Pod) -> int:
     replicas = pod.resource.props.get("spec", "replicas").number
     return 1 if replicas is None else int(replicas)
 
 
-def _pod_count(value: Value, total: int, *, default: str, round_up: bool) -> int:
+def _parse_pod_count(value: Value, total: int, *, default: str, round_up: bool) -> int:
     """Return a number of pods that is configured as a number or a percentage.
 
     Kubernetes rounds the number of added pods up, and the number of unavailable pods down.

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
-from voice_blueprint.engines.launch.router import ANSWER_TIMEOUT_S, CONFIG_FILE
-from voice_stacks.azure.policy.cluster import max_replicas_by_workload
-from voice_stacks.azure.policy.drains import drain_times
-from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import Container, Pod, mounted_text, pods
+from voice_blueprint.engines.launch.router import CONFIG_FILE, RESPONSE_TIMEOUT_S
+from voice_stacks.azure.policy.cluster import collect_max_replicas_by_workload
+from voice_stacks.azure.policy.drains import calculate_drain_times_s
+from voice_stacks.azure.policy.engines import list_engines
+from voice_stacks.azure.policy.pods import Container, Pod, list_pods, read_mounted_file
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
-from voice_stacks.azure.policy.wiring import listening_ports
+from voice_stacks.azure.policy.wiring import find_listening_ports
 
 _BACKEND_PATTERN = re.compile(r"^backend (\S+)$", re.MULTILINE)
 _USED_BACKEND_PATTERN = re.compile(r"^\s+use_backend (\S+)", re.MULTILINE)
@@ -21,7 +21,7 @@ _IDLE_TIMEOUT_PATTERN = re.compile(r"^\s+timeout (server|tunnel) (\d+)s", re.MUL
 _SERVER_TEMPLATE_PATTERN = re.compile(
     r"^\s+server-template \S+ (?:1-)?(\d+) ([\w-]+)\.([\w-]+)\S*?:(\d+)", re.MULTILINE
 )
-HAPROXY = "https://docs.haproxy.org/3.2/configuration.html"
+HAPROXY_DOCS_URL = "https://docs.haproxy.org/3.2/configuration.html"
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Route:
     """Servers of one backend, whose addresses are those of a Kubernetes service.
 
     Attributes:
-        slots: Maximum number of servers.
+        slot_count: Maximum number of servers.
     """
 
     backend: str
-    slots: int
+    slot_count: int
     service: str
     namespace: str
     port: str
@@ -60,11 +60,11 @@ class Router:
                 yield Route(backend, int(slots), service, namespace, port)
 
 
-def routers(stack: Stack) -> Iterator[Router]:
+def find_routers(stack: Stack) -> Iterator[Router]:
     """Yield each pod that runs HAProxy, with its parsed configuration."""
-    for pod in pods(stack):
+    for pod in list_pods(stack):
         for container in pod.running_containers:
-            if text := mounted_text(stack, pod, container, CONFIG_FILE):
+            if text := read_mounted_file(stack, pod, container, CONFIG_FILE):
                 yield Router(pod, container, text)
 
 
@@ -72,55 +72,55 @@ def routers(stack: Stack) -> Iterator[Router]:
     "routers-find-engines",
     "The router must have a backend per model with a headless service, and a slot for each of its pods.",
     remedy="render the configuration from the services of the deployment file",
-    source=HAPROXY,
+    source=HAPROXY_DOCS_URL,
 )
 def check_routers_find_engines(stack: Stack) -> Iterator[Violation]:
-    for router in routers(stack):
+    for router in find_routers(stack):
         urn, name = router.pod.urn, router.pod.name
         for backend in sorted(set(_USED_BACKEND_PATTERN.findall(router.text)) - set(router.backends)):
             yield Violation(urn, f"{name} routes to backend {backend}, which does not exist")
-        for port in sorted(set(_BOUND_PORT_PATTERN.findall(router.text)) - listening_ports(router.container)):
+        for port in sorted(set(_BOUND_PORT_PATTERN.findall(router.text)) - find_listening_ports(router.container)):
             yield Violation(urn, f"{name} listens on port {port}, which its pod does not declare")
         routed_pods: set[str] = set()
         for route in router.routes:
-            backend_pods, problem = _backend_pods(stack, route)
+            backend_pods, problem = _find_backend_pods(stack, route)
             routed_pods |= {pod.urn for pod in backend_pods}
-            for violation in filter(None, (problem, *_route_problems(stack, route, backend_pods))):
+            for violation in filter(None, (problem, *_find_route_problems(stack, route, backend_pods))):
                 yield Violation(urn, f"{name}: backend {route.backend} {violation}")
-        for pod in pods(stack):
+        for pod in list_pods(stack):
             if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in routed_pods:
                 yield Violation(urn, f"{name} routes no requests to {pod.name}")
 
 
-def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
+def _find_backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
     """Return the pods of a route's service, and a problem of the service or an empty string."""
     desired = (route.service, route.namespace)
-    service = next((each for each in stack.find_all("core/v1:Service") if _qualified_name(each) == desired), None)
+    service = next((each for each in stack.find_all("core/v1:Service") if _get_qualified_name(each) == desired), None)
     if service is None:
         return [], f"uses service {route.service} in {route.namespace}, which does not exist"
     spec = service.props["spec"]
-    labels = spec["selector"].texts()
+    labels = spec["selector"].as_text_dict()
     backend_pods = [
-        pod for pod in pods(stack) if pod.namespace == route.namespace and labels.items() <= pod.labels.items()
+        pod for pod in list_pods(stack) if pod.namespace == route.namespace and labels.items() <= pod.labels.items()
     ]
     if spec["clusterIP"].text != "None":
         return backend_pods, f"uses service {route.service}, which is not headless: all pods have the same address"
     return backend_pods, ""
 
 
-def _qualified_name(service: Resource) -> tuple[str, str]:
+def _get_qualified_name(service: Resource) -> tuple[str, str]:
     return service.props.get("metadata", "name").text, service.props.get("metadata", "namespace").text
 
 
-def _route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iterator[str]:
-    max_replicas = max_replicas_by_workload(stack)
+def _find_route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iterator[str]:
+    max_replicas = collect_max_replicas_by_workload(stack)
     desired = sum(max_replicas.get((pod.namespace, pod.name), 1) for pod in backend_pods)
-    if route.slots < desired:
-        yield f"has {route.slots} slots for {desired} pods of {route.service}"
+    if route.slot_count < desired:
+        yield f"has {route.slot_count} slots for {desired} pods of {route.service}"
     for pod in backend_pods:
-        if route.port not in set().union(*map(listening_ports, pod.running_containers)):
+        if route.port not in set().union(*map(find_listening_ports, pod.running_containers)):
             yield f"connects to {pod.name} on port {route.port}, on which it does not listen"
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         served = engine.flags.get("--served-model-name", engine.repository)
         if engine.pod.urn in {pod.urn for pod in backend_pods} and served != route.backend:
             yield f"routes to {engine.name}, which serves {served}"
@@ -130,18 +130,18 @@ def _route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iter
     "routers-outlive-engines",
     "The router must run for as long as engines drain, and its timeouts must exceed the longest response.",
     remedy="raise hard-stop-after and terminationGracePeriodSeconds above the engines' drain, and the timeouts",
-    source=HAPROXY,
+    source=HAPROXY_DOCS_URL,
 )
 def check_routers_outlive_engines(stack: Stack) -> Iterator[Violation]:
-    longest = max((drain_times(engine)[1] for engine in engines(stack)), default=0.0)
-    for router in routers(stack):
+    longest = max((calculate_drain_times_s(engine)[1] for engine in list_engines(stack)), default=0.0)
+    for router in find_routers(stack):
         urn, name = router.pod.urn, router.pod.name
         grace = router.pod.spec["terminationGracePeriodSeconds"].number
         ends = [30 if grace is None else grace, *(float(text) for text in _HARD_STOP_PATTERN.findall(router.text))]
         if min(ends) < longest:
             yield Violation(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
         for kind, text in _IDLE_TIMEOUT_PATTERN.findall(router.text):
-            if int(text) < ANSWER_TIMEOUT_S:
+            if int(text) < RESPONSE_TIMEOUT_S:
                 yield Violation(
-                    urn, f"{name}: timeout {kind} {text} s; a complete response may take {ANSWER_TIMEOUT_S} s"
+                    urn, f"{name}: timeout {kind} {text} s; a complete response may take {RESPONSE_TIMEOUT_S} s"
                 )

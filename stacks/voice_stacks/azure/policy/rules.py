@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from voice_blueprint.azure.contract import ClusterFlow, cluster_flows
+from voice_blueprint.azure.contract import ClusterFlow, build_cluster_flows
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_stacks.azure.policy.values import Value
@@ -49,7 +49,7 @@ class Stack:
     def flows(self) -> tuple[ClusterFlow, ...]:
         """Flows that the contract permits between pods."""
         azure = self.azure
-        return cluster_flows(
+        return build_cluster_flows(
             callers=bool(azure and azure.callers),
             agents=bool(azure and azure.agents),
             archive=bool(azure and azure.archive),
@@ -74,14 +74,14 @@ class Rule:
     """A policy.
 
     Attributes:
-        about: The requirement in one sentence.
+        summary: The requirement in one sentence.
         remedy: How to fix a violation; empty if each message contains its own remedy.
         source: Source of the rule.
         requires_stack: Whether it requires the whole stack instead of one resource.
     """
 
     name: str
-    about: str
+    summary: str
     remedy: str
     source: str
     examine: RuleFunction

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from voice_blueprint.azure.metrics import (
-    CONTAINER_CPU,
-    START_SECONDS,
+    CONTAINER_CPU_METRIC,
+    POD_START_METRIC,
     AgentMetric,
     CacheMetric,
     ClusterMetric,
@@ -18,8 +18,8 @@ from voice_blueprint.azure.metrics import (
 )
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS, Metric
-from voice_blueprint.engines.launch.dcgm import COUNTERS
-from voice_blueprint.engines.published.release import published_table
+from voice_blueprint.engines.launch.dcgm import EXPORTED_FIELDS
+from voice_blueprint.engines.published.release import load_published_table
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_count", "_sum")
 
@@ -40,123 +40,129 @@ class Series:
     """Expected values of a metric series.
 
     Attributes:
-        healthy: Value while one replica serves a few callers; for a counter, its increase.
+        healthy_value: Value while one replica serves a few callers; for a counter, its increase.
         low: Minimum value.
         high: Maximum value.
         bad_direction: Direction of bad values; ``None`` if no value is bad, such as for a configured number.
         service: Whether the series has the labels of a service, because an engine or its cache publishes it.
     """
 
-    healthy: float = 1.0
+    healthy_value: float = 1.0
     low: float = 0.0
     high: float = math.inf
     bad_direction: BadDirection | None = BadDirection.UP
-    service: bool = False
+    has_service_labels: bool = False
 
 
-FRACTION = Series(0.5, 0, 1)
-PERCENT = Series(50, 0, 100)
-NORMALLY_ZERO = Series(0)
-NEUTRAL = Series(bad_direction=None)
-SECONDS = Series(0.5, 0, 60)
+FRACTION_SERIES = Series(0.5, 0, 1)
+PERCENT_SERIES = Series(50, 0, 100)
+NORMALLY_ZERO_SERIES = Series(0)
+NEUTRAL_SERIES = Series(bad_direction=None)
+WAITING_TIME_SERIES = Series(0.5, 0, 60)
 """Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
 bucket of a histogram."""
 _CLUSTER_SERIES: Mapping[str, Series] = {
     ClusterMetric.AVAILABLE: Series(1, bad_direction=BadDirection.DOWN),
     ClusterMetric.READY: Series(1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.WANTED: NEUTRAL,
-    ClusterMetric.SCALED: Series(1),
-    ClusterMetric.SCALED_MIN: NEUTRAL,
-    ClusterMetric.SCALED_MAX: Series(2, bad_direction=None),
+    ClusterMetric.DESIRED_REPLICAS: NEUTRAL_SERIES,
+    ClusterMetric.AUTOSCALER_REPLICAS: Series(1),
+    ClusterMetric.AUTOSCALER_MIN_REPLICAS: NEUTRAL_SERIES,
+    ClusterMetric.AUTOSCALER_MAX_REPLICAS: Series(2, bad_direction=None),
     ClusterMetric.NODE: Series(1, 1, 1, bad_direction=BadDirection.DOWN),
     ClusterMetric.NODE_CONDITION: Series(1, 0, 1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.JOB_FAILED: NORMALLY_ZERO,
-    ClusterMetric.RESTARTS: NORMALLY_ZERO,
+    ClusterMetric.JOB_FAILED: NORMALLY_ZERO_SERIES,
+    ClusterMetric.RESTARTS: NORMALLY_ZERO_SERIES,
 }
 _ENGINE_SERIES: Mapping[str, Series] = {
-    EngineMetric.WAITING: NORMALLY_ZERO,
-    EngineMetric.KV_USAGE: FRACTION,
-    EngineMetric.FIRST_TOKEN: SECONDS,
-    EngineMetric.TRANSFERS_FAILED: NORMALLY_ZERO,
-    SpeechMetric.WAITING: NORMALLY_ZERO,
-    SpeechMetric.FIRST_SOUND: SECONDS,
-    SpeechMetric.FAILED: NORMALLY_ZERO,
+    EngineMetric.WAITING: NORMALLY_ZERO_SERIES,
+    EngineMetric.KV_USAGE: FRACTION_SERIES,
+    EngineMetric.TIME_TO_FIRST_TOKEN: WAITING_TIME_SERIES,
+    EngineMetric.FAILED_TRANSFERS: NORMALLY_ZERO_SERIES,
+    SpeechMetric.WAITING: NORMALLY_ZERO_SERIES,
+    SpeechMetric.TIME_TO_FIRST_AUDIO: WAITING_TIME_SERIES,
+    SpeechMetric.FAILED: NORMALLY_ZERO_SERIES,
     SpeechMetric.SUCCEEDED: Series(1, bad_direction=BadDirection.DOWN),
-    CacheMetric.USED: FRACTION,
+    CacheMetric.L1_USAGE_RATIO: FRACTION_SERIES,
 }
 _AGENT_SERIES: Mapping[str, Series] = {
     AgentMetric.SLOTS: Series(8, bad_direction=BadDirection.DOWN),
-    AgentMetric.REFUSED: NORMALLY_ZERO,
+    AgentMetric.REFUSED: NORMALLY_ZERO_SERIES,
     AgentMetric.TURN: Series(1, 0, 60),
-    AgentMetric.BARGE_IN: SECONDS,
-    AgentMetric.STAGE: SECONDS,
+    AgentMetric.BARGE_IN: WAITING_TIME_SERIES,
+    AgentMetric.STAGE: WAITING_TIME_SERIES,
 }
 _GPU_SERIES: Mapping[str, Series] = {
-    GpuMetric.XID: NORMALLY_ZERO,
-    GpuMetric.XID_COUNT: NORMALLY_ZERO,
-    GpuMetric.BUSY: PERCENT,
-    GpuMetric.TENSOR_ACTIVE: FRACTION,
-    GpuMetric.MEMORY_ACTIVE: FRACTION,
+    GpuMetric.XID: NORMALLY_ZERO_SERIES,
+    GpuMetric.XID_COUNT: NORMALLY_ZERO_SERIES,
+    GpuMetric.UTILIZATION: PERCENT_SERIES,
+    GpuMetric.TENSOR_ACTIVE: FRACTION_SERIES,
+    GpuMetric.MEMORY_ACTIVE: FRACTION_SERIES,
     GpuMetric.TEMPERATURE: Series(60, 0, 120),
 }
 _AGENT_HISTOGRAMS = (AgentMetric.TURN, AgentMetric.STAGE, AgentMetric.BARGE_IN)
 
 
 @functools.cache
-def engine_series(engine: str) -> Mapping[str, Series]:
+def build_engine_series(engine: str) -> Mapping[str, Series]:
     """Return the series that the release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes, by name."""
     results: dict[str, Series] = {}
-    for metric in published_table(engine).metrics:
+    for metric in load_published_table(engine).metrics:
         base_series = _ENGINE_SERIES.get(metric.name, Series())
-        series = Series(base_series.healthy, base_series.low, base_series.high, base_series.bad_direction, service=True)
+        series = Series(
+            base_series.healthy_value,
+            base_series.low,
+            base_series.high,
+            base_series.bad_direction,
+            has_service_labels=True,
+        )
         for ending in HISTOGRAM_SUFFIXES if metric.kind == "histogram" else ("",):
             results[f"{metric.name}{ending}"] = series
     return results
 
 
 @functools.cache
-def cluster_series() -> Mapping[str, Series]:
+def build_cluster_series() -> Mapping[str, Series]:
     """Return the series of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
-    results: dict[str, Series] = {metric: _CLUSTER_SERIES.get(metric, NEUTRAL) for metric in ClusterMetric}
-    results |= {CONTAINER_CPU: Series(0.5), START_SECONDS: Series(300)}
-    results |= {counter.field: _GPU_SERIES.get(counter.field, Series()) for counter in COUNTERS}
+    results: dict[str, Series] = {metric: _CLUSTER_SERIES.get(metric, NEUTRAL_SERIES) for metric in ClusterMetric}
+    results |= {CONTAINER_CPU_METRIC: Series(0.5), POD_START_METRIC: Series(300)}
+    results |= {counter.field: _GPU_SERIES.get(counter.field, Series()) for counter in EXPORTED_FIELDS}
     for agent in AgentMetric:
         for ending in HISTOGRAM_SUFFIXES if agent in _AGENT_HISTOGRAMS else ("",):
             results[f"{agent}{ending}"] = _AGENT_SERIES.get(agent, Series())
     for metric in METRICS.values():
         timed = metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds"
         for ending in HISTOGRAM_SUFFIXES if timed else ("",):
-            results[f"{metric.series}{ending}"] = _series_for(metric)
+            results[f"{metric.prometheus_name}{ending}"] = _build_metric_series(metric)
     return results
 
 
-_FRONT_DOOR: Mapping[str, Series] = {
+_FRONT_DOOR_SERIES: Mapping[str, Series] = {
     "FrontDoorAnswers": Series(1, 0, 1, BadDirection.DOWN),
     "SyntheticCallSucceeds": Series(1, 0, 1, BadDirection.DOWN),
     "CertificateDays": Series(60, bad_direction=BadDirection.DOWN),
 }
 
 
-def _series_for(metric: Metric) -> Series:
-    if metric.name in _FRONT_DOOR:
-        return _FRONT_DOOR[metric.name]
+def _build_metric_series(metric: Metric) -> Series:
+    if metric.name in _FRONT_DOOR_SERIES:
+        return _FRONT_DOOR_SERIES[metric.name]
     direction = BadDirection.DOWN if metric.load == "falls" else BadDirection.UP
     if metric.unit == "Percent":
         return Series(50, 0, 100, direction)
     if metric.unit == "Milliseconds":
         return Series(500, 0, 60_000)
     if metric.is_summable or metric.name == "VadStopped":
-        return NORMALLY_ZERO
+        return NORMALLY_ZERO_SERIES
     return Series(10 if direction is BadDirection.DOWN else 1, bad_direction=direction)
 
 
-def known_series() -> Mapping[str, Series]:
+def collect_known_series() -> Mapping[str, Series]:
     """Return the series of all publishers of the cluster, by name."""
     return {
         **{
             name: series
             for engine in ("lmcache", "vllm", "vllm-omni")
-            for name, series in engine_series(engine).items()
+            for name, series in build_engine_series(engine).items()
         },
-        **cluster_series(),
+        **build_cluster_series(),
     }

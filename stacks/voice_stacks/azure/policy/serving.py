@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.checks.engines import IMAGE_BY_ENGINE
 from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS
-from voice_stacks.azure.policy.cluster import pools
-from voice_stacks.azure.policy.engines import DECODE, PREFILL, Engine, engines
-from voice_stacks.azure.policy.pods import pods
+from voice_stacks.azure.policy.cluster import collect_gpu_pools_by_name
+from voice_stacks.azure.policy.engines import DECODE, PREFILL, Engine, list_engines
+from voice_stacks.azure.policy.pods import list_pods
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 
-NIXL_DOCS = "https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html"
+NIXL_DOCS_URL = "https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html"
 RDMA_TRANSPORTS = frozenset({"rc", "rc_x", "rc_v", "rc_verbs", "rc_mlx5", "dc", "dc_x", "ud", "ud_x", "ib"})
 """UCX transports over InfiniBand verbs."""
 INFINIBAND_PREFIXES = ("mlx", "ib", "rocep")
@@ -22,10 +22,10 @@ INFINIBAND_PREFIXES = ("mlx", "ib", "rocep")
     "nixl-has-two-sides",
     "Every engine that uses NIXL must be a producer or a consumer.",
     remedy="set kv_role to kv_producer for prefill and kv_consumer for decode",
-    source=NIXL_DOCS,
+    source=NIXL_DOCS_URL,
 )
 def check_nixl_has_producer_and_consumer(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         if engine.nixl_role and engine.nixl_role not in {PREFILL, DECODE}:
             yield Violation(
                 engine.pod.urn,
@@ -41,10 +41,10 @@ def check_nixl_has_producer_and_consumer(stack: Stack) -> Iterator[Violation]:
 )
 def check_prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
     sides: dict[str, list[Engine]] = defaultdict(list)
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         if engine.nixl_role in {PREFILL, DECODE}:
             sides[engine.pod.urn].append(engine)
-    pools_by_name = pools(stack)
+    pools_by_name = collect_gpu_pools_by_name(stack)
     for urn, members in sides.items():
         pool = pools_by_name.get(members[0].pod.pool)
         roles = {engine.nixl_role for engine in members}
@@ -56,10 +56,10 @@ def check_prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
                 f"{members[0].name} is {roles.pop()} and its pod has no {other}: {rdma_text}, KV cache would be sent "
                 "over TCP",
             )
-        yield from _pair_violations(members)
+        yield from _find_pair_violations(members)
 
 
-def _pair_violations(members: list[Engine]) -> Iterator[Violation]:
+def _find_pair_violations(members: list[Engine]) -> Iterator[Violation]:
     """Yield a violation for each setting that differs between engines that transfer KV cache to each other."""
     for flag in COMMON_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
@@ -77,8 +77,8 @@ def _pair_violations(members: list[Engine]) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/virtual-machines/overview-hb-hc",
 )
 def check_rdma_is_available(stack: Stack) -> Iterator[Violation]:
-    pools_by_name = pools(stack)
-    for pod in pods(stack):
+    pools_by_name = collect_gpu_pools_by_name(stack)
+    for pod in list_pods(stack):
         pool = pools_by_name.get(pod.pool)
         if pool is None or pool.size.rdma:
             continue
@@ -89,7 +89,7 @@ def check_rdma_is_available(stack: Stack) -> Iterator[Violation]:
                 d for d in environment.get("UCX_NET_DEVICES", "").split(",") if d.startswith(INFINIBAND_PREFIXES)
             ]
             devices_limit = [
-                kind for kind in container.value.get("resources", "limits").texts() if kind.startswith("rdma/")
+                kind for kind in container.value.get("resources", "limits").as_text_dict() if kind.startswith("rdma/")
             ]
             for rdma_setting in [*sorted(transports), *devices, *devices_limit]:
                 yield Violation(
@@ -104,7 +104,7 @@ def check_rdma_is_available(stack: Stack) -> Iterator[Violation]:
     source="voice_blueprint/catalog/models.yaml",
 )
 def check_model_is_known(stack: Stack) -> Iterator[Violation]:
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         if engine.model is None:
             yield Violation(
                 engine.pod.urn, f'{engine.name} serves "{engine.repository}", which is not in the catalogue'
@@ -117,9 +117,9 @@ def check_model_is_known(stack: Stack) -> Iterator[Violation]:
     remedy="use the image of the model's engine",
     source="https://docs.vllm.ai/projects/vllm-omni",
 )
-def check_engines_have_their_image(stack: Stack) -> Iterator[Violation]:
+def check_engine_images_differ(stack: Stack) -> Iterator[Violation]:
     by_image: dict[str, set[str]] = defaultdict(set)
-    for engine in engines(stack):
+    for engine in list_engines(stack):
         kind = "vllm-omni" if engine.is_omni else "vllm"
         image = engine.container.image.text
         repository = image.partition("@")[0].rpartition("/")[2]

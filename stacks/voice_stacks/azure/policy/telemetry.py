@@ -15,17 +15,17 @@ from voice_blueprint.azure.metrics import (
     EngineMetric,
     SpeechMetric,
 )
-from voice_blueprint.azure.names import POOL_LABEL, pools_for, replicas_name
+from voice_blueprint.azure.names import POOL_LABEL, build_engine_workload_name, list_service_pool_names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureService, PrefillDecodeCell, TtsService
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, find_selectors, parse
+from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, find_selectors, parse_expression
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
-from voice_stacks.azure.policy.series import engine_series, known_series
+from voice_stacks.azure.policy.series import build_engine_series, collect_known_series
 from voice_stacks.azure.policy.values import Value
 
-AGENT_SETTINGS = "ama-metrics-settings-configmap"
+AGENT_SETTINGS_CONFIG_MAP = "ama-metrics-settings-configmap"
 REQUEST_METRICS: Mapping[str, str] = {
     EngineMetric.RUNNING: SpeechMetric.RUNNING,
     EngineMetric.WAITING: SpeechMetric.WAITING,
@@ -36,7 +36,9 @@ WINDOW_PATTERN = re.compile(r"\[(\d+[smh])\]")
 MIN_WINDOW_S = 120
 """Minimum window of rates on dashboards."""
 META_LABEL_PREFIX = "__meta_kubernetes_pod_label_"
-KEEP_LIST_DOCS = "https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"
+KEEP_LIST_DOCS_URL = (
+    "https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Query:
     text: str
 
 
-def queries(stack: Stack) -> Iterator[Query]:
+def find_queries(stack: Stack) -> Iterator[Query]:
     """Yield all queries of a stack: those of scaling, alerts, recording rules, and dashboards."""
     for scaled in stack.find_all(":ScaledObject"):
         for trigger in scaled.props.get("spec", "triggers"):
@@ -71,9 +73,9 @@ def queries(stack: Stack) -> Iterator[Query]:
 
 def parse_queries(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
     """Yield each query with its syntax tree, or with its syntax error."""
-    for query in queries(stack):
+    for query in find_queries(stack):
         try:
-            yield query, parse(query.text)
+            yield query, parse_expression(query.text)
         except PromqlError as error:
             yield query, str(error)
 
@@ -94,21 +96,23 @@ def check_queries_read_published_metrics(stack: Stack) -> Iterator[Violation]:
             yield Violation(query.resource.urn, f"{query.label}: {tree}")
             continue
         for selector in find_selectors(tree):
-            if selector.name not in known_series() and selector.name not in recorded:
+            if selector.name not in collect_known_series() and selector.name not in recorded:
                 yield Violation(query.resource.urn, f"{query.label}: no component publishes {selector.name}")
             elif azure:
-                for problem in _selector_problems(azure, selector):
+                for problem in _find_selector_problems(azure, selector):
                     yield Violation(query.resource.urn, f"{query.label}: {problem}")
 
 
-def _selector_problems(azure: Azure, selector: Selector) -> Iterator[str]:
+def _find_selector_problems(azure: Azure, selector: Selector) -> Iterator[str]:
     services = {service.name: service for service in azure.services}
-    label_values = _label_values(azure)
+    label_values = _collect_label_values(azure)
     for matcher in selector.matchers:
         for value in matcher.selected_values:
             if matcher.label in label_values and value not in label_values[matcher.label]:
                 yield f'no deployed component has {matcher.label}="{value}"'
-            elif matcher.label == SERVICE_METRIC_LABEL and selector.name not in _published_series(services[value]):
+            elif matcher.label == SERVICE_METRIC_LABEL and selector.name not in _collect_published_series(
+                services[value]
+            ):
                 yield f"{value} does not publish {selector.name}"
             elif (
                 matcher.label == SERVICE_METRIC_LABEL
@@ -121,15 +125,15 @@ def _selector_problems(azure: Azure, selector: Selector) -> Iterator[str]:
                 )
 
 
-def _label_values(azure: Azure) -> Mapping[str, set[str]]:
+def _collect_label_values(azure: Azure) -> Mapping[str, set[str]]:
     """Return the label values of the deployed components."""
     tiers = {tier.value for tier in CALLER_TIER_IMAGES} if azure.callers else set()
     tiers |= {Component.AGENT.value} if azure.agents else set()
     replicas = {
-        replicas_name(service, pool.name)
+        build_engine_workload_name(service, pool.name)
         for service in azure.services
         for pool in azure.pools
-        if pool.name in pools_for(service)
+        if pool.name in list_service_pool_names(service)
     }
     return {
         SERVICE_METRIC_LABEL: {service.name for service in azure.services},
@@ -141,11 +145,11 @@ def _label_values(azure: Azure) -> Mapping[str, set[str]]:
     }
 
 
-def _published_series(service: AzureService) -> set[str]:
+def _collect_published_series(service: AzureService) -> set[str]:
     if isinstance(service, TtsService):
-        return set(engine_series("vllm-omni"))
+        return set(build_engine_series("vllm-omni"))
     cached = isinstance(service, PrefillDecodeCell) or (isinstance(service, AggregatedService) and service.lmcache)
-    return set(engine_series("vllm")) | (set(engine_series("lmcache")) if cached else set())
+    return set(build_engine_series("vllm")) | (set(build_engine_series("lmcache")) if cached else set())
 
 
 @stack_rule(
@@ -155,18 +159,18 @@ def _published_series(service: AzureService) -> set[str]:
     source="https://keda.sh/docs/latest/scalers/prometheus",
 )
 def check_scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
-    by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
+    by_name = {(pod.namespace, pod.name): pod for pod in list_pods(stack)}
     for query, tree in parse_queries(stack):
         spec, namespace = query.resource.props["spec"], query.resource.props.get("metadata", "namespace").text
         target = by_name.get((namespace, spec.get("scaleTargetRef", "name").text))
         if isinstance(tree, str) or target is None:
             continue
         for selector in find_selectors(tree):
-            for problem in _missing_labels(selector, target):
+            for problem in _find_missing_labels(selector, target):
                 yield Violation(query.resource.urn, f"{query.label} scales {target.name} and reads {problem}")
 
 
-def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
+def _find_missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
     """Yield the parts of a selector that do not match the target's pods."""
     pod_ports = {
         SERVICE_METRIC_LABEL: target.labels.get(SERVICE_LABEL, ""),
@@ -186,7 +190,7 @@ def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
             yield f'{selector.name} of container "{matcher.value}"'
         if matcher.label == "pod" and matcher.operator == "=~" and not re.fullmatch(matcher.value, f"{target.name}-a"):
             yield f'{selector.name} of pods "{matcher.value}"'
-    if selector.name in engine_series("vllm") and SERVICE_METRIC_LABEL not in {
+    if selector.name in build_engine_series("vllm") and SERVICE_METRIC_LABEL not in {
         each.label for each in selector.matchers
     }:
         yield f"{selector.name} of every service"
@@ -199,10 +203,10 @@ def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
     source="https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd",
 )
 def check_monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
-    windows = [_parse_duration_s(text) for query in queries(stack) for text in WINDOW_PATTERN.findall(query.text)]
+    windows = [_parse_duration_s(text) for query in find_queries(stack) for text in WINDOW_PATTERN.findall(query.text)]
     shortest = min(windows, default=MIN_WINDOW_S)
     for monitor in stack.find_all(":PodMonitor"):
-        if not _monitored_pods(monitor, stack):
+        if not _list_monitored_pods(monitor, stack):
             yield Violation(monitor.urn, f"monitor {monitor.name} selects no pods")
         for endpoint in monitor.props.get("spec", "podMetricsEndpoints"):
             every = _parse_duration_s(endpoint["interval"].text or "60s")
@@ -211,11 +215,11 @@ def check_monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
                     monitor.urn,
                     f"monitor {monitor.name} scrapes every {every} s; the shortest rate window is {shortest} s",
                 )
-    for pod in pods(stack):
-        yield from _unscraped_ports(stack, pod)
+    for pod in list_pods(stack):
+        yield from _find_scrape_violations(stack, pod)
 
 
-def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
+def _find_scrape_violations(stack: Stack, pod: Pod) -> Iterator[Violation]:
     """Yield a violation for each metrics port that no monitor scrapes, and each label that a monitor omits."""
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
@@ -223,7 +227,7 @@ def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
     ports = [port for container in pod.running_containers for port in container.value["ports"]]
     if desired and not desired & {port["containerPort"].number for port in ports}:
         yield Violation(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
-    pod_monitors = [monitor for monitor in stack.find_all(":PodMonitor") if pod in _monitored_pods(monitor, stack)]
+    pod_monitors = [monitor for monitor in stack.find_all(":PodMonitor") if pod in _list_monitored_pods(monitor, stack)]
     for port in ports:
         name = port["name"].text
         matches = [
@@ -232,7 +236,7 @@ def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
         if port["containerPort"].number in desired and not matches and not _is_redundant_port(pod, port):
             yield Violation(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
         for monitor, endpoint in matches:
-            for label in _missing_service_labels(pod, endpoint):
+            for label in _find_missing_service_labels(pod, endpoint):
                 yield Violation(
                     monitor.urn, f"monitor {monitor.name} does not add the label {label} to series of {pod.name}"
                 )
@@ -243,10 +247,10 @@ def _parse_duration_s(text: str) -> int:
     return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
 
 
-def _monitored_pods(monitor: Resource, stack: Stack) -> list[Pod]:
-    labels = monitor.props.get("spec", "selector", "matchLabels").texts()
+def _list_monitored_pods(monitor: Resource, stack: Stack) -> list[Pod]:
+    labels = monitor.props.get("spec", "selector", "matchLabels").as_text_dict()
     namespace = monitor.props.get("metadata", "namespace").text
-    return [pod for pod in pods(stack) if pod.namespace == namespace and labels.items() <= pod.labels.items()]
+    return [pod for pod in list_pods(stack) if pod.namespace == namespace and labels.items() <= pod.labels.items()]
 
 
 def _is_redundant_port(pod: Pod, port: Value) -> bool:
@@ -255,7 +259,7 @@ def _is_redundant_port(pod: Pod, port: Value) -> bool:
     return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names
 
 
-def _missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
+def _find_missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
     """Yield the labels of a service's series that an endpoint does not add."""
     if SERVICE_LABEL not in pod.labels:
         return
@@ -271,13 +275,17 @@ def _missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
     "cluster-metrics-are-kept",
     "The Prometheus agent's keep-list must contain all kube-state-metrics that alerts and dashboards read.",
     remedy="render the keep-list from voice_blueprint.azure.metrics.ClusterMetric",
-    source=KEEP_LIST_DOCS,
+    source=KEEP_LIST_DOCS_URL,
 )
 def check_cluster_metrics_are_kept(stack: Stack) -> Iterator[Violation]:
-    settings = [r for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == AGENT_SETTINGS]
+    settings = [
+        r for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == AGENT_SETTINGS_CONFIG_MAP
+    ]
     for monitor in list(stack.find_all(":PodMonitor"))[:1]:
         if not settings:
-            yield Violation(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
+            yield Violation(
+                monitor.urn, f"{AGENT_SETTINGS_CONFIG_MAP} is missing: the agent drops {', '.join(ClusterMetric)}"
+            )
     for resource in settings:
         keep_list = KEEP_LIST_PATTERN.search(resource.props.get("data", "cluster-metrics").text)
         missing = sorted(set(ClusterMetric) - set(keep_list[1].split("|") if keep_list else ()))

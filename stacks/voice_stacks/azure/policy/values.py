@@ -83,13 +83,13 @@ class Value:
         if isinstance(self.raw, Mapping):
             yield from ((str(key), Value(item)) for key, item in self.raw.items())
 
-    def texts(self) -> dict[str, str]:
+    def as_text_dict(self) -> dict[str, str]:
         """Return the entries of a mapping such as labels, with their values as text."""
         return {key: item.text for key, item in self.items()}
 
-    def walk(self, path: str = "") -> Iterator[tuple[str, "Value"]]:
+    def iter_nested(self, path: str = "") -> Iterator[tuple[str, "Value"]]:
         yield path, self
         for key, item in self.items():
-            yield from item.walk(f"{path}.{key}" if path else key)
+            yield from item.iter_nested(f"{path}.{key}" if path else key)
         for index, item in enumerate(self):
-            yield from item.walk(f"{path}[{index}]")
+            yield from item.iter_nested(f"{path}[{index}]")

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import NVME_DIR
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_stacks.azure.policy.cluster import max_replicas_by_workload, pools
-from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.cluster import collect_gpu_pools_by_name, collect_max_replicas_by_workload
+from voice_stacks.azure.policy.pods import Pod, list_pods
 from voice_stacks.azure.policy.quantities import parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
@@ -29,8 +29,8 @@ SUPPORTED_MODES: Mapping[str, tuple[str, ...]] = {
     remedy="use ReadWriteMany and a class of Azure Files for claims of several pods",
     source="https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
 )
-def check_claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
-    mounted = _pods_by_claim(stack)
+def check_access_modes_fit_pods(stack: Stack) -> Iterator[Violation]:
+    mounted = _count_pods_by_claim(stack)
     for claim in stack.find_all(":PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         name = metadata["name"].text or claim.name
@@ -42,16 +42,16 @@ def check_claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
                 f"claim {name} has the access mode {', '.join(modes)}; {sum(users.values())} pods mount it: "
                 f"{', '.join(users)}",
             )
-        yield from _unsupported_modes(stack, claim.urn, name, claim.props["spec"])
-    for pod in pods(stack):
+        yield from _find_unsupported_modes(stack, claim.urn, name, claim.props["spec"])
+    for pod in list_pods(stack):
         for volume in pod.spec["volumes"]:
             spec = volume.get("ephemeral", "volumeClaimTemplate", "spec")
-            yield from _unsupported_modes(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
+            yield from _find_unsupported_modes(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
 
 
-def _unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
+def _find_unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
     modes = {mode.text for mode in spec["accessModes"]}
-    provisioner = _provisioner(stack, spec["storageClassName"].text)
+    provisioner = _find_provisioner(stack, spec["storageClassName"].text)
     for mode in sorted(modes - set(SUPPORTED_MODES.get(provisioner, modes))):
         yield Violation(urn, f"claim {name} requests {mode}, which {provisioner} does not support")
 
@@ -70,13 +70,13 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
             and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
         ):
             yield Violation(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
-    capacities, pools_by_name = list(stack.find_all(":CSIStorageCapacity")), pools(stack)
-    for pod in pods(stack):
-        for class_name, gib in _local_claims(stack, pod):
+    capacities, pools_by_name = list(stack.find_all(":CSIStorageCapacity")), collect_gpu_pools_by_name(stack)
+    for pod in list_pods(stack):
+        for class_name, gib in _iter_local_claims(stack, pod):
             # Another rule reports volumes that no node of the pool has room for.
             pool = pools_by_name.get(pod.pool)
             wanted_gib = min(gib, pool.size.nvme_gib) if pool else gib
-            if not any(_accepts(capacity, pod, class_name, wanted_gib) for capacity in capacities):
+            if not any(_has_capacity(capacity, pod, class_name, wanted_gib) for capacity in capacities):
                 yield Violation(
                     pod.urn,
                     f"{pod.name} has a volume of {gib:g} GiB of {class_name}, and no CSIStorageCapacity states that a "
@@ -86,26 +86,26 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
             name = container.mounts.get(NVME_DIR)
             if name is None:
                 continue
-            used = pod.volume(name).get("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
-            provisioner = _provisioner(stack, used)
+            used = pod.get_volume(name).get("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
+            provisioner = _find_provisioner(stack, used)
             if provisioner and provisioner != LOCAL_PROVISIONER:
                 yield Violation(
                     pod.urn, f"{pod.name}/{container.name} has {NVME_DIR} on {provisioner}, not on local disks"
                 )
 
 
-def _local_claims(stack: Stack, pod: Pod) -> Iterator[tuple[str, float]]:
+def _iter_local_claims(stack: Stack, pod: Pod) -> Iterator[tuple[str, float]]:
     """Yield class and size of each volume of a pod on local disks."""
     for volume in pod.spec["volumes"]:
         claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
         name, size = claim["storageClassName"].text, claim.get("resources", "requests", "storage").text
-        if _provisioner(stack, name) == LOCAL_PROVISIONER:
+        if _find_provisioner(stack, name) == LOCAL_PROVISIONER:
             yield name, parse_gib(size)
 
 
-def _accepts(capacity: Resource, pod: Pod, class_name: str, gib: float) -> bool:
+def _has_capacity(capacity: Resource, pod: Pod, class_name: str, gib: float) -> bool:
     """Return True if an object states that new nodes of a pod's pool have room for a volume."""
-    labels = capacity.props.get("nodeTopology", "matchLabels").texts()
+    labels = capacity.props.get("nodeTopology", "matchLabels").as_text_dict()
     return (
         capacity.props["storageClassName"].text == class_name
         and labels == {POOL_LABEL: pod.pool}
@@ -113,16 +113,16 @@ def _accepts(capacity: Resource, pod: Pod, class_name: str, gib: float) -> bool:
     )
 
 
-def _pods_by_claim(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
+def _count_pods_by_claim(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
     """Return, for each claim, the number of pods of each workload that mounts it."""
-    max_replicas, result = max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
-    for pod in pods(stack):
+    max_replicas, result = collect_max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
+    for pod in list_pods(stack):
         for volume in pod.spec["volumes"]:
             if name := volume.get("persistentVolumeClaim", "claimName").text:
                 result[pod.namespace, name][pod.name] = max(1, max_replicas.get((pod.namespace, pod.name), 1))
     return result
 
 
-def _provisioner(stack: Stack, name: str) -> str:
+def _find_provisioner(stack: Stack, name: str) -> str:
     results = (r for r in stack.find_all(":StorageClass") if (r.props.get("metadata", "name").text or r.name) == name)
     return next((r.props["provisioner"].text for r in results), "") if name else ""

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, ClusterOutput
 from voice_blueprint.contract.environment import VALKEY_PASSWORD_FILE
-from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.pods import Pod, list_pods
 from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-AUDIENCE = "api://AzureADTokenExchange"
+TOKEN_AUDIENCE = "api://AzureADTokenExchange"  # noqa: S105
 """Audience for which Entra accepts tokens of a cluster:
 https://learn.microsoft.com/azure/aks/workload-identity-overview."""
 TOKEN_FILE_VARIABLE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  the name of a variable
@@ -17,7 +17,7 @@ WRITTEN_TOKEN_VARIABLE = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a v
 CLIENT_ID_VARIABLE, STATE_USER_VARIABLE = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
 
 
-def cluster_outputs(stack: Stack) -> Value:
+def get_cluster_outputs(stack: Stack) -> Value:
     """Return the outputs of the cluster's project that the workloads read."""
     return next((each.props["outputs"] for each in stack.find_all(":StackReference")), Value())
 
@@ -29,8 +29,8 @@ def cluster_outputs(stack: Stack) -> Value:
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
 def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
-    identities = cluster_outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
-    for pod in pods(stack):
+    identities = get_cluster_outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
+    for pod in list_pods(stack):
         tier = pod.labels.get(COMPONENT_LABEL, "")
         if tier not in {component.value for component in CALLER_ACCOUNTS}:
             continue
@@ -43,13 +43,13 @@ def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
         }
         written = {container.environment.get(WRITTEN_TOKEN_VARIABLE, "") for container in pod.running_containers}
         for container in pod.running_containers:
-            yield from _identity_violations(pod, container.environment, own_values)
+            yield from _find_identity_violations(pod, container.environment, own_values)
             read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
             if read and read not in written:
                 yield Violation(
                     pod.urn, f"{pod.name}/{container.name} reads its token from {read}, which no container writes"
                 )
-        yield from _token_violations(pod)
+        yield from _find_token_violations(pod)
     for resource in stack.find_all(":SecretProviderClass"):
         name, actual = resource.props.get("metadata", "name").text, resource.props.get("spec", "parameters", "clientID")
         client = identities.get(name.removesuffix("-secrets"), "clientId")
@@ -58,13 +58,13 @@ def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
     for resource in stack.find_all(":TriggerAuthentication"):
         actual, client = (
             resource.props.get("spec", "podIdentity", "identityId"),
-            cluster_outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
+            get_cluster_outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
         )
         if client.text and actual.text and actual.text != client.text:
             yield Violation(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
 
 
-def _identity_violations(
+def _find_identity_violations(
     pod: Pod, environment: Mapping[str, str], own_values: Mapping[str, Value]
 ) -> Iterator[Violation]:
     for name, desired in own_values.items():
@@ -73,12 +73,12 @@ def _identity_violations(
             yield Violation(pod.urn, f"{pod.name} has {name} {actual}; the value of its tier is {desired.text}")
 
 
-def _token_violations(pod: Pod) -> Iterator[Violation]:
+def _find_token_violations(pod: Pod) -> Iterator[Violation]:
     files = {}
     for volume in pod.spec["volumes"]:
         for source in volume.get("projected", "sources"):
             token = source["serviceAccountToken"]
-            if token and token["audience"].text != AUDIENCE:
+            if token and token["audience"].text != TOKEN_AUDIENCE:
                 yield Violation(
                     pod.urn, f"the token of {pod.name} has the audience {token['audience'].text or 'of the API server'}"
                 )

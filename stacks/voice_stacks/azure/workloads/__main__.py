@@ -8,28 +8,28 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
-from voice_constructs.azure.kubernetes.asr import asr_replicas
+from voice_constructs.azure.kubernetes.asr import create_asr_replicas
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas
-from voice_constructs.azure.kubernetes.edge_tiers import EdgeTier, agent_tier_props, gateway_tier_props
+from voice_constructs.azure.kubernetes.edge_tiers import EdgeTier, create_agent_tier_props, create_gateway_tier_props
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
 from voice_constructs.azure.kubernetes.gpu_nodes import GpuDaemonSets
 from voice_constructs.azure.kubernetes.lmcache_coordinator import LmcacheCoordinator
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
 from voice_constructs.azure.kubernetes.monitors import Monitors
-from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces, SignedImagePolicy
+from voice_constructs.azure.kubernetes.namespaces import NamespaceLimits, Namespaces, SignedImagePolicy
 from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
 from voice_constructs.azure.kubernetes.router import Router
 from voice_constructs.azure.kubernetes.scaling import Scaling
-from voice_constructs.azure.kubernetes.services import replicas_for
+from voice_constructs.azure.kubernetes.services import create_service_replica_props
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.storage import Storage
-from voice_constructs.azure.kubernetes.vad import Vad
+from voice_constructs.azure.kubernetes.vad import VadReplicas
 from voice_stacks.azure.program import load_configured_deployment
 
 deployment = load_configured_deployment()
 cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT}/{pulumi.get_stack()}")
-on_cluster = pulumi.ResourceOptions(
+cluster_options = pulumi.ResourceOptions(
     providers=[
         k8s.Provider(
             "cluster",
@@ -44,48 +44,50 @@ context = Namespaces(
     "namespaces",
     deployment=deployment,
     registry=cluster.require_output(ClusterOutput.REGISTRY_LOGIN_SERVER),
-    opts=on_cluster,
+    opts=cluster_options,
 ).context
 if deployment.image_signing:
-    SignedImagePolicy("signed-images", context=context, opts=on_cluster)
-policies = NetworkPolicies("network-policies", context=context, opts=on_cluster)
-storage = Storage("storage", context=context, opts=on_cluster)
-gpu_nodes = GpuDaemonSets("gpu-nodes", context=context, opts=on_cluster)
-models = ModelFetch("models", context=context, cluster=cluster, model_cache=storage.model_cache, opts=on_cluster)
-scaling = Scaling("scaling", context=context, cluster=cluster, opts=on_cluster)
-router = Router("router", context=context, opts=on_cluster)
+    SignedImagePolicy("signed-images", context=context, opts=cluster_options)
+policies = NetworkPolicies("network-policies", context=context, opts=cluster_options)
+storage = Storage("storage", context=context, opts=cluster_options)
+gpu_nodes = GpuDaemonSets("gpu-nodes", context=context, opts=cluster_options)
+models = ModelFetch("models", context=context, cluster=cluster, model_cache=storage.model_cache, opts=cluster_options)
+scaling = Scaling("scaling", context=context, cluster=cluster, opts=cluster_options)
+router = Router("router", context=context, opts=cluster_options)
 claims = [models.claim, router.claim]
 if deployment.azure.has_peers:
-    claims.append(LmcacheCoordinator(context=context, opts=on_cluster).claim)
+    claims.append(LmcacheCoordinator(context=context, opts=cluster_options).claim)
 
 needs = [storage.model_cache, storage.local_nvme, *models.jobs.values(), *gpu_nodes.daemon_sets.values()]
 replicas = [
-    EngineReplicas(context=context, scaling=scaling, props=props, needs=needs, opts=on_cluster)
+    EngineReplicas(context=context, scaling=scaling, props=props, needs=needs, opts=cluster_options)
     for service in deployment.azure.services
-    for props in replicas_for(context, service)
+    for props in create_service_replica_props(context, service)
 ]
 tiers: list[CpuReplicas] = []
 load_balancers: list[LoadBalancer] = []
 if callers := deployment.azure.callers:
-    login = StateLogin("state", context=context, cluster=cluster, opts=on_cluster)
-    edge_tiers = [gateway_tier_props(context, callers.edge)]
+    login = StateLogin("state", context=context, cluster=cluster, opts=cluster_options)
+    edge_tiers = [create_gateway_tier_props(context, callers.edge)]
     if settings := deployment.azure.agents:
-        edge_tiers.append(agent_tier_props(context, settings, callers.edge))
+        edge_tiers.append(create_agent_tier_props(context, settings, callers.edge))
     fronts = [
-        EdgeTier(context=context, cluster=cluster, props=props, login=login, scaling=scaling, opts=on_cluster)
+        EdgeTier(context=context, cluster=cluster, props=props, login=login, scaling=scaling, opts=cluster_options)
         for props in edge_tiers
     ]
-    vad = Vad(context=context, cluster=cluster, settings=callers.vad, login=login, scaling=scaling, opts=on_cluster)
-    asr = asr_replicas(context=context, settings=callers.asr, login=login, scaling=scaling, opts=on_cluster)
+    vad = VadReplicas(
+        context=context, cluster=cluster, settings=callers.vad, login=login, scaling=scaling, opts=cluster_options
+    )
+    asr = create_asr_replicas(context=context, settings=callers.asr, login=login, scaling=scaling, opts=cluster_options)
     tiers = [vad.pods, asr, *(front.pods for front in fronts)]
     load_balancers = [vad.load_balancer, *(front.load_balancer for front in fronts)]
-Monitors("monitors", context=context, opts=on_cluster)
-Limits(
+Monitors("monitors", context=context, opts=cluster_options)
+NamespaceLimits(
     "limits",
     context=context,
     claims=[*claims, *(replica.claim for replica in replicas), *(tier.claim for tier in tiers)],
     load_balancers=load_balancers,
-    opts=on_cluster,
+    opts=cluster_options,
 )
 
 pulumi.export("router", router.address)

@@ -41,7 +41,7 @@ def compare_programs(text: str) -> Answers:
         AssertionError: A program accepts a file that a check refuses.
     """
     blocking = _blocking(text)
-    final = {check for check in blocking if not CHECKS[check].acceptable}
+    final = {check for check in blocking if not CHECKS[check].is_acceptable}
     accepting = accept_checks(text, blocking - final)
     if final:
         _assert_refused(accepting, final)

@@ -17,7 +17,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.recorder import Mode, PreexistingResources
-from voice_sandbox.azure.values import encode
+from voice_sandbox.azure.values import encode_properties
 from voice_stacks.azure.policy.pack import RULES
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
@@ -148,7 +148,7 @@ def policy_resources(graph: Graph, *, outputs: bool = False) -> list[Resource]:
             Value(
                 deserialize_properties(
                     json_format.MessageToDict(
-                        encode(resource.outputs if outputs or resource.external else resource.inputs)
+                        encode_properties(resource.outputs if outputs or resource.external else resource.inputs)
                     )
                 )
             ),

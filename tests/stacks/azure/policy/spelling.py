@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from voice_sandbox.azure.schema import Field, Shape, args_shape, resource_shape
+from voice_sandbox.azure.schema import Field, Shape, load_args_shape, load_resource_shape
 from voice_stacks.azure.policy import pack
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack
 from voice_stacks.azure.policy.values import Value
@@ -55,7 +55,7 @@ class RecordedValue(Value):
             self.reads.known[self.rule, path] |= key in self.shape.inputs or key in self.shape.outputs
             found = self.shape.inputs.get(key)
             items = found is not None and (found.is_list or found.is_map)
-            inner = args_shape(self.shape.module, found.args) if found and found.args and not items else None
+            inner = load_args_shape(self.shape.module, found.args) if found and found.args and not items else None
             return RecordedValue(raw, self.reads, self.rule, path, inner, found if items else None, self.shape.module)
         return self._item(raw, path)
 
@@ -66,7 +66,7 @@ class RecordedValue(Value):
         return ((key, self[key]) for key, _ in super().items())
 
     def _item(self, raw: object, path: str) -> "RecordedValue":
-        inner = args_shape(self.module, self.of.args) if self.of and self.of.args else None
+        inner = load_args_shape(self.module, self.of.args) if self.of and self.of.args else None
         return RecordedValue(raw, self.reads, self.rule, path, inner)
 
 
@@ -84,7 +84,7 @@ def record_reads(rule: Rule, stack: Stack, reads: RecordedReads) -> None:
     """Apply a rule and record its reads."""
     resources = []
     for each in stack.resources:
-        value = RecordedValue(each.props.raw, reads, rule.name, shape=resource_shape(each.type))
+        value = RecordedValue(each.props.raw, reads, rule.name, shape=load_resource_shape(each.type))
         resources.append(Resource(each.urn, each.type, each.name, value, _Needs(each.dependencies, value)))
     list(rule.examine(Stack(tuple(resources), stack.deployment)))
 

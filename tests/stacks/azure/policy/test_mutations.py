@@ -87,7 +87,7 @@ def test_a_single_engine_node_accepts_few_pods() -> None:
 def test_rules_have_names_and_sources() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     for rule in RULES:
-        assert rule.about.endswith(".")
+        assert rule.summary.endswith(".")
         assert rule.source
 
 

@@ -27,7 +27,7 @@ def running() -> Iterator[PolicyPack]:
 
 
 def test_every_rule_is_a_policy(running: PolicyPack) -> None:
-    assert running.policy_names() == [rule.name for rule in pack.RULES]
+    assert running.list_policy_names() == [rule.name for rule in pack.RULES]
 
 
 def test_the_cluster_program_passes(running: PolicyPack) -> None:

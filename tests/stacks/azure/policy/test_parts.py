@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from voice_stacks.azure.policy.engines import engines
+from voice_stacks.azure.policy.engines import list_engines
 from voice_stacks.azure.policy.quantities import QuantityError, parse_gib, parse_quantity
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import UNKNOWN_VALUES, Value
@@ -64,7 +64,7 @@ def test_engine_is_read_from_its_arguments() -> None:
         "numactl", "--cpunodebind=0,1", "--", "/usr/bin/vllm", "serve", "Qwen/Qwen3-8B", "--tensor-parallel-size=2",
         "--enable-prefix-caching", "--kv-cache-dtype", "fp8", CUDA_VISIBLE_DEVICES="2,3,0,1",
     )  # fmt: skip
-    (engine,) = engines(Stack((resource,)))
+    (engine,) = list_engines(Stack((resource,)))
     assert engine.repository == "Qwen/Qwen3-8B"
     assert engine.model
     assert engine.model.name == "qwen3-8b"
@@ -76,4 +76,4 @@ def test_engine_is_read_from_its_arguments() -> None:
 
 
 def test_other_programs_are_not_engines() -> None:
-    assert list(engines(Stack((engine_for("vllm", "bench", "serve"), engine_for("sleep", "infinity"))))) == []
+    assert list(list_engines(Stack((engine_for("vllm", "bench", "serve"), engine_for("sleep", "infinity"))))) == []

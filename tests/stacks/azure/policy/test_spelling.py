@@ -22,7 +22,7 @@ from tests.stacks.azure.policy.graphs import (
     workloads,
 )
 from tests.stacks.azure.policy.spelling import RecordedReads, names_in_policies, record_reads
-from voice_sandbox.azure.inputs import problems
+from voice_sandbox.azure.inputs import find_input_problems
 from voice_stacks.azure.policy.pack import RULES
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
@@ -55,7 +55,7 @@ def unknown_inputs(mutation: Mutation) -> list[str]:
         f"{resource.name}: {problem}"
         for resource in mutation.mutated_graph().resources
         if isinstance(resource.props.raw, dict) and clean.get(resource.urn) != resource.props.raw
-        for problem in problems(resource.type, resource.props.raw)
+        for problem in find_input_problems(resource.type, resource.props.raw)
         if problem.startswith("unknown input")
     ]
 

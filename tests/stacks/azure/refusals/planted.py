@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from tests.stacks.azure.recorded import STACK, cluster, edit_deployment, record
-from voice_sandbox.azure.diff import compare
-from voice_sandbox.azure.graph import Graph, Resource, short_type
+from voice_sandbox.azure.diff import diff_graphs
+from voice_sandbox.azure.graph import Graph, Resource, shorten_type
 from voice_sandbox.azure.recorder import PreexistingResources
 from voice_sandbox.azure.refusals import Rejection, find_rejections
 
@@ -88,7 +88,7 @@ class Case:
         """Return the responses to the changed stacks."""
         stacks = graphs(self.file)
         changed = [change_graph(graph, self.kind, self.name, change) for graph in stacks]
-        steps = [step for old, new in zip(stacks, changed, strict=True) for step in compare(old, new)]
+        steps = [step for old, new in zip(stacks, changed, strict=True) for step in diff_graphs(old, new)]
         return find_rejections(changed, steps if self.update else ())
 
 
@@ -110,7 +110,7 @@ def change_graph(graph: Graph, kind: str, name: str, change: Change) -> Graph:
 
 
 def _is(resource: Resource, kind: str, name: str) -> bool:
-    return (short_type(resource.type), resource.name) == (kind, name)
+    return (shorten_type(resource.type), resource.name) == (kind, name)
 
 
 def _change_resource(resource: Resource, values: Values) -> Resource:

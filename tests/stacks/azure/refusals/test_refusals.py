@@ -10,8 +10,8 @@ from tests.stacks.azure.refusals import clusters, gateways, links, monitoring, n
 from tests.stacks.azure.refusals.planted import FILES, Case, change_graph, graphs
 from voice_blueprint import catalog
 from voice_blueprint.azure import names
-from voice_sandbox.azure.diff import compare
-from voice_sandbox.azure.refusals import ROWS, Rejection, find_rejections
+from voice_sandbox.azure.diff import diff_graphs
+from voice_sandbox.azure.refusals import REFUSALS, Rejection, find_rejections
 from voice_sandbox.azure.refusals import pools as sandbox_pools
 from voice_sandbox.azure.refusals.roles import Role
 from voice_sandbox.changes import Op
@@ -32,7 +32,7 @@ def test_a_planted_mistake_is_refused(case: Case) -> None:
     answers = [answer for answer in case.answers(case.wrong) if answer.refusal == case.row]
     assert answers, case.answers(case.wrong)
     assert any(case.says in answer.message for answer in answers), answers
-    urns = {resource.urn for graph in graphs(case.file) for resource in graph.resources_of_type(case.kind)}
+    urns = {resource.urn for graph in graphs(case.file) for resource in graph.find_resources_of_type(case.kind)}
     assert any(answer.urn.startswith(tuple(urns)) for answer in answers)
     assert all(answer.code and answer.remedy and answer.source for answer in answers)
 
@@ -79,11 +79,11 @@ def test_a_replaced_resource_is_checked_as_a_new_one() -> None:
 def _renamed_grant(principal: str | None = None) -> list[Rejection]:
     """Rename a role assignment, and first replace its principal in the deployed stack if one is given."""
     (new, _) = graphs("production")
-    grant = new.resource_named("kubelet-pulls-images", GRANT)
+    grant = new.get_resource("kubelet-pulls-images", GRANT)
     values = {**grant.inputs, **({"principalId": principal} if principal else {})}
     former = replace(grant, urn=f"{grant.urn}-former", name="former", inputs=values)
     old = replace(new, resources=tuple(former if each is grant else each for each in new.resources))
-    return find_rejections([new], compare(old, new))
+    return find_rejections([new], diff_graphs(old, new))
 
 
 def test_a_role_assignment_collides_with_one_that_is_deleted_afterwards() -> None:
@@ -96,7 +96,7 @@ def test_a_role_assignment_collides_with_one_that_is_deleted_afterwards() -> Non
 def test_a_role_assignment_collides_with_one_that_is_replaced() -> None:
     """Pulumi deletes the replaced assignment at the end of the update."""
     (new, _) = graphs("production")
-    images, secrets = (new.resource_named(name, GRANT) for name in ("kubelet-pulls-images", "keda-reads-metrics"))
+    images, secrets = (new.get_resource(name, GRANT) for name in ("kubelet-pulls-images", "keda-reads-metrics"))
     old = replace(
         new,
         resources=tuple(
@@ -107,7 +107,7 @@ def test_a_role_assignment_collides_with_one_that_is_replaced() -> None:
             for each in new.resources
         ),
     )
-    found = [(each.refusal, each.urn) for each in find_rejections([new], compare(old, new))]
+    found = [(each.refusal, each.urn) for each in find_rejections([new], diff_graphs(old, new))]
     assert sorted(found) == sorted(("granted-twice", each.urn) for each in (images, secrets))
 
 
@@ -115,18 +115,18 @@ def test_a_role_assignment_that_is_replaced_with_its_identity_does_not_collide()
     """Pulumi deletes an identity with a fixed name, and the role assignments that depend on it, before the new one."""
     (new, _) = graphs("production")
     old = change_graph(new, "managedidentity:UserAssignedIdentity", "kubelet", {"location": "westeurope"})
-    steps = compare(old, new)
+    steps = diff_graphs(old, new)
     assert (Op.REPLACE, "kubelet-pulls-images") in {(step.op, step.resource.name) for step in steps}
     assert find_rejections([new], steps) == []
 
 
 def test_every_row_has_a_case() -> None:
-    assert {row.name for row in ROWS} == {case.row for case in CASES}
+    assert {row.name for row in REFUSALS} == {case.row for case in CASES}
 
 
 def test_every_row_has_a_name_a_public_source_and_a_remedy() -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS) >= 40
-    for row in ROWS:
+    assert len({row.name for row in REFUSALS}) == len(REFUSALS) >= 40
+    for row in REFUSALS:
         assert re.match(r"https://(learn\.microsoft\.com|github\.com)/", row.source), row.name
         assert row.code.isalnum(), row.name
         assert row.reason[0].isupper(), row.name
@@ -139,6 +139,6 @@ def test_every_row_refers_to_a_deployed_type() -> None:
         resource.type.partition(":")[2]
         for file in FILES
         for graph in graphs(file)
-        for resource in graph.managed_resources()
+        for resource in graph.iter_managed_resources()
     }
-    assert {row.kind for row in ROWS} <= emitted
+    assert {row.kind for row in REFUSALS} <= emitted

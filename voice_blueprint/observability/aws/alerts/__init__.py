@@ -7,44 +7,50 @@ not alerts: they change fleets and notify no operator, but they have runbooks as
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import ScalingRule
-from voice_blueprint.observability.aws.alerts.base import BUDGET, CALLERS_AFFECTED, FLEET_GROWS, FLEET_SHRINKS, Alert
-from voice_blueprint.observability.aws.alerts.fleets import fleet_alerts, network_alerts
-from voice_blueprint.observability.aws.alerts.objectives import objective_alerts
+from voice_blueprint.observability.aws.alerts.base import (
+    BUDGET_RUNBOOK,
+    CALLERS_AFFECTED_ALARM,
+    FLEET_GROWS_RUNBOOK,
+    FLEET_SHRINKS_RUNBOOK,
+    Alert,
+)
+from voice_blueprint.observability.aws.alerts.fleets import build_fleet_alerts, build_network_alerts
+from voice_blueprint.observability.aws.alerts.objectives import build_objective_alerts
 from voice_blueprint.observability.aws.alerts.tiers import (
-    agent_alerts,
-    asr_alerts,
-    edge_alerts,
-    state_alerts,
-    vad_alerts,
+    build_agent_alerts,
+    build_asr_alerts,
+    build_edge_alerts,
+    build_state_alerts,
+    build_vad_alerts,
 )
 
 __all__ = [
-    "BUDGET",
-    "CALLERS_AFFECTED",
-    "FLEET_GROWS",
-    "FLEET_SHRINKS",
+    "BUDGET_RUNBOOK",
+    "CALLERS_AFFECTED_ALARM",
+    "FLEET_GROWS_RUNBOOK",
+    "FLEET_SHRINKS_RUNBOOK",
     "Alert",
-    "alerts",
-    "network_alerts",
-    "scaling_runbook",
+    "build_alerts",
+    "build_network_alerts",
+    "format_scaling_runbook_url",
 ]
 
 
-def alerts(deployment: Deployment) -> tuple[Alert, ...]:
+def build_alerts(deployment: Deployment) -> tuple[Alert, ...]:
     """Return all alerts that apply to a deployment."""
     sections = (
-        vad_alerts,
-        asr_alerts,
-        edge_alerts,
-        agent_alerts,
-        objective_alerts,
-        fleet_alerts,
-        state_alerts,
-        network_alerts,
+        build_vad_alerts,
+        build_asr_alerts,
+        build_edge_alerts,
+        build_agent_alerts,
+        build_objective_alerts,
+        build_fleet_alerts,
+        build_state_alerts,
+        build_network_alerts,
     )
     return tuple(alert for section in sections for alert in section(deployment))
 
 
-def scaling_runbook(deployment: Deployment, rule: ScalingRule) -> str:
+def format_scaling_runbook_url(deployment: Deployment, rule: ScalingRule) -> str:
     """Return the URL of the runbook of a scaling rule's alarm."""
-    return names.runbook_url(deployment, FLEET_GROWS if rule.adds_hosts else FLEET_SHRINKS)
+    return names.build_runbook_url(deployment, FLEET_GROWS_RUNBOOK if rule.adds_hosts else FLEET_SHRINKS_RUNBOOK)

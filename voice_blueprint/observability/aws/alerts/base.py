@@ -9,16 +9,16 @@ from voice_blueprint.aws.alarms import AlarmRule
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, MissingData
-from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSALS
+from voice_blueprint.observability.alerting import ALERT_CONDITIONS, MIN_REFUSALS
 from voice_blueprint.observability.aws.series import Series
 
-FLEET_GROWS = "fleet-grows"
+FLEET_GROWS_RUNBOOK = "fleet-grows"
 """Runbook of scaling rules that add hosts."""
-FLEET_SHRINKS = "fleet-shrinks"
+FLEET_SHRINKS_RUNBOOK = "fleet-shrinks"
 """Runbook of scaling rules that remove hosts."""
-CALLERS_AFFECTED = "callers-affected"
+CALLERS_AFFECTED_ALARM = "callers-affected"
 """The composite alarm over all alerts that affect callers."""
-BUDGET = "budget"
+BUDGET_RUNBOOK = "budget"
 """The notification of AWS Budgets."""
 
 MINUTE_S = 60
@@ -33,14 +33,14 @@ class Alert:
         meaning: Sentence for the operator who is paged.
         series: Metrics that the alarm reads, all with the same statistic.
         period_s: Seconds per datapoint, at least 10.
-        callers_affected: Whether callers are affected; such an alert pages an operator.
+        affects_callers: Whether callers are affected; such an alert pages an operator.
         target: The affected part, if several parts can raise the same alert.
         aggregation: Aggregation of several series into one value; a series without data in a period is ignored.
             ``SHARE`` is the first series as a percentage of the sum of all. ``LATE`` is 100 % minus the first series;
             the second is the number of samples. Both aggregations are 0 if the series cover fewer than ``MIN_REFUSALS``
             calls.
-        confirm_s: Period in seconds of another, shorter window that must breach as well, or ``None``. Such an alert is
-            a composite alarm over two alarms.
+        short_window_s: Period in seconds of another, shorter window that must breach as well, or ``None``. Such an
+            alert is a composite alarm over two alarms.
     """
 
     id: str
@@ -49,12 +49,12 @@ class Alert:
     series: tuple[Series, ...]
     rule: AlarmRule
     period_s: int
-    callers_affected: bool = False
+    affects_callers: bool = False
     target: str | None = None
     aggregation: Literal["MAX", "MIN", "SHARE", "LATE"] = "MAX"
-    confirm_s: int | None = None
+    short_window_s: int | None = None
 
-    def expression(self, ids: Sequence[str]) -> str:
+    def format_expression(self, ids: Sequence[str]) -> str:
         """Return the metric math expression over the series with these ids."""
         if self.aggregation == "SHARE":
             return f"IF({ids[0]}>={MIN_REFUSALS},100*{ids[0]}/SUM([{','.join(ids)}]),0)"
@@ -79,17 +79,21 @@ class Alert:
             case "MIN":
                 return min(present)
 
-    def alarm_name(self, deployment: Deployment) -> str:
+    def format_alarm_name(self, deployment: Deployment) -> str:
         """Return the name of the operator-facing alarm."""
-        return names.alert_alarm_name(deployment, self.id, self.target)
+        return names.build_alert_alarm_name(deployment, self.id, self.target)
 
     @property
     def windows(self) -> dict[str, int]:
         """Period in seconds of each window that must breach, by the suffix of the alarm's name."""
-        return {"": self.period_s} if self.confirm_s is None else {"long": self.period_s, "short": self.confirm_s}
+        return (
+            {"": self.period_s}
+            if self.short_window_s is None
+            else {"long": self.period_s, "short": self.short_window_s}
+        )
 
 
-def shared_alert(
+def build_shared_alert(
     id_: str,
     tier: Tier,
     series: tuple[Series, ...],
@@ -99,14 +103,14 @@ def shared_alert(
     period_s: int = MINUTE_S,
 ) -> Alert:
     """Return an alert that exists on both clouds, for M of N datapoints."""
-    condition = CONDITIONS[id_]
+    condition = ALERT_CONDITIONS[id_]
     rule = AlarmRule(
         condition.comparison, condition.threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING
     )
-    return Alert(id_, tier, condition.meaning, series, rule, period_s, callers_affected=condition.callers_affected)
+    return Alert(id_, tier, condition.meaning, series, rule, period_s, affects_callers=condition.affects_callers)
 
 
-def rule_above(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
+def build_rule_above(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
     """Return a rule that fires if M of N datapoints exceed a threshold.
 
     Missing data does not breach; ``telemetry-silent`` reports it.
@@ -114,7 +118,7 @@ def rule_above(threshold: float, breaching: int, evaluation_periods: int) -> Ala
     return AlarmRule(Comparison.ABOVE, threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING)
 
 
-def rule_below(
+def build_rule_below(
     threshold: float, breaching: int, evaluation_periods: int, missing: MissingData = MissingData.NOT_BREACHING
 ) -> AlarmRule:
     """Return a rule that fires if M of N datapoints are below a threshold."""

@@ -5,32 +5,38 @@ from dataclasses import replace
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import AlarmRule
-from voice_blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
-from voice_blueprint.capacity.bounds import max_gateway_sockets
-from voice_blueprint.contract.metrics import Allowance, DropReason, Loss
+from voice_blueprint.aws.metrics import API_GATEWAY_NAMESPACE, NLB_NAMESPACE
+from voice_blueprint.capacity.bounds import calculate_max_gateway_sockets
+from voice_blueprint.contract.metrics import Allowance, DropReason, LossReason
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import fleets_with
-from voice_blueprint.observability.alerting import CONDITIONS, MAX_STORE_LOAD_PERCENT
-from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, rule_above, rule_below, shared_alert
+from voice_blueprint.hosts import list_accelerated_fleets
+from voice_blueprint.observability.alerting import ALERT_CONDITIONS, MAX_STORE_LOAD_PERCENT
+from voice_blueprint.observability.aws.alerts.base import (
+    MINUTE_S,
+    Alert,
+    build_rule_above,
+    build_rule_below,
+    build_shared_alert,
+)
 from voice_blueprint.observability.aws.series import (
     Resource,
     Series,
     Statistic,
-    fleet_series,
-    node_series,
-    service_series,
+    build_fleet_series,
+    build_node_series,
+    build_service_series,
 )
 
-SATURATED_SHARE = 0.9
+SATURATED_UTILIZATION = 0.9
 """Average utilization of a task that counts as saturated; scaling aims at 0.7."""
 
-LATE_PERCENT = 5
+MAX_LATE_PERCENT = 5
 """Percentage of late samples above which an alert on a latency fires."""
 
 
-def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
+def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the tier that receives packets."""
     fleet = names.VAD_FLEET
     # The seed document specifies this threshold. It is not a scaling rule: flows stay with their host, so new hosts do
@@ -39,14 +45,14 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         "vad-ring-full",
         Tier.VAD,
         "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
-        (fleet_series(deployment, fleet, "RxRingOccupancy", "Maximum"),),
-        rule_above(80, 2, 3),
+        (build_fleet_series(deployment, fleet, "RxRingOccupancy", "Maximum"),),
+        build_rule_above(80, 2, 3),
         10,
     )
-    yield shared_alert(
+    yield build_shared_alert(
         "vad-packets-dropped",
         Tier.VAD,
-        (fleet_series(deployment, fleet, "RxDropped", "Sum", part=DropReason.RING_FULL),),
+        (build_fleet_series(deployment, fleet, "RxDropped", "Sum", part=DropReason.RING_FULL),),
         2,
         3,
     )
@@ -56,31 +62,33 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
             "vad-allowance-exceeded",
             Tier.VAD,
             "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
-            (fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
-            rule_above(CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
+            (build_fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
+            build_rule_above(ALERT_CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
             MINUTE_S,
-            callers_affected=True,
+            affects_callers=True,
             target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
         )
-    yield shared_alert("vad-stopped", Tier.VAD, (fleet_series(deployment, fleet, "VadStopped", "Maximum"),), 2, 3)
+    yield build_shared_alert(
+        "vad-stopped", Tier.VAD, (build_fleet_series(deployment, fleet, "VadStopped", "Maximum"),), 2, 3
+    )
     yield Alert(
         "vad-hosts-unhealthy",
         Tier.VAD,
         "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",
-        (_unhealthy_target_series(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
-        rule_above(0, 3, 3),
+        (_build_unhealthy_target_series(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
+        build_rule_above(0, 3, 3),
         MINUTE_S,
-        callers_affected=True,
+        affects_callers=True,
     )
 
 
-def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
+def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the speech recognition tier.
 
     Alerts on all fleets of a kind concern the capacity of the platform.
     """
     fleets = deployment.aws.asr
-    neuron, gpu = fleets_with(deployment, "neuron"), fleets_with(deployment, "gpu")
+    neuron, gpu = list_accelerated_fleets(deployment, "neuron"), list_accelerated_fleets(deployment, "gpu")
     if neuron:
         # A fleet scales out below 20 % headroom and stays below it until a host has launched. At 5 % capacity is almost
         # exhausted.
@@ -88,8 +96,8 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             "neuron-exhausted",
             Tier.ASR,
             "No Neuron fleet has headroom left: new sessions go to GPUs, which cost more and are fewer.",
-            _fleet_series(deployment, neuron, "NeuronHeadroom", "Average"),
-            rule_below(5, 6, 6),
+            _build_fleet_series(deployment, neuron, "NeuronHeadroom", "Average"),
+            build_rule_below(5, 6, 6),
             10,
         )
     if gpu:
@@ -98,16 +106,16 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             "gpu-saturated",
             Tier.ASR,
             "Every GPU fleet is busy and growing does not help: the last resort is nearly used up.",
-            _fleet_series(deployment, gpu, "GpuBusy", "Average"),
-            rule_above(95, 5, 5),
+            _build_fleet_series(deployment, gpu, "GpuBusy", "Average"),
+            build_rule_above(95, 5, 5),
             MINUTE_S,
             aggregation="MIN",
         )
     if fleets:
-        yield shared_alert(
+        yield build_shared_alert(
             "asr-slots-exhausted",
             Tier.ASR,
-            _fleet_series(deployment, fleets, "FreeSlots", "Maximum"),
+            _build_fleet_series(deployment, fleets, "FreeSlots", "Maximum"),
             3,
             3,
             period_s=10,
@@ -118,10 +126,10 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             "realtime-factor-high",
             Tier.ASR,
             f"Fleet {fleet.name} recognises speech more slowly than it is spoken: transcripts fall behind.",
-            (fleet_series(deployment, fleet.name, "RealTimeFactor", "Average"),),
-            rule_above(1, 3, 3),
+            (build_fleet_series(deployment, fleet.name, "RealTimeFactor", "Average"),),
+            build_rule_above(1, 3, 3),
             MINUTE_S,
-            callers_affected=True,
+            affects_callers=True,
             target=fleet.name,
         )
         # Callers of the host have moved to other hosts; the host is replaced after five minutes.
@@ -129,10 +137,10 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             "engine-stuck",
             Tier.ASR,
             f"A host of fleet {fleet.name} has work and finishes none of it: its engine, or the vLLM beside it, hangs.",
-            (fleet_series(deployment, fleet.name, "EngineStuck", "Maximum"),),
-            rule_above(0, 1, 1),
+            (build_fleet_series(deployment, fleet.name, "EngineStuck", "Maximum"),),
+            build_rule_above(0, 1, 1),
             MINUTE_S,
-            callers_affected=True,
+            affects_callers=True,
             target=fleet.name,
         )
         for alert, loss, meaning, rule, affects_callers in _SPEECH_LOSSES:
@@ -140,49 +148,49 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
                 alert,
                 Tier.ASR,
                 f"Fleet {fleet.name} {meaning}",
-                (fleet_series(deployment, fleet.name, "SpeechLost", "Sum", part=loss),),
+                (build_fleet_series(deployment, fleet.name, "SpeechLost", "Sum", part=loss),),
                 rule,
                 MINUTE_S,
-                callers_affected=affects_callers,
+                affects_callers=affects_callers,
                 target=fleet.name,
             )
 
 
 # A partial transcript is skipped for each second of waiting.
 _SPEECH_LOSSES = (
-    ("speech-refused", Loss.REFUSED, "has no slot for admitted callers, and does not transcribe them.",
-     rule_above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
-    ("chunks-lost", Loss.LOST_CHUNKS, "misses speech that was sent to it.",
-     rule_above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
-    ("utterances-given-up", Loss.GIVEN_UP, "gives up utterances: their finals are empty.",
-     rule_above(0, 2, 3), True),
-    ("partials-shed", Loss.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
-     rule_above(60, 3, 5), False),
+    ("speech-refused", LossReason.REFUSED, "has no slot for admitted callers, and does not transcribe them.",
+     build_rule_above(ALERT_CONDITIONS["speech-lost"].threshold, 2, 3), True),
+    ("chunks-lost", LossReason.LOST_CHUNKS, "misses speech that was sent to it.",
+     build_rule_above(ALERT_CONDITIONS["speech-lost"].threshold, 2, 3), True),
+    ("utterances-given-up", LossReason.ABANDONED, "gives up utterances: their finals are empty.",
+     build_rule_above(0, 2, 3), True),
+    ("partials-shed", LossReason.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
+     build_rule_above(60, 3, 5), False),
 )  # fmt: skip
 
 
-def _fleet_series(
+def _build_fleet_series(
     deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: Statistic
 ) -> tuple[Series, ...]:
-    return tuple(fleet_series(deployment, fleet.name, metric, statistic) for fleet in fleets)
+    return tuple(build_fleet_series(deployment, fleet.name, metric, statistic) for fleet in fleets)
 
 
-def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
+def build_edge_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on sessions, transcripts and the REST API."""
     fleet, service = names.GATEWAY_FLEET, deployment.aws.edge.gateway
-    yield _saturation_alert(
+    yield _build_saturation_alert(
         deployment,
         Tier.GATEWAY,
         fleet,
         "OpenSockets",
-        capacity=max_gateway_sockets(service),
+        capacity=calculate_max_gateway_sockets(service),
         max_tasks=service.tasks.max,
     )
     refused, created = (
-        fleet_series(deployment, fleet, f"Sessions{outcome}", "Sum") for outcome in ("Refused", "Created")
+        build_fleet_series(deployment, fleet, f"Sessions{outcome}", "Sum") for outcome in ("Refused", "Created")
     )
-    yield replace(shared_alert("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
-    yield _latency_alert(deployment, "first-transcript-slow", Tier.GATEWAY, fleet, "TimeToFinal")
+    yield replace(build_shared_alert("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
+    yield _build_latency_alert(deployment, "first-transcript-slow", Tier.GATEWAY, fleet, "TimeToFinal")
     for target, targets, balancer in (
         ("public", Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER),
         ("api", Resource.GATEWAY_API_TARGETS, Resource.API_LOAD_BALANCER),
@@ -191,10 +199,10 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
             "gateway-unhealthy",
             Tier.GATEWAY,
             f"A gateway task fails the {target} load balancer's health check: its callers' connections hang or break.",
-            (_unhealthy_target_series(targets, balancer),),
-            rule_above(0, 3, 3),
+            (_build_unhealthy_target_series(targets, balancer),),
+            build_rule_above(0, 3, 3),
             MINUTE_S,
-            callers_affected=True,
+            affects_callers=True,
             target=target,
         )
     # The threshold is 1 % of requests. With three of five minutes, a single failure in a quiet minute does not page an
@@ -203,73 +211,74 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
         "api-server-errors",
         Tier.GATEWAY,
         "The session API fails more than one request in a hundred.",
-        (service_series(API_GATEWAY, "5XXError", "Average", (Resource.API, Resource.API_STAGE)),),
-        rule_above(0.01, 3, 5),
+        (build_service_series(API_GATEWAY_NAMESPACE, "5XXError", "Average", (Resource.API, Resource.API_STAGE)),),
+        build_rule_above(0.01, 3, 5),
         MINUTE_S,
-        callers_affected=True,
+        affects_callers=True,
     )
 
 
-def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
+def build_agent_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of agents. Without `agents`, there are none."""
     if deployment.aws.agents is None:
         return
     fleet, agents = names.AGENT_FLEET, deployment.aws.agents
-    yield _saturation_alert(
+    yield _build_saturation_alert(
         deployment, Tier.AGENT, fleet, "Conversations", capacity=agents.conversations, max_tasks=agents.tasks.max
     )
-    refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
-    yield shared_alert("conversations-refused", Tier.AGENT, refused, 2, 3)
-    yield _latency_alert(deployment, "turn-slow", Tier.AGENT, fleet, "TurnLatency")
-    yield _latency_alert(deployment, "barge-in-slow", Tier.AGENT, fleet, "BargeInLatency")
+    refused = (build_fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
+    yield build_shared_alert("conversations-refused", Tier.AGENT, refused, 2, 3)
+    yield _build_latency_alert(deployment, "turn-slow", Tier.AGENT, fleet, "TurnLatency")
+    yield _build_latency_alert(deployment, "barge-in-slow", Tier.AGENT, fleet, "BargeInLatency")
     yield Alert(
         "agent-unhealthy",
         Tier.AGENT,
         "An agent task fails the load balancer's health check: its callers' connections hang or break.",
-        (_unhealthy_target_series(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
-        rule_above(0, 3, 3),
+        (_build_unhealthy_target_series(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
+        build_rule_above(0, 3, 3),
         MINUTE_S,
-        callers_affected=True,
+        affects_callers=True,
     )
 
 
-def state_alerts(deployment: Deployment) -> Iterator[Alert]:
+def build_state_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of each node of the state store."""
-    for number, node in enumerate(names.state_node_ids(deployment), start=1):
+    for number, node in enumerate(names.list_state_node_ids(deployment), start=1):
         # At 100 %, volatile-ttl evicts the sessions that expire first. A remaining fifth of the memory leaves time to
         # act.
-        yield _node_alert(
+        yield _build_node_alert(
             "valkey-memory-high", f"Valkey node {node} uses more than 80 % of its memory: at 100 % sessions are lost.",
-            node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), rule_above(80, 5, 5), number,
+            build_node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), build_rule_above(80, 5, 5), number,
         )  # fmt: skip
-        yield _node_alert(
+        yield _build_node_alert(
             "valkey-evictions", f"Valkey node {node} drops keys for want of memory: sessions are lost.",
-            node_series(node, "Evictions", "Sum"), rule_above(0, 2, 3), number, callers_affected=True,
+            build_node_series(node, "Evictions", "Sum"), build_rule_above(0, 2, 3), number, affects_callers=True,
         )  # fmt: skip
-        yield _node_alert(
+        yield _build_node_alert(
             "valkey-cpu-high",
             f"Valkey node {node} keeps its one engine thread over {MAX_STORE_LOAD_PERCENT} % busy: every command "
             "waits.",
-            node_series(node, "EngineCPUUtilization", "Average"), rule_above(MAX_STORE_LOAD_PERCENT, 5, 5), number,
+            build_node_series(node, "EngineCPUUtilization", "Average"), build_rule_above(MAX_STORE_LOAD_PERCENT, 5, 5),
+            number,
         )  # fmt: skip
         if deployment.aws.state.replicas:
             # A failover loses this much of sessions and transcripts. A replica in another zone normally lags by
             # milliseconds.
-            yield _node_alert(
+            yield _build_node_alert(
                 "valkey-replication-lag", f"Valkey node {node} is more than a second behind: a fail-over loses that.",
-                node_series(node, "ReplicationLag", "Maximum"), rule_above(1, 5, 5), number,
+                build_node_series(node, "ReplicationLag", "Maximum"), build_rule_above(1, 5, 5), number,
             )  # fmt: skip
 
 
-def _node_alert(
-    id_: str, meaning: str, series: Series, rule: AlarmRule, number: int, *, callers_affected: bool = False
+def _build_node_alert(
+    id_: str, meaning: str, series: Series, rule: AlarmRule, number: int, *, affects_callers: bool = False
 ) -> Alert:
     return Alert(
-        id_, Tier.STATE, meaning, (series,), rule, MINUTE_S, callers_affected=callers_affected, target=f"{number:03d}"
+        id_, Tier.STATE, meaning, (series,), rule, MINUTE_S, affects_callers=affects_callers, target=f"{number:03d}"
     )
 
 
-def _saturation_alert(
+def _build_saturation_alert(
     deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, max_tasks: int
 ) -> Alert:
     """Return the alert on a service whose tasks are saturated at its maximum number of tasks.
@@ -283,25 +292,25 @@ def _saturation_alert(
         tier,
         f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {max_tasks}, or no "
         "new task starts.",
-        (fleet_series(deployment, fleet, metric, "Average"),),
-        rule_above(SATURATED_SHARE * capacity, 10, 10),
+        (build_fleet_series(deployment, fleet, metric, "Average"),),
+        build_rule_above(SATURATED_UTILIZATION * capacity, 10, 10),
         MINUTE_S,
         target=fleet,
     )
 
 
-def _latency_alert(deployment: Deployment, id_: str, tier: Tier, fleet: str, metric: str) -> Alert:
+def _build_latency_alert(deployment: Deployment, id_: str, tier: Tier, fleet: str, metric: str) -> Alert:
     """Return an alert that fires if the p95 of a latency exceeds its threshold.
 
     The alarm reads the share of late samples instead, because CloudWatch requires 200 samples for a p95, more than
     small deployments have in a minute:
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/percentiles-with-low-samples.html
     """
-    statistics = (f"PR(:{CONDITIONS[id_].threshold:g})", "SampleCount")
-    series = tuple(fleet_series(deployment, fleet, metric, statistic) for statistic in statistics)
-    alert = shared_alert(id_, tier, series, 3, 5)
-    return replace(alert, rule=rule_above(LATE_PERCENT, 3, 5), aggregation="LATE")
+    statistics = (f"PR(:{ALERT_CONDITIONS[id_].threshold:g})", "SampleCount")
+    series = tuple(build_fleet_series(deployment, fleet, metric, statistic) for statistic in statistics)
+    alert = build_shared_alert(id_, tier, series, 3, 5)
+    return replace(alert, rule=build_rule_above(MAX_LATE_PERCENT, 3, 5), aggregation="LATE")
 
 
-def _unhealthy_target_series(targets: Resource, balancer: Resource) -> Series:
-    return service_series(NETWORK_LOAD_BALANCER, "UnHealthyHostCount", "Maximum", (targets, balancer))
+def _build_unhealthy_target_series(targets: Resource, balancer: Resource) -> Series:
+    return build_service_series(NLB_NAMESPACE, "UnHealthyHostCount", "Maximum", (targets, balancer))

@@ -28,7 +28,7 @@ from pathlib import Path
 
 MAX_STATE_AGE_S = 60
 """Maximum age of a state file. An older file may belong to another container."""
-METRICS_SHARE = 0.2
+METRICS_TIMEOUT_FRACTION = 0.2
 """Share of the time limit for one reading of the counters."""
 OK = 200
 BAD_REQUEST = 400
@@ -39,14 +39,14 @@ RESPONSE_COUNTER = "http_requests_total"
 """Counter of vLLM's HTTP server by status (prometheus-fastapi-instrumentator, which groups it as ``5xx``)."""
 FAILED_LABEL = 'status="5xx"'
 SAMPLE_RATE = 16000
-BOUNDARY = "voice-serve-probe"
+MULTIPART_BOUNDARY = "voice-serve-probe"
 MAX_REASON_CHARS = 160
 
 Sample = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckConfig:
     """Endpoints and requests of the check.
 
     Attributes:
@@ -68,7 +68,7 @@ class Check:
     limit_s: float = 4.5
 
     @classmethod
-    def from_json(cls, text: str) -> "Check":
+    def from_json(cls, text: str) -> "CheckConfig":
         return cls(**json.loads(text))
 
 
@@ -138,14 +138,14 @@ def has_failures(before: Sample, now: Sample) -> bool:
 class Probe:
     """A single run of the check."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: CheckConfig) -> None:
         self._check = check
         self._deadline = time.monotonic() + check.limit_s
 
-    def judge(self) -> tuple[bool, str]:
+    def evaluate(self) -> tuple[bool, str]:
         """Check the engine. Return True if it works, and the reason for the result."""
-        before, now = self._load(), self._sample()
-        self._save(now)
+        before, now = self._load_samples(), self._read_samples()
+        self._save_samples(now)
         has_changed = self._has_changed(before, now)
         failed = any(has_failures(before[url], now[url]) for url in before.keys() & now.keys())
         if has_changed and not failed:
@@ -172,12 +172,12 @@ class Probe:
         pause_s = self._remaining_s() / 2
         if wait and pause_s > 0:
             time.sleep(pause_s)
-        return self._has_changed(now, self._sample())
+        return self._has_changed(now, self._read_samples())
 
-    def _sample(self) -> dict[str, Sample]:
+    def _read_samples(self) -> dict[str, Sample]:
         samples: dict[str, Sample] = {}
         for url in self._check.metrics:
-            answer = send_request(url, min(self._check.limit_s * METRICS_SHARE, self._remaining_s()))
+            answer = send_request(url, min(self._check.limit_s * METRICS_TIMEOUT_FRACTION, self._remaining_s()))
             if answer.is_success:
                 samples[url] = read_counters(answer.text, self._check.counters)
         return samples
@@ -185,15 +185,17 @@ class Probe:
     def _send_probe_request(self) -> Response:
         check = self._check
         # The remaining time is reserved for a second reading of the counters.
-        timeout_s = self._remaining_s() - check.limit_s * METRICS_SHARE
+        timeout_s = self._remaining_s() - check.limit_s * METRICS_TIMEOUT_FRACTION
         if check.silence_s:
-            return send_request(check.url, timeout_s, encode_form(check), f"multipart/form-data; boundary={BOUNDARY}")
+            return send_request(
+                check.url, timeout_s, encode_form(check), f"multipart/form-data; boundary={MULTIPART_BOUNDARY}"
+            )
         return send_request(check.url, timeout_s, json.dumps(check.body).encode(), "application/json")
 
     def _remaining_s(self) -> float:
         return self._deadline - time.monotonic()
 
-    def _load(self) -> dict[str, Sample]:
+    def _load_samples(self) -> dict[str, Sample]:
         try:
             state = json.loads(Path(self._check.state).read_text(encoding="utf-8"))
             # The monotonic clock is the node's, and equal in all containers.
@@ -204,14 +206,14 @@ class Probe:
             return {}
         return samples
 
-    def _save(self, samples: Mapping[str, Sample]) -> None:
+    def _save_samples(self, samples: Mapping[str, Sample]) -> None:
         state, file = {"at": time.monotonic(), "samples": samples}, Path(self._check.state)
         new = file.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(state), encoding="utf-8")
         new.replace(file)
 
 
-def encode_form(check: Check) -> bytes:
+def encode_form(check: CheckConfig) -> bytes:
     """Return the request as multipart form data, with a WAV file of silence."""
     wav = io.BytesIO()
     with wave.open(wav, "wb") as file:
@@ -224,11 +226,14 @@ def encode_form(check: Check) -> bytes:
     parts.append(
         f'{head.format("file")}; filename="silence.wav"\r\nContent-Type: audio/wav\r\n\r\n'.encode() + wav.getvalue()
     )
-    return b"".join(b"--%s\r\n%s\r\n" % (BOUNDARY.encode(), part) for part in parts) + f"--{BOUNDARY}--\r\n".encode()
+    return (
+        b"".join(b"--%s\r\n%s\r\n" % (MULTIPART_BOUNDARY.encode(), part) for part in parts)
+        + f"--{MULTIPART_BOUNDARY}--\r\n".encode()
+    )
 
 
 def main() -> int:
-    works, reason = Probe(Check.from_json(sys.argv[1])).judge()
+    works, reason = Probe(CheckConfig.from_json(sys.argv[1])).evaluate()
     sys.stdout.write(f"{reason}\n")
     return 0 if works else 1
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 EXPECTED_VARIABLE = "TOPOLOGY_EXPECTED"
 NVIDIA_SMI_TIMEOUT_S = 60
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_GPU = re.compile(r"GPU(\d+)$")
-_NVLINK = re.compile(r"NV(\d+)$")
+_ANSI_COLOUR_PATTERN = re.compile(r"\x1b\[[0-9;]*m")
+_GPU_PATTERN = re.compile(r"GPU(\d+)$")
+_NVLINK_PATTERN = re.compile(r"NV(\d+)$")
 
 
 class UnusableNodeError(Exception):
@@ -64,7 +64,7 @@ class Expectation:
         numa_nodes, refuse = tuple(raw["numa_nodes"]), raw["refuse_without_peers"]
         return cls(raw["vm_size"], raw["gpus"], groups, numa_nodes, peers, raw["transports"], refuse)
 
-    def linked_pairs(self) -> Iterator[tuple[int, int]]:
+    def iter_linked_pairs(self) -> Iterator[tuple[int, int]]:
         """Yield each pair of GPUs that NVLink should connect."""
         for group in self.nvlink_groups:
             yield from ((one, other) for one in group for other in group if one < other)
@@ -88,7 +88,7 @@ class Topology:
 
     def has_nvlink(self, pair: tuple[int, int]) -> bool:
         """Return True if active NVLinks connect two GPUs."""
-        match = _NVLINK.match(self.links.get(pair, ""))
+        match = _NVLINK_PATTERN.match(self.links.get(pair, ""))
         return match is not None and int(match[1]) > 0
 
 
@@ -98,19 +98,19 @@ def parse_topology(matrix: str) -> Topology:
     Raises:
         UnusableNodeError: The output contains no matrix of GPUs.
     """
-    lines = _ANSI.sub("", matrix).splitlines()
+    lines = _ANSI_COLOUR_PATTERN.sub("", matrix).splitlines()
     header = next((line for line in lines if "GPU0" in line), None)
     if header is None:
         raise UnusableNodeError(f"`nvidia-smi topo -m` shows no GPU: {' '.join(matrix.split())[:200]!r}")
     # Columns are separated by tabs; the driver pads some with blanks, and one of the last ones with a second tab.
     titles = [title.strip() for title in header.split("\t")]
-    columns = {int(match[1]): index for index, title in enumerate(titles) if (match := _GPU.match(title))}
+    columns = {int(match[1]): index for index, title in enumerate(titles) if (match := _GPU_PATTERN.match(title))}
     numa_column = next((index for index, title in enumerate(titles) if title == "NUMA Affinity"), None)
     links: dict[tuple[int, int], str] = {}
     numa_nodes: dict[int, int] = {}
     for line in lines[lines.index(header) + 1 :]:
         cells = [cell.strip() for cell in line.split("\t")]
-        if not (row := _GPU.match(cells[0])):
+        if not (row := _GPU_PATTERN.match(cells[0])):
             continue
         gpu = int(row[1])
         links |= {(gpu, other): cells[index] for other, index in columns.items() if index < len(cells)}
@@ -119,7 +119,7 @@ def parse_topology(matrix: str) -> Topology:
     return Topology(links, numa_nodes)
 
 
-def check(expected: Expectation, topology: Topology, listing: str) -> None:
+def validate_topology(expected: Expectation, topology: Topology, listing: str) -> None:
     """Compare the expected topology with the actual one.
 
     Args:
@@ -140,11 +140,11 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
             "persists, "
             "run `nvidia-smi` on the node to identify the GPU that fell off the bus, and open a support request"
         )
-    missing = [pair for pair in expected.linked_pairs() if not topology.has_nvlink(pair)]
+    missing = [pair for pair in expected.iter_linked_pairs() if not topology.has_nvlink(pair)]
     if missing:
         result = ", ".join(f"GPU {one} to GPU {other} is {topology.links[one, other]}" for one, other in missing)
         raise UnusableNodeError(
-            f"NVLink is not active where {expected.vm_size} has it: {result}. {_nvlink_remedy(expected, topology)}"
+            f"NVLink is not active where {expected.vm_size} has it: {result}. {_format_nvlink_hint(expected, topology)}"
         )
     expected_nodes = dict(enumerate(expected.numa_nodes))
     different_nodes = {gpu: node for gpu, node in topology.numa_nodes.items() if expected_nodes.get(gpu, node) != node}
@@ -163,15 +163,15 @@ def parse_peer_access(matrix: str) -> dict[tuple[int, int], str]:
     Raises:
         UnusableNodeError: The output contains no matrix of GPUs.
     """
-    lines = _ANSI.sub("", matrix).splitlines()
+    lines = _ANSI_COLOUR_PATTERN.sub("", matrix).splitlines()
     header = next((line.split() for line in lines if line.split()[:1] == ["GPU0"]), None)
     if header is None:
         raise UnusableNodeError(f"`nvidia-smi topo -p2p` shows no GPU: {' '.join(matrix.split())[:200]!r}")
-    columns = [int(match[1]) for title in header if (match := _GPU.match(title))]
+    columns = [int(match[1]) for title in header if (match := _GPU_PATTERN.match(title))]
     access: dict[tuple[int, int], str] = {}
     for cells in (line.split() for line in lines):
         # A row has as many values as the header has names.
-        if cells and cells != header and (row := _GPU.match(cells[0])):
+        if cells and cells != header and (row := _GPU_PATTERN.match(cells[0])):
             access |= {(int(row[1]), other): cell for other, cell in zip(columns, cells[1:], strict=False)}
     return access
 
@@ -197,10 +197,10 @@ def check_peer_access(expected: Expectation, access: Mapping[tuple[int, int], st
     return text
 
 
-def _nvlink_remedy(expected: Expectation, topology: Topology) -> str:
+def _format_nvlink_hint(expected: Expectation, topology: Topology) -> str:
     """Return the remedy: replace the VM if links are down, or correct the catalogue if they connect other pairs."""
     linked = {pair for pair in topology.links if pair[0] < pair[1] and topology.has_nvlink(pair)}
-    if others := sorted(linked.difference(expected.linked_pairs())):
+    if others := sorted(linked.difference(expected.iter_linked_pairs())):
         return f"It joins {', '.join(f'{one} and {other}' for one, other in others)}: correct the catalogue's pairs"
     return "Redeploy the VM (delete the node)"
 
@@ -233,7 +233,7 @@ def main() -> int:
         expected = Expectation.from_json(os.environ[EXPECTED_VARIABLE])
         matrix = _run_nvidia_smi("topo", "-m")
         sys.stdout.write(matrix)  # in the pod's log, for later analysis
-        check(expected, parse_topology(matrix), _run_nvidia_smi("-L"))
+        validate_topology(expected, parse_topology(matrix), _run_nvidia_smi("-L"))
         # Prefill writes, decode reads.
         for mode in ("w", "r") if expected.peers else ():
             matrix_text = _run_nvidia_smi("topo", "-p2p", mode)

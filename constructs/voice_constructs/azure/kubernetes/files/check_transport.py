@@ -27,15 +27,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EXPECTED_VARIABLE = "TRANSPORT_EXPECTED"
-POLL_S = 5
+POLL_INTERVAL_S = 5
 """Time between two requests while engines start."""
 REQUEST_TIMEOUT_S = 120
 GRACE_S = 10
 """Maximum time until UCX's table, which is written before the response, arrives through the pipe."""
 DIRECT_TRANSPORT = "cuda_ipc"
 
-_GPU_TRANSFER = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
-_COLUMNS = ("Range", "Description", "Config")
+_GPU_TRANSFER_PATTERN = re.compile(
+    r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda"
+)
+_TABLE_COLUMNS = ("Range", "Description", "Config")
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,9 @@ def parse_choices(log: Iterable[str]) -> Iterator[TransportChoice]:
         cells = [cell.strip() for cell in row.rstrip().rstrip("|").split("|")]
         if titles := [cell for cell in cells if " by ucp_" in cell]:
             operations[process] = titles[0]
-        elif len(cells) == len(_COLUMNS) and cells[0].endswith("inf"):
+        elif len(cells) == len(_TABLE_COLUMNS) and cells[0].endswith("inf"):
             operation = operations.get(process, "")
-            if _GPU_TRANSFER.search(operation):
+            if _GPU_TRANSFER_PATTERN.search(operation):
                 yield TransportChoice(operation, *cells[1:])
 
 
@@ -129,7 +131,7 @@ class TransportMonitor:
                 urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S).close()  # noqa: S310
             except OSError as error:  # includes urllib's errors; the engines' own probes limit their start-up time
                 self._report(f"no answer yet: {error}")
-                time.sleep(POLL_S)
+                time.sleep(POLL_INTERVAL_S)
             else:
                 break
         if not self._chosen.wait(GRACE_S):

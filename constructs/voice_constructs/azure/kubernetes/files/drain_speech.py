@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-IDLE_READINGS = 2
+MIN_IDLE_READINGS = 2
 """Number of consecutive readings without a request that end the wait. One reading is not sufficient, since the engine
 counts a request only after parsing it."""
 OK = 200
@@ -56,19 +56,19 @@ class Drain:
         idle, reason = 0, "the engine's metrics were never read"
         while (remaining_s := end - time.monotonic()) > 0:
             try:
-                unfinished = self._unfinished_requests(remaining_s)
+                unfinished = self._count_unfinished_requests(remaining_s)
             except EngineStoppedError:
                 return ""
             except (OSError, ValueError, http.client.HTTPException) as error:
                 idle, reason = 0, f"{self.metrics} returned no number of requests: {error or type(error).__name__}"
             else:
                 idle, reason = (idle + 1 if unfinished == 0 else 0), f"{unfinished:g} requests are unfinished"
-            if idle == IDLE_READINGS:
+            if idle == MIN_IDLE_READINGS:
                 return ""
             time.sleep(min(self.period_s, max(0.0, end - time.monotonic())))
         return f"{reason} after {self.limit_s:g} s; SIGTERM aborts the remaining ones"
 
-    def _unfinished_requests(self, timeout_s: float) -> float:
+    def _count_unfinished_requests(self, timeout_s: float) -> float:
         """Return the number of unfinished requests.
 
         Raises:

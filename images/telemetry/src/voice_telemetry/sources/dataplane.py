@@ -14,11 +14,11 @@ from voice_telemetry.sources import SourceError
 
 _COUNTERS_REQUEST = json.dumps({"command": "counters"}).encode() + b"\n"
 _MAX_RESPONSE_BYTES = 1 << 20
-SUSTAINED_READINGS = 10
+SUSTAINED_READING_COUNT = 10
 """Number of readings, one per second, whose minimum represents a sustained value."""
 
 
-class Vad(BaseModel):
+class VadCounters(BaseModel):
     """Number of frames that the VAD has classified since the program's start."""
 
     frames: int
@@ -26,7 +26,7 @@ class Vad(BaseModel):
     stopped: int
 
 
-class Counters(BaseModel):
+class DataPlaneCounters(BaseModel):
     """The published part of the data plane's response."""
 
     sessions: int
@@ -34,9 +34,9 @@ class Counters(BaseModel):
     rx_ring_percent: float
     drops: dict[str, int]
     events: dict[str, dict[str, int]]
-    vad: Vad
+    vad: VadCounters
 
-    def event_count(self, event: DataPlaneEvent) -> int:
+    def get_event_count(self, event: DataPlaneEvent) -> int:
         part, name = event.split(".")
         return self.events.get(part, {}).get(name, 0)
 
@@ -51,12 +51,12 @@ class DataPlaneSource:
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
-        self._previous: Counters | None = None
-        self._ring_percentages: deque[float] = deque(maxlen=SUSTAINED_READINGS)
+        self._previous: DataPlaneCounters | None = None
+        self._ring_percentages: deque[float] = deque(maxlen=SUSTAINED_READING_COUNT)
 
     async def read(self) -> list[Sample]:
         """Return ring occupancy, sessions and their share of the maximum, and the increments since the last reading."""
-        now, before = Counters.model_validate(await self._query_counters()), self._previous
+        now, before = DataPlaneCounters.model_validate(await self._query_counters()), self._previous
         self._previous = now
         self._ring_percentages.append(now.rx_ring_percent)
         samples = [
@@ -65,30 +65,36 @@ class DataPlaneSource:
             Sample("SlotsTaken", 100 * now.sessions / now.max_sessions),
             Sample("VadStopped", now.vad.stopped),
         ]
-        if len(self._ring_percentages) == SUSTAINED_READINGS:
+        if len(self._ring_percentages) == SUSTAINED_READING_COUNT:
             samples.append(Sample("RxRingSustained", min(self._ring_percentages)))
         # At the first reading, the start of the counters is unknown; after a restart, the counters start again from 0.
         if before is None or now.vad.frames < before.vad.frames:
             return samples
         samples += [
-            Sample("RxDropped", _counter_increase(now.drops.get(reason, 0), before.drops.get(reason, 0)), reason)
+            Sample(
+                "RxDropped", _calculate_counter_increase(now.drops.get(reason, 0), before.drops.get(reason, 0)), reason
+            )
             for reason in DropReason
         ]
         samples += [
-            Sample("DataPlaneEvents", _counter_increase(now.event_count(event), before.event_count(event)), event)
+            Sample(
+                "DataPlaneEvents",
+                _calculate_counter_increase(now.get_event_count(event), before.get_event_count(event)),
+                event,
+            )
             for event in DataPlaneEvent
         ]
         samples += [
             Sample(
                 "AllowanceExceeded",
-                _counter_increase(now.allowances[allowance], before.allowances[allowance]),
+                _calculate_counter_increase(now.allowances[allowance], before.allowances[allowance]),
                 allowance,
             )
             for allowance in Allowance
             if allowance in now.allowances.keys() & before.allowances.keys()
         ]
         if judged := now.vad.frames - before.vad.frames:
-            silent = _counter_increase(now.vad.silent_frames, before.vad.silent_frames)
+            silent = _calculate_counter_increase(now.vad.silent_frames, before.vad.silent_frames)
             samples.append(Sample("SilenceDropped", 100 * silent / judged))
         return samples
 
@@ -113,5 +119,5 @@ class DataPlaneSource:
         return answer["result"]
 
 
-def _counter_increase(now: int, before: int) -> int:
+def _calculate_counter_increase(now: int, before: int) -> int:
     return max(0, now - before)

@@ -8,7 +8,7 @@ import httpx2
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from voice_blueprint.contract.metrics import Loss, StartPhase
+from voice_blueprint.contract.metrics import LossReason, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import Host
@@ -19,7 +19,7 @@ from voice_telemetry.sources import SourceError
 ENGINE_METRICS = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor", "EngineStuck")
 """Metrics that the engine reports under their own names."""
 
-_TIMEOUT_S = 0.5
+_ENGINE_TIMEOUT_S = 0.5
 _STORE_TIMEOUT_S = 0.3
 """Timeout of a read from the store, whose client retries for seconds. With the engine's response it takes less than the
 second of a reading, so that the engine's values are published while the store is away."""
@@ -29,13 +29,13 @@ class EngineSource:
     """Source of values from the engine, and from the registry's record of the engine's host."""
 
     def __init__(self, url: str, store: Redis, host: str, start_phases: Path) -> None:
-        self._http = httpx2.AsyncClient(timeout=_TIMEOUT_S)
+        self._http = httpx2.AsyncClient(timeout=_ENGINE_TIMEOUT_S)
         self._url = url
         self._store = store
         self._host = host
         self._start_phases_file = start_phases
         self._is_start_reported = False
-        self._last_losses: dict[Loss, int] | None = None
+        self._last_losses: dict[LossReason, int] | None = None
 
     async def read(self) -> list[Sample]:
         """Return queue depths, real-time factor, losses and slots. Return the phases of the host's start once."""
@@ -66,7 +66,7 @@ class EngineSource:
     def _read_losses(self, status: dict[str, Any]) -> list[Sample]:
         """Return the losses since the last reading. A restarted engine counts from 0."""
         counters = status.get("counters", {})
-        lost = {loss: _total_count(counters.get(loss, 0)) for loss in Loss}
+        lost = {loss: _get_missing_slot_count(counters.get(loss, 0)) for loss in LossReason}
         before, self._last_losses = self._last_losses, lost
         if before is None:
             return []
@@ -75,7 +75,7 @@ class EngineSource:
     async def _read_slots(self) -> list[Sample]:
         try:
             async with asyncio.timeout(_STORE_TIMEOUT_S):
-                fields = await self._store.hgetall(state.host_key(Tier.ASR, self._host))
+                fields = await self._store.hgetall(state.build_host_key(Tier.ASR, self._host))
         except (RedisError, OSError):
             return []
         host = Host.from_fields(self._host, decode_fields(fields))
@@ -98,6 +98,6 @@ class EngineSource:
         return [Sample("ColdStart", float(phases[phase]), phase) for phase in StartPhase if phase in phases]
 
 
-def _total_count(counter: int | dict[str, int]) -> int:
+def _get_missing_slot_count(counter: int | dict[str, int]) -> int:
     """Return a counter's value. If the counter is split by reason, return the count for missing slots."""
     return counter.get("full", 0) if isinstance(counter, dict) else counter

@@ -82,12 +82,12 @@ class _Device:
         if before is None:
             return None
         try:
-            busy, received, sent = self._metrics_between(before, now)
+            busy, received, sent = self._query_gpm_metrics(before, now)
         finally:
             self._nvml.nvmlGpmSampleFree(before)
         return busy, (received + sent) * _MIB
 
-    def _metrics_between(self, before: Any, now: Any) -> list[float]:  # noqa: ANN401
+    def _query_gpm_metrics(self, before: Any, now: Any) -> list[float]:  # noqa: ANN401
         metric_ids = (
             self._nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
             self._nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,

@@ -20,11 +20,11 @@ MONITOR_CONFIGURATION = {
     "neuron_runtimes": [{"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}]}],
     "system_metrics": [{"type": "neuron_hw_counters"}],
 }
-_STALE_AFTER_S = 5.0
+_MAX_DOCUMENT_AGE_S = 5.0
 _MAX_LINE_BYTES = 4 << 20
 
 
-class Core(BaseModel):
+class CoreUtilization(BaseModel):
     """Utilization of a NeuronCore, percent."""
 
     neuroncore_utilization: float
@@ -33,10 +33,10 @@ class Core(BaseModel):
 class CoreCounters(BaseModel):
     """Counters of a runtime's cores by number."""
 
-    neuroncores_in_use: dict[str, Core] = {}
+    neuroncores_in_use: dict[str, CoreUtilization] = {}
 
 
-class Report(BaseModel):
+class RuntimeReport(BaseModel):
     """Report of a runtime."""
 
     neuroncore_counters: CoreCounters = CoreCounters()
@@ -45,23 +45,23 @@ class Report(BaseModel):
 class Runtime(BaseModel):
     """A process that uses the accelerator."""
 
-    report: Report = Report()
+    report: RuntimeReport = RuntimeReport()
 
 
-class Hardware(BaseModel):
+class HardwareInfo(BaseModel):
     """Hardware of the host."""
 
     neuron_device_count: int = 0
     neuroncore_per_device_count: int = 0
 
 
-class Document(BaseModel):
+class MonitorOutput(BaseModel):
     """The published part of neuron-monitor's output per period."""
 
     neuron_runtime_data: list[Runtime] = []
-    neuron_hardware_info: Hardware = Hardware()
+    neuron_hardware_info: HardwareInfo = HardwareInfo()
 
-    def utilization(self) -> float | None:
+    def calculate_utilization(self) -> float | None:
         """Return the mean utilization of all cores of the host in percent, or ``None`` without a visible runtime.
 
         A core without a runtime is idle. Without any visible runtime, the utilization is unknown. A runtime that
@@ -87,16 +87,16 @@ class NeuronSource:
         self._configuration = Path(self._folder.name) / "neuron-monitor.json"
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._latest: tuple[float, Document] | None = None
+        self._latest: tuple[float, MonitorOutput] | None = None
 
     async def read(self) -> list[Sample]:
         """Return the mean utilization of the host's cores, and the headroom, or no values without a visible runtime."""
         if self._reader is None or self._reader.done():
             await self._start_monitor()
         now = asyncio.get_running_loop().time()
-        if self._latest is None or now - self._latest[0] > _STALE_AFTER_S:
+        if self._latest is None or now - self._latest[0] > _MAX_DOCUMENT_AGE_S:
             raise SourceError("neuron-monitor has told nothing of late")
-        utilization = self._latest[1].utilization()
+        utilization = self._latest[1].calculate_utilization()
         if utilization is None:
             return []
         return [Sample("NeuronUtilization", utilization), Sample("NeuronHeadroom", 100 - utilization)]
@@ -133,5 +133,5 @@ class NeuronSource:
         while line := await output.readline():
             # An invalid line is skipped; without valid ones, the latest becomes stale, which is reported.
             with contextlib.suppress(ValidationError):
-                self._latest = (asyncio.get_running_loop().time(), Document.model_validate_json(line))
+                self._latest = (asyncio.get_running_loop().time(), MonitorOutput.model_validate_json(line))
         await process.wait()

@@ -17,7 +17,7 @@ from voice_telemetry.sources import SourceError
 _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
 _STATS_SET = 1
-_NAME_BYTES = 32
+_STAT_NAME_BYTES = 32
 ROUTES_FILE = Path("/proc/net/route")
 
 
@@ -36,14 +36,16 @@ def read_counters(interface: str) -> dict[str, int]:
 
         count = struct.unpack("IIQI", ioctl(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _STATS_SET, 0)))[3]
         head = struct.pack("III", _GSTRINGS, _STATS_SET, count)
-        strings = ioctl(head + bytes(count * _NAME_BYTES))[len(head) :]
+        strings = ioctl(head + bytes(count * _STAT_NAME_BYTES))[len(head) :]
         head = struct.pack("II", _GSTATS, count)
         values = struct.unpack(f"{count}Q", ioctl(head + bytes(count * 8))[len(head) :])
-    names = (strings[at : at + _NAME_BYTES].split(b"\0")[0].decode() for at in range(0, len(strings), _NAME_BYTES))
+    names = (
+        strings[at : at + _STAT_NAME_BYTES].split(b"\0")[0].decode() for at in range(0, len(strings), _STAT_NAME_BYTES)
+    )
     return dict(zip(names, values, strict=True))
 
 
-def default_interface() -> str:
+def find_default_interface() -> str:
     """Return the interface of the default route, which is the host's first one, even if DPDK owns another.
 
     Raises:
@@ -64,7 +66,7 @@ class NicSource:
 
     async def read(self) -> list[Sample]:
         """Return the number of queued or dropped packets by allowance, or no values at the first reading."""
-        interface = default_interface()
+        interface = find_default_interface()
         try:
             now = read_counters(interface)
         except OSError as error:

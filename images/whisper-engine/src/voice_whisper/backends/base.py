@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from voice_whisper.settings import ModelSettings
 
-Array = NDArray[np.float32] | NDArray[np.float16]
+HiddenStates = NDArray[np.float32] | NDArray[np.float16]
 
 
 class Role(StrEnum):
@@ -68,12 +68,12 @@ class Backend(Protocol):
     languages: tuple[str, ...]
     encodes_batches: bool
 
-    def encode(self, features: NDArray[np.float32]) -> Array:
+    def encode(self, features: NDArray[np.float32]) -> HiddenStates:
         """Convert features of shape (batch, bins, rows) to hidden states of shape (batch, rows / 2, width)."""
         ...
 
     def decode(
-        self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
+        self, hidden: HiddenStates, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
     ) -> list[DecodedText]:
         """Convert hidden states to text, each in its language; ``None`` to detect it.
 

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from voice_whisper.backends.base import Array, DecodedText, ModelLoadError, Role, Word
-from voice_whisper.backends.weights import snapshot_folder
+from voice_whisper.backends.base import DecodedText, HiddenStates, ModelLoadError, Role, Word
+from voice_whisper.backends.weights import fetch_snapshot
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
 MAX_TOKENS_PER_S = 10
 """Maximum number of tokens per second of audio, which limits repetitive output: twice the rate of fast speech."""
-MAX_LENGTH_PER_TOKEN = 2
+MAX_LENGTH_TO_TOKENS_RATIO = 2
 """Ratio of ``max_length`` to the tokens of a text. CTranslate2's Whisper applies ``max_length`` to prompt and text
 together, half of it to each."""
 
@@ -28,12 +28,12 @@ MAX_PROMPT_TOKENS = 90
 many tokens in addition to its text."""
 
 ROWS_PER_STATE = 2
-STATE_S = ROWS_PER_STATE / ROWS_PER_S
+STATE_DURATION_S = ROWS_PER_STATE / ROWS_PER_S
 WORD_START_MARKER = "\u0120"
 """The tokenizer's representation of the space before a word."""
 LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
 """Languages without spaces between words: every token may be a word."""
-LANGUAGE_TOKEN = re.compile(r"<\|([a-z]{2,3})\|>")
+LANGUAGE_TOKEN_PATTERN = re.compile(r"<\|([a-z]{2,3})\|>")
 
 NO_SPEECH_THRESHOLD = 0.6
 LOG_PROBABILITY_THRESHOLD = -1.0
@@ -49,24 +49,24 @@ class _ControlTokens:
     transcribe: int
     no_timestamps: int
     first_special: int
-    before: int
+    start_of_previous: int
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> "_ControlTokens":
         names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>", "<|startofprev|>")
-        return cls(*(_token_id(tokenizer, name) for name in names))
+        return cls(*(_get_token_id(tokenizer, name) for name in names))
 
 
-def _token_id(tokenizer: Tokenizer, name: str) -> int:
+def _get_token_id(tokenizer: Tokenizer, name: str) -> int:
     token_id = tokenizer.token_to_id(name)
     if token_id is None:
         raise ModelLoadError(f"tokenizer.json does not contain {name}, so that it is not a tokenizer of Whisper")
     return token_id
 
 
-def _model_languages(tokenizer: Tokenizer) -> tuple[str, ...]:
+def _list_model_languages(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the languages for which a model has tokens."""
-    marks = map(LANGUAGE_TOKEN.fullmatch, tokenizer.get_vocab())
+    marks = map(LANGUAGE_TOKEN_PATTERN.fullmatch, tokenizer.get_vocab())
     return tuple(sorted(mark[1] for mark in marks if mark))
 
 
@@ -74,10 +74,10 @@ def _starts_word(piece: str, language: str) -> bool:
     return piece.startswith(WORD_START_MARKER) or language in LANGUAGES_WITHOUT_SPACES
 
 
-def max_length_for(hidden: Array) -> int:
+def compute_max_length(hidden: HiddenStates) -> int:
     """Return CTranslate2's parameter for the maximum number of tokens of a window."""
     states: int = hidden.shape[1]
-    return states * ROWS_PER_STATE // ROWS_PER_S * MAX_TOKENS_PER_S * MAX_LENGTH_PER_TOKEN
+    return states * ROWS_PER_STATE // ROWS_PER_S * MAX_TOKENS_PER_S * MAX_LENGTH_TO_TOKENS_RATIO
 
 
 class CTranslate2Backend:
@@ -90,28 +90,28 @@ class CTranslate2Backend:
         self.bins: int = model.n_mels
         # On a CPU, one window keeps the cores busy, and several no longer fit its caches.
         self.encodes_batches: bool = model.device == "cuda"
-        self.languages = _model_languages(tokenizer) if model.is_multilingual else ("en",)
+        self.languages = _list_model_languages(tokenizer) if model.is_multilingual else ("en",)
 
-    def encode(self, features: NDArray[np.float32]) -> Array:
+    def encode(self, features: NDArray[np.float32]) -> HiddenStates:
         """Convert features to hidden states in host memory."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features))
         return np.asarray(self._model.encode(view, to_cpu=True))
 
     def decode(
-        self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
+        self, hidden: HiddenStates, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
     ) -> list[DecodedText]:
         """Convert hidden states to text by greedy search, and align its words."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(hidden))
-        spoken, before = self._detect_languages(view, languages), self._prompt_tokens(prompt)
+        spoken, before = self._detect_languages(view, languages), self._encode_prompt(prompt)
         results = self._model.generate(
             view,
-            [[*before, *self._control_prompt(language)] for language in spoken],
+            [[*before, *self._build_control_prompt(language)] for language in spoken],
             beam_size=1,
-            max_length=max_length_for(hidden),
+            max_length=compute_max_length(hidden),
             return_scores=True,
             return_no_speech_prob=True,
         )
-        token_lists = [self._text_tokens(each) for each in results]
+        token_lists = [self._select_text_tokens(each) for each in results]
         words = self._align_words(view, token_lists, spoken, rows)
         texts = [str(self._tokenizer.decode(tokens)).strip() for tokens in token_lists]
         return [DecodedText(*each) for each in zip(texts, spoken, words, strict=True)]
@@ -125,20 +125,20 @@ class CTranslate2Backend:
         detected = [ranked[0][0].strip("<|>") for ranked in self._model.detect_language(view)]
         return [language or detected_language for language, detected_language in zip(supported, detected, strict=True)]
 
-    def _control_prompt(self, language: str) -> list[int]:
+    def _build_control_prompt(self, language: str) -> list[int]:
         if not self._model.is_multilingual:
             return [self._marks.start, self._marks.no_timestamps]
-        language_token = _token_id(self._tokenizer, f"<|{language}|>")
+        language_token = _get_token_id(self._tokenizer, f"<|{language}|>")
         return [self._marks.start, language_token, self._marks.transcribe, self._marks.no_timestamps]
 
-    def _prompt_tokens(self, prompt: str) -> list[int]:
+    def _encode_prompt(self, prompt: str) -> list[int]:
         """Return a prompt in Whisper's format: as the end of the preceding text."""
         if not prompt:
             return []
         tokens = self._tokenizer.encode(f" {prompt}", add_special_tokens=False).ids[-MAX_PROMPT_TOKENS:]
-        return [self._marks.before, *tokens]
+        return [self._marks.start_of_previous, *tokens]
 
-    def _text_tokens(self, result: ctranslate2.models.WhisperGenerationResult) -> list[int]:
+    def _select_text_tokens(self, result: ctranslate2.models.WhisperGenerationResult) -> list[int]:
         if result.no_speech_prob > NO_SPEECH_THRESHOLD and result.scores[0] < LOG_PROBABILITY_THRESHOLD:
             return []
         return [token for token in result.sequences_ids[0] if token < self._marks.first_special]
@@ -159,8 +159,8 @@ class CTranslate2Backend:
     ) -> tuple[Word, ...]:
         starts: dict[int, float] = {}
         for token, state in aligned.alignments:
-            starts.setdefault(token, state * STATE_S)
-        last = aligned.alignments[-1][1] * STATE_S if aligned.alignments else 0.0
+            starts.setdefault(token, state * STATE_DURATION_S)
+        last = aligned.alignments[-1][1] * STATE_DURATION_S if aligned.alignments else 0.0
         times = [starts.get(index, last) for index in range(len(tokens) + 1)]
         pieces = [self._tokenizer.id_to_token(token) or "" for token in tokens]
         begins = [index for index, piece in enumerate(pieces) if _starts_word(piece, language) or index == 0]
@@ -180,7 +180,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
     Raises:
         ModelLoadError: The model or the device does not exist.
     """
-    folder = snapshot_folder(settings.model, settings.model_revision, settings.cache_dir)
+    folder = fetch_snapshot(settings.model, settings.model_revision, settings.cache_dir)
     try:
         gpus = ctranslate2.get_cuda_device_count()
         model = ctranslate2.models.Whisper(

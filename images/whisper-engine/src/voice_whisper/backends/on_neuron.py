@@ -17,8 +17,8 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from voice_whisper.backends.base import Array, DecodedText, ModelLoadError, Role
-from voice_whisper.backends.weights import snapshot_folder
+from voice_whisper.backends.base import DecodedText, HiddenStates, ModelLoadError, Role
+from voice_whisper.backends.weights import fetch_snapshot
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import MAX_WINDOW_ROWS
 
@@ -37,7 +37,7 @@ class NeuronBackend:
         languages = importlib.import_module("whisper.tokenizer").LANGUAGES
         self.languages: tuple[str, ...] = tuple(languages) if application.is_multilingual else ("en",)
 
-    def encode(self, features: NDArray[np.float32]) -> Array:
+    def encode(self, features: NDArray[np.float32]) -> HiddenStates:
         """Convert features to hidden states of windows of 30 s, one by one."""
         padding = ((0, 0), (0, 0), (0, MAX_WINDOW_ROWS - features.shape[2]))
         windows = self._torch.from_numpy(np.pad(features, padding))
@@ -46,7 +46,7 @@ class NeuronBackend:
 
     def decode(
         self,
-        hidden: Array,
+        hidden: HiddenStates,
         languages: Sequence[str | None],
         rows: Sequence[int],  # noqa: ARG002  it tells no times
         prompt: str = "",
@@ -54,7 +54,7 @@ class NeuronBackend:
         """Convert hidden states to text by greedy search, one by one."""
         return [self._decode(states, language, prompt) for states, language in zip(hidden, languages, strict=True)]
 
-    def _decode(self, states: Array, language: str | None, prompt: str) -> DecodedText:
+    def _decode(self, states: HiddenStates, language: str | None, prompt: str) -> DecodedText:
         options = self._options(language=language, prompt=prompt or None, without_timestamps=True, fp16=False)
         result = self._application.decode(self._torch.from_numpy(states), options)
         return DecodedText(result.text.strip(), result.language)
@@ -69,7 +69,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
     # A launcher specifies all cores of the host; each worker uses a free one.
     os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
     os.environ["NEURON_RT_NUM_CORES"] = CORES_PER_WORKER
-    folder = snapshot_folder(settings.model, settings.model_revision, settings.cache_dir)
+    folder = fetch_snapshot(settings.model, settings.model_revision, settings.cache_dir)
     roles = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
     try:
         application = _load_application(folder)

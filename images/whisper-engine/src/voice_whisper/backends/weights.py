@@ -8,7 +8,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from voice_whisper.backends.base import ModelLoadError
 
 
-def snapshot_folder(model: str, revision: str, cache_dir: Path) -> Path:
+def fetch_snapshot(model: str, revision: str, cache_dir: Path) -> Path:
     """Return the folder of a model, which is downloaded to the cache if the model is a repository.
 
     Args:
