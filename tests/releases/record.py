@@ -18,7 +18,7 @@ from voice_sandbox.aws.adapters.schemas import list_create_only_paths, list_iden
 from voice_sandbox.aws.diff import UPGRADE_ONLY_PROPERTIES
 from voice_sandbox.aws.shapes import Json
 from voice_sandbox.azure.graph import Resource
-from voice_sandbox.azure.replacements import requires_replacement
+from voice_sandbox.azure.replacements import is_immutable, requires_replacement
 
 FOLDER = Path(__file__).parent
 DRILL_TIERS = ("network", "registry", "state")
@@ -57,7 +57,7 @@ def _immutable_properties(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def graph_identity(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded Pulumi graph with only the inputs that cause replacement."""
+    """Return a recorded Pulumi graph with only the inputs that cannot change in place."""
     resources = [_identity(item) for item in document["resources"] if item["custom"]]
     return {**document, "resources": resources, "outputs": {}}
 
@@ -66,21 +66,17 @@ def _identity(item: Mapping[str, Any]) -> dict[str, Any]:
     resource = Resource(item["urn"], item["type"], item["name"], replace_on_changes=tuple(item["replace_on_changes"]))
     needs = {name: urns for name, urns in item["property_dependencies"].items() if requires_replacement(resource, name)}
     kept = {name: item[name] for name in ("urn", "type", "name", "provider", "replace_on_changes") if item[name]}
-    return {**kept, "inputs": _replacement_properties(resource, "", item["inputs"]), "property_dependencies": needs}
+    return {**kept, "inputs": _fixed_inputs(resource, "", item["inputs"]), "property_dependencies": needs}
 
 
-def _replacement_properties(resource: Resource, path: str, value: Json) -> Json:
-    """Return the part of an input whose change replaces the resource; lists keep their length."""
+def _fixed_inputs(resource: Resource, path: str, value: Json) -> Json:
+    """Return the part of an input that cannot change in place; lists keep their length."""
     if isinstance(value, list):
-        return [_replacement_properties(resource, f"{path}[{index}]", item) for index, item in enumerate(value)]
+        return [_fixed_inputs(resource, f"{path}[{index}]", item) for index, item in enumerate(value)]
     if not isinstance(value, dict) or "voice:mark" in value:
         return value
     below = {f"{path}.{name}".removeprefix("."): name for name in value}
-    return {
-        name: _replacement_properties(resource, at, value[name])
-        for at, name in below.items()
-        if requires_replacement(resource, at)
-    }
+    return {name: _fixed_inputs(resource, at, value[name]) for at, name in below.items() if is_immutable(resource, at)}
 
 
 def _drill_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:

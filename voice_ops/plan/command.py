@@ -50,10 +50,10 @@ def plan(
 ) -> None:
     """Check a deployment file, and show its fleets, pools, sizes and problems.
 
-    Requires no credentials and no network. Exits with 2 if a check refuses the file, or if a deploy would replace or
-    delete a resource of the recorded release that serves calls or stores state. If one state store cannot support the
-    calls, the plan uses cells (independent copies of the deployment), and shows the number of cells, accounts, quotas
-    and the list price.
+    Requires no credentials and no network. Exits with 2 if a check refuses the file, or if a deploy over the recorded
+    release would replace or delete a resource that serves calls or stores state, or make a change that Azure refuses.
+    If one state store cannot support the calls, the plan uses cells (independent copies of the deployment), and shows
+    the number of cells, accounts, quotas and the list price.
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
@@ -73,7 +73,7 @@ def plan(
         comparison = (
             release.ReleaseComparison.from_record(deployment, against, accept_replace or ()) if against else None
         )
-        if record and not (comparison and comparison.outages):
+        if record and not (comparison and comparison.is_refused):
             release.record_release(deployment, record)
     if as_json:
         print_json(
@@ -101,6 +101,10 @@ def plan(
     if refused:
         blocking = sum(finding.is_blocking for finding in findings)
         raise create_exit(f"refused: {blocking} error(s)", REFUSED)
+    if comparison and comparison.refusals:
+        raise create_exit(
+            "\n".join(["refused: Azure would refuse requests of a deploy", *comparison.refusals]), REFUSED
+        )
     if comparison:
         exit_on_outages(comparison.outages)
 

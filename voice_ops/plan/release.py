@@ -30,11 +30,18 @@ class ReleaseComparison:
         summary: Number of resources that are created, updated, replaced and deleted.
         outages: Unaccepted replacements and deletions of resources that serve calls or store state, and removed stacks.
         hosts: One line for each group whose hosts a deploy replaces.
+        refusals: One line for each request of the deploy that Azure would refuse.
     """
 
     summary: str
     outages: list[Outage]
     hosts: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the deploy would fail, or cause an outage that is not accepted."""
+        return bool(self.outages or self.refusals)
 
     @property
     def text(self) -> str:
@@ -42,7 +49,11 @@ class ReleaseComparison:
         return "\n  ".join([self.summary, *self.hosts])
 
     def as_dict(self) -> dict[str, object]:
-        return {"outages": [vars(each) for each in self.outages], "replaced_hosts": self.hosts}
+        return {
+            "outages": [vars(each) for each in self.outages],
+            "replaced_hosts": self.hosts,
+            "refused_requests": self.refusals,
+        }
 
     @classmethod
     def from_record(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
@@ -50,6 +61,7 @@ class ReleaseComparison:
         ops: list[Op] = []
         outage_list: list[Outage] = []
         hosts: tuple[str, ...] = ()
+        refusals: tuple[str, ...] = ()
         if deployment.aws_section:
             old, new = _load_recorded_templates(deployment, record_folder), synthesize_templates(deployment)
             # A deploy ignores stacks that were removed from the file, so it does not delete their resources.
@@ -60,6 +72,7 @@ class ReleaseComparison:
         if deployment.azure_section:
             from voice_ops.preview.changes import (  # noqa: PLC0415  extra `azure`
                 compare_with_record,
+                find_refused_requests,
                 find_unaccepted_outages,
                 list_recorded_preview_paths,
                 rehearse_deployment,
@@ -72,7 +85,8 @@ class ReleaseComparison:
             changes = compare_with_record(files, rehearsed)
             ops += [step.op for steps in changes for step in steps]
             outage_list += find_unaccepted_outages(changes, accepted)
-        return cls(summarize_operations(ops), outage_list, hosts)
+            refusals = tuple(each.summary() for each in find_refused_requests(rehearsed, changes))
+        return cls(summarize_operations(ops), outage_list, hosts, refusals)
 
 
 def record_release(deployment: Deployment, folder: Path) -> None:

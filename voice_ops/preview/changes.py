@@ -10,6 +10,7 @@ from voice_sandbox.azure import state
 from voice_sandbox.azure.diff import Step, diff_graphs
 from voice_sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
 from voice_sandbox.azure.policy import PolicyViolation
+from voice_sandbox.azure.refusals import Rejection, find_rejections
 from voice_sandbox.changes import Outage
 from voice_sandbox.rehearsals.azure import CreatedProject, Rehearsal
 from voice_sandbox.rehearsals.azure_outages import find_outages
@@ -40,6 +41,11 @@ def compare_with_record(recorded: Sequence[Path], rehearsed: Sequence[CreatedPro
     return [
         diff_graphs(state.load_graph(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)
     ]
+
+
+def find_refused_requests(rehearsed: Sequence[CreatedProject], steps: Sequence[list[Step]]) -> list[Rejection]:
+    """Return the requests that Azure would refuse, of new resources and of changes."""
+    return find_rejections([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
 
 
 def find_unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:

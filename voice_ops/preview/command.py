@@ -14,6 +14,7 @@ from voice_ops.options import AcceptReplaceOption, DeploymentFileArgument, JsonO
 from voice_ops.output import create_exit, format_markup, out, print_json
 from voice_ops.preview.changes import (
     compare_with_record,
+    find_refused_requests,
     find_unaccepted_outages,
     list_recorded_preview_paths,
     rehearse_deployment,
@@ -23,7 +24,7 @@ from voice_sandbox.azure import state
 from voice_sandbox.azure.cli_json import build_preview_json
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.policy import PolicyViolation
-from voice_sandbox.azure.refusals import Rejection, find_rejections
+from voice_sandbox.azure.refusals import Rejection
 from voice_sandbox.changes import summarize_operations
 from voice_sandbox.rehearsals.azure import CreatedProject
 
@@ -98,7 +99,7 @@ def print_preview(
     files = list_recorded_preview_paths(preview_folder, deployment, rehearsed)
     steps = compare_with_record(files, rehearsed)
     outages_found = find_unaccepted_outages(steps, accepted)
-    refusals = find_rejections([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
+    refusals = find_refused_requests(rehearsed, steps)
     if as_json:
         report = _serialize_report(rehearsed, steps, violations, refusals) | {
             "outages": [vars(each) for each in outages_found]

@@ -1,15 +1,14 @@
-"""Inputs whose change makes a provider replace a resource instead of updating it in place.
+"""Inputs that cannot change in place, and the inputs of which the provider knows this.
 
-Everywhere in Azure, a change of the region, or of a name or an id that is part of the resource's own id, replaces the
-resource. Other immutable inputs are read from the SDK's own definitions if these specify them, otherwise from
-replacements.yaml, with sources. If the provider does not know one of them, it attempts an update that the cloud
-rejects, so a new resource is required anyway.
+The provider replaces a resource if an input changes that is part of the resource's own id, or its region, or that the
+SDK's own definitions or replacements.yaml specify. Of other immutable inputs the provider knows nothing: it sends an
+update that Azure refuses, in the middle of a deployment. A program avoids this by `replace_on_changes` of a resource.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,24 +22,34 @@ _INDEX_PATTERN = re.compile(r"\[\d+\]")
 _MAX_DEPTH = 3
 """Maximum depth of nested definitions with properties of the resource's own."""
 
-_IMMUTABLE_INPUTS: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
-    Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
-)
-AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS = (
-    {
+_SourcesByPath = dict[str, str]
+
+
+def _load_sources(table: dict[str, dict[str, list[str]]]) -> dict[str, _SourcesByPath]:
+    return {
         kind: {path: source for source, paths in paths_by_source.items() for path in paths}
-        for kind, paths_by_source in _IMMUTABLE_INPUTS[cloud].items()
+        for kind, paths_by_source in table.items()
     }
-    for cloud in ("azure", "kubernetes")
-)
-"""Immutable inputs by type that the SDK's definitions do not specify, with their sources."""
-AZURE_IMMUTABLE_INPUTS["containerservice:ManagedCluster"] |= {
-    f"agentPoolProfiles.{path}": source for path, source in AZURE_IMMUTABLE_INPUTS["containerservice:AgentPool"].items()
+
+
+_TABLES = yaml.safe_load(Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8"))
+AZURE_REPLACED_INPUTS = _load_sources(_TABLES["replaced"]["azure"])
+KUBERNETES_REPLACED_INPUTS = _load_sources(_TABLES["replaced"]["kubernetes"])
+"""Inputs by type whose change makes the provider replace a resource, with their sources.
+
+Inputs that the SDK's definitions specify are not included.
+"""
+REFUSED_INPUTS = _load_sources(_TABLES["refused"])
+"""Inputs of Azure by type that the provider updates and whose change Azure refuses, with their sources."""
+POOL_INPUTS = REFUSED_INPUTS["containerservice:AgentPool"] | AZURE_REPLACED_INPUTS["containerservice:AgentPool"]
+"""Immutable inputs of a pool inside a cluster. The provider replaces neither the pool nor the cluster for them."""
+REFUSED_INPUTS["containerservice:ManagedCluster"] |= {
+    f"agentPoolProfiles.{path}": source for path, source in POOL_INPUTS.items()
 }
 
 
 def list_replacement_paths(resource: Resource) -> tuple[str, ...]:
-    """Return the paths of the inputs whose change replaces a resource."""
+    """Return the paths of the inputs whose change makes the provider replace a resource."""
     properties = resource.replace_on_changes
     kind = shorten_type(resource.type)
     if resource.type.startswith("azure-native:"):
@@ -48,8 +57,8 @@ def list_replacement_paths(resource: Resource) -> tuple[str, ...]:
             *properties,
             *arm.list_path_inputs(kind),
             "location",
-            *list_immutable_inputs(resource.type),
-            *AZURE_IMMUTABLE_INPUTS.get(kind, ()),
+            *(path for path in list_immutable_inputs(resource.type) if path not in REFUSED_INPUTS.get(kind, ())),
+            *AZURE_REPLACED_INPUTS.get(kind, ()),
         )
     if resource.type.startswith("kubernetes:"):
         return (
@@ -58,18 +67,24 @@ def list_replacement_paths(resource: Resource) -> tuple[str, ...]:
             "kind",
             "metadata.name",
             "metadata.namespace",
-            *KUBERNETES_IMMUTABLE_INPUTS.get(kind, ()),
+            *KUBERNETES_REPLACED_INPUTS.get(kind, ()),
         )
     return properties
 
 
 def requires_replacement(resource: Resource, path: str) -> bool:
-    """Return True if a change at an input path replaces a resource."""
+    """Return True if a change at an input path makes the provider replace a resource."""
+    return _is_covered(path, list_replacement_paths(resource))
+
+
+def is_immutable(resource: Resource, path: str) -> bool:
+    """Return True if an input path cannot change in place: the provider replaces the resource, or Azure refuses."""
+    return _is_covered(path, (*list_replacement_paths(resource), *REFUSED_INPUTS.get(shorten_type(resource.type), ())))
+
+
+def _is_covered(path: str, triggers: Iterable[str]) -> bool:
     unindexed_path = _INDEX_PATTERN.sub("", path)
-    return any(
-        paths_overlap(trigger, path) or paths_overlap(trigger, unindexed_path)
-        for trigger in list_replacement_paths(resource)
-    )
+    return any(paths_overlap(trigger, path) or paths_overlap(trigger, unindexed_path) for trigger in triggers)
 
 
 @cache

@@ -43,7 +43,12 @@ def assign_role(
         scope=resource_id,
         principal_id=principal_id,
         principal_type=authorization.PrincipalType.GROUP if is_group else authorization.PrincipalType.SERVICE_PRINCIPAL,
-        opts=pulumi.ResourceOptions(parent=parent, aliases=[pulumi.Alias(name=former_name)] if former_name else None),
+        opts=pulumi.ResourceOptions(
+            parent=parent,
+            aliases=[pulumi.Alias(name=former_name)] if former_name else None,
+            # Azure cannot change an assignment. The provider would update it, except for another principal or scope.
+            replace_on_changes=["role_definition_id", "principal_type"],
+        ),
     )
 
 

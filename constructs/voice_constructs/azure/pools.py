@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 import pulumi
 from pulumi_azure_native import containerservice as aks
@@ -30,6 +31,33 @@ _DEFAULT_DRAIN_TIMEOUT_S = 1800
 """Drain timeout of pools without services, which is AKS's default."""
 _UNLIMITED_SPOT_PRICE = -1.0
 _DIGEST_CHARS = 10
+IMMUTABLE_INPUTS = (
+    "availability_zones",
+    "capacity_reservation_group_id",
+    "creation_data",
+    "enable_fips",
+    "enable_ultra_ssd",
+    "gpu_profile",
+    "kubelet_config",
+    "linux_os_config",
+    "max_pods",
+    "os_disk_size_gb",
+    "os_disk_type",
+    "os_sku",
+    "os_type",
+    "pod_subnet_id",
+    "proximity_placement_group_id",
+    "scale_set_eviction_policy",
+    "scale_set_priority",
+    "spot_max_price",
+    "vnet_subnet_id",
+)
+"""Inputs of a pool that AKS cannot change, and that the provider would update.
+
+It knows that another VM size or GPU instance profile requires a replacement, and sends an update for all others, which
+AKS refuses with `PropertyChangeNotAllowed`. A test compares them with `voice_sandbox/azure/replacements.yaml`, which
+contains the sources.
+"""
 
 
 class GpuPools(pulumi.ComponentResource):
@@ -127,10 +155,7 @@ class GpuPools(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
                 self._scope.retention.create_serving_options(parent=self),
-                # After the first deployment, the autoscaler sets the count.
-                pulumi.ResourceOptions(
-                    depends_on=[*self._cluster.pool_dependencies, *depends_on], ignore_changes=["count"]
-                ),
+                _create_pool_options([*self._cluster.pool_dependencies, *depends_on]),
             ),
         )
 
@@ -174,11 +199,21 @@ class CpuNodes(pulumi.ComponentResource):
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
                 scope.retention.create_serving_options(parent=self),
-                # After the first deployment, the autoscaler sets the count.
-                pulumi.ResourceOptions(depends_on=cluster.pool_dependencies, ignore_changes=["count"]),
+                _create_pool_options(cluster.pool_dependencies),
             ),
         )
         self.register_outputs({})
+
+
+def _create_pool_options(depends_on: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(
+        depends_on=list(depends_on),
+        # After the first deployment, the autoscaler sets the count.
+        ignore_changes=["count"],
+        replace_on_changes=list(IMMUTABLE_INPUTS),
+        # A pool has a fixed name, so Azure cannot create the new one beside the old one.
+        delete_before_replace=True,
+    )
 
 
 def _calculate_max_caller_drain_s(azure: Azure) -> int:

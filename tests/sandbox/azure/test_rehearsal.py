@@ -204,7 +204,37 @@ def test_a_plan_shows_refusals_of_the_preview(
     with pytest.raises(typer.Exit) as caught:
         exit_on_outages(found.outages)
     assert caught.value.exit_code == 2
-    assert ReleaseComparison.from_record(deployment, tmp_path, ["gpu"]).outages == []
+    accepted = ReleaseComparison.from_record(deployment, tmp_path, ["gpu"])
+    assert (accepted.outages, accepted.is_refused) == ([], False)
+
+
+def test_a_plan_refuses_a_change_that_azure_refuses(
+    rehearsal_result: tuple[list[CreatedProject], list[PolicyViolation]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It cannot be accepted, since Pulumi does not replace the resource."""
+    deployment, (done, _) = load(CELLS), rehearsal_result
+    monkeypatch.setattr("voice_ops.preview.changes.rehearse", lambda _: rehearsal_result)
+    for each in done:
+        state.save_graph(state.get_state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
+    graph = done[0].preview.graph
+    smaller = [{"name": "system", "mode": "System", "count": 2, "vmSize": "Standard_D4ds_v5"}]
+    former = tuple(
+        replace(r, inputs={**r.inputs, "agentPoolProfiles": smaller}) if "agentPoolProfiles" in r.inputs else r
+        for r in graph.resources
+    )
+    state.save_graph(
+        state.get_state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=former)
+    )
+    found = ReleaseComparison.from_record(deployment, tmp_path, ["aks"])
+    (answer,) = found.refusals
+    assert (found.outages, found.is_refused) == ([], True)
+    assert answer.startswith(
+        'containerservice:ManagedCluster "aks": PropertyChangeNotAllowed: Changing this property of an existing node '
+        'pool is not allowed: agentPoolProfiles[0].vmSize was "Standard_D4ds_v5" and would become "Standard_D8ds_v5"; '
+        "revert azure.system_pool.vm_size, or deploy a copy of the file with another name"
+    )
 
 
 @pytest.mark.nightly
@@ -260,18 +290,26 @@ def test_a_shipped_file_is_accepted_and_refused_after_a_disruptive_change(name: 
     clean = CliRunner().invoke(app, ["preview", "azure", str(shipped), *kept])
     assert clean.exit_code == 0, clean.output
     document = yaml.safe_load(shipped.read_text(encoding="utf-8"))
-    document["azure"]["access"] = {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}
-    document["azure"]["network"] |= {"cidr": "10.70.0.0/16", "pod_cidr": "10.200.0.0/16"}
+    document["azure"]["network"] |= {"pod_cidr": "10.200.0.0/16"}
     document["azure"]["pools"][3]["vm_size"] = "Standard_NC40ads_H100_v5"
     changed.write_text(yaml.safe_dump(document), encoding="utf-8")
     refused = CliRunner().invoke(app, ["preview", "azure", str(changed), *kept])
     assert refused.exit_code == 2, refused.output
     for away in (
-        "apiServerAccessProfile.enablePrivateCluster",
         "networkProfile.podCidr",
-        "addressSpace.addressPrefixes[0]",
         'containerservice:AgentPool "a100": vmSize cannot change in place. Unavailable: the pods on the pool',
         "every service, until cluster, pools and engines are recreated: an hour or more",
         "--accept-replace a100",
     ):
         assert away in refused.stderr, away
+    document["azure"]["access"] = {"kind": "public", "authorized_ranges": ["203.0.113.0/24"]}
+    document["azure"]["network"] = {"cidr": "10.70.0.0/16"}
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    refused = CliRunner().invoke(app, ["preview", "azure", str(changed), *kept, "--accept-replace", "cluster"])
+    assert refused.exit_code == 2, refused.output
+    for change in (
+        "apiServerAccessProfile.enablePrivateCluster was true",
+        'addressSpace.addressPrefixes was ["10.60.0.0/16"] and would become ["10.70.0.0/16"]',
+        "revert azure.network.cidr, or deploy a copy of the file with another name",
+    ):
+        assert change in refused.stdout, change

@@ -50,8 +50,8 @@ def test_simulated_outputs_exist(kind: str, output: str) -> None:
 @pytest.mark.parametrize("package", ["azure-native", "kubernetes"])
 def test_replacing_inputs_exist(package: str) -> None:
     tables: dict[str, Mapping[str, Iterable[str]]] = {
-        "azure-native": replacements.AZURE_IMMUTABLE_INPUTS,
-        "kubernetes": replacements.KUBERNETES_IMMUTABLE_INPUTS,
+        "azure-native": replacements.AZURE_REPLACED_INPUTS,
+        "kubernetes": replacements.KUBERNETES_REPLACED_INPUTS,
     }
     table = tables[package]
     for kind, paths in nonempty(table.items()):

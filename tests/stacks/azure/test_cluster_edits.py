@@ -9,11 +9,17 @@ from tests.blueprint.documents import ABSENT, Edits
 from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS, manifests, pod, workloads
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
+from tests.stacks.azure.refusals.planted import change_graph
 from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID
 from voice_sandbox.azure.diff import diff_graphs
 from voice_sandbox.azure.graph import Graph, Resource, shorten_type
 from voice_sandbox.azure.refusals import find_rejections
-from voice_sandbox.azure.replacements import AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS, list_immutable_inputs
+from voice_sandbox.azure.replacements import (
+    AZURE_REPLACED_INPUTS,
+    KUBERNETES_REPLACED_INPUTS,
+    REFUSED_INPUTS,
+    list_immutable_inputs,
+)
 from voice_sandbox.azure.schema import load_args_shape, load_resource_shape
 from voice_sandbox.changes import Op
 from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, find_outages
@@ -91,24 +97,61 @@ SERVICE_B = {
 }
 ADDED_POOL = {"azure.pools.5": POOL_B, "azure.services.4": SERVICE_B}
 REPLACED_POOL = {"azure.pools.1": POOL_B, "azure.services.1": SERVICE_B}
+RESERVATION = {
+    "option": "capacity-reservation",
+    "group_id": "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/gpus"
+    "/providers/Microsoft.Compute/capacityReservationGroups/gpus",
+}
 DISRUPTIVE_EDITS: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
-    "public": (
-        CASES["public"][0],
-        {("cluster", f"apiServerAccessProfile.{name}") for name in ("enablePrivateCluster", "privateDNSZone")},
-    ),
     "another GPU": (
         {"azure.pools.1.vm_size": "Standard_NC48ads_A100_v4", "azure.services.1.cpus": 40},
         {("h100", "vmSize")},
     ),
     "pods' range": ({"azure.network.pod_cidr": "10.200.0.0/16"}, {("cluster", "networkProfile.podCidr")}),
+    "disk": ({"azure.pools.3.os_disk_gib": 512}, {("a100", "osDiskSizeGB")}),
+    "NUMA alignment": (
+        {"azure.pools.3.topology_policy": "restricted"},
+        {("a100", "kubeletConfig.topologyManagerPolicy")},
+    ),
+    "zones of a pool": ({"azure.pools.3.availability_zones": ["1", "2"]}, {("a100", "availabilityZones[2]")}),
+    "price limit": (CASES["price limit"][0], {("h100spot", "spotMaxPrice")}),
+    "no spot": (
+        CASES["no spot"][0],
+        {("h100spot", name) for name in ("scaleSetPriority", "scaleSetEvictionPolicy", "spotMaxPrice")},
+    ),
+    "reservation": (
+        {"azure.pools.3.purchase": RESERVATION},
+        {("a100", "capacityReservationGroupID")},
+    ),
+    "nodes": (CASES["nodes"][0], set()),
+    "logs": (CASES["logs"][0], set()),
+}
+"""Edits that cause an outage, with the affected resource and the input that cannot be updated in place."""
+
+
+@pytest.mark.parametrize("file", ["cells", "production-azure"])
+@pytest.mark.parametrize("case", DISRUPTIVE_EDITS)
+def test_replacing_a_serving_or_stateful_resource_is_an_outage(case: str, file: str) -> None:
+    edits, expected = DISRUPTIVE_EDITS[case]
+    old, new = (cluster(edit_deployment(each, file)) for each in ({}, edits))
+    steps = diff_graphs(old, new)
+    found = find_outages(steps)
+    assert {(each.name, change) for each in found for change in each.changes} == expected
+    assert all(re.search(r"minutes|hour|permanently|until", each.format_summary()) for each in found)
+    assert find_outages(steps, [name for name, _ in expected]) == []
+    assert find_rejections([new], steps) == []
+
+
+REFUSED_EDITS: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
+    "public": (
+        CASES["public"][0],
+        {("cluster", f"apiServerAccessProfile.{name}") for name in ("enablePrivateCluster", "privateDNSZone")},
+    ),
     "network": (
         {"azure.network.cidr": "10.70.0.0/16"},
         {
-            ("network", "addressSpace.addressPrefixes[0]"),
-            ("nodes", "addressPrefix"),
-            ("endpoints", "addressPrefix"),
-            ("jump", "addressPrefix"),
-            ("AzureBastionSubnet", "addressPrefix"),
+            ("network", "addressSpace.addressPrefixes"),
+            *((name, "addressPrefix") for name in ("nodes", "endpoints", "jump", "AzureBastionSubnet")),
         },
     ),
     "system pool": (
@@ -117,37 +160,77 @@ DISRUPTIVE_EDITS: dict[str, tuple[Edits, set[tuple[str, str]]]] = {
     ),
     "zones": (
         {"azure.availability_zones": ["1", "2"]},
-        {
-            ("egress", "zones[2]"),
-            ("cluster", "agentPoolProfiles[0].availabilityZones[2]"),
-            ("a100", "availabilityZones[2]"),
-            ("h100spot", "availabilityZones[2]"),
-        },
+        {("egress", "zones"), ("cluster", "agentPoolProfiles[0].availabilityZones")},
     ),
-    "nodes": (CASES["nodes"][0], set()),
-    "logs": (CASES["logs"][0], set()),
+    "first zone": (
+        {"azure.availability_zones": ["2", "3", "1"]},
+        {("egress", "zones"), ("cluster", "agentPoolProfiles[0].availabilityZones")},
+    ),
 }
-"""Edits that cause an outage, with the affected resource and the input that cannot be updated in place."""
-
-
+"""Edits that Azure refuses, with each affected resource and input. Pulumi would not replace these resources."""
 CALLER_EDITS = {
     "network": {("edge", "addressPrefix")},
-    "zones": {("edge", "zones[2]"), ("rtp", "zones[2]"), ("cpu", "availabilityZones[2]")},
+    "zones": {("edge", "zones"), ("rtp", "zones")},
+    "first zone": {("edge", "zones"), ("rtp", "zones")},
 }
-"""Additional outages of a file with callers."""
+"""Additional refusals of a file with callers."""
 
 
 @pytest.mark.parametrize("file", ["cells", "production-azure"])
-@pytest.mark.parametrize("case", DISRUPTIVE_EDITS)
-def test_replacing_a_serving_or_stateful_resource_is_an_outage(case: str, file: str) -> None:
-    edits, expected = DISRUPTIVE_EDITS[case]
-    steps = diff_graphs(cluster(edit_deployment({}, file)), cluster(edit_deployment(edits, file)))
-    found = find_outages(steps)
+@pytest.mark.parametrize("case", REFUSED_EDITS)
+def test_a_change_that_azure_refuses_is_no_replacement(case: str, file: str) -> None:
+    edits, expected = REFUSED_EDITS[case]
+    old, new = (cluster(edit_deployment(each, file)) for each in ({}, edits))
+    steps = diff_graphs(old, new)
+    found = [each for each in find_rejections([new], steps) if each.refusal.endswith("-stays")]
     if file == "production-azure":
         expected = expected | CALLER_EDITS.get(case, set())
-    assert {(each.name, change) for each in found for change in each.changes} == expected
-    assert all(re.search(r"minutes|hour|permanently|until", each.format_summary()) for each in found)
-    assert find_outages(steps, [name for name, _ in expected]) == []
+    assert all(re.search(r": [\w.\[\]]+ was .+ and would become .+$", each.message) for each in found)
+    names = {new[each.urn].name for each in found}
+    assert {(new[each.urn].name, each.message.partition(": ")[2].split(" was ")[0]) for each in found} == expected
+    assert all("another name" in each.remedy for each in found)
+    assert not names & {step.resource.name for step in steps if step.op is Op.REPLACE}
+    outages = {each.name for each in find_outages(steps) if each.changes}
+    assert outages <= {"a100", "h100spot", "cpu"}, "pools without own zones are replaced"
+
+
+CHANGED_VALUES: dict[str, object] = {
+    "addressPrefix": "10.70.0.0/24",
+    "addressSpace.addressPrefixes": ["10.70.0.0/16"],
+    "agentPoolProfiles.availabilityZones": ["9"],
+    "availabilityZones": ["9"],
+    "zones": ["9"],
+}
+"""Values of inputs that a test changes, other than a text."""
+
+
+@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, paths in REFUSED_INPUTS.items() for path in paths])
+def test_pulumi_replaces_a_resource_or_the_preview_refuses_the_change(kind: str, path: str) -> None:
+    """Otherwise `pulumi up` fails in the middle of a deployment, and again each time."""
+    old = cluster(edit_deployment({}, "production-azure"))
+    for resource in nonempty(old.find_resources_of_type(kind)):
+        value = CHANGED_VALUES.get(path, "changed")
+        place = path.replace("agentPoolProfiles.", "agentPoolProfiles.0.")
+        new = change_graph(old, kind, resource.name, {place: value})
+        steps = diff_graphs(old, new)
+        refused = [
+            each
+            for each in find_rejections([new], steps)
+            if each.urn == resource.urn and each.refusal.endswith(f"{path.removeprefix('agentPoolProfiles.')}-stays")
+        ]
+        is_replaced = next(step.op for step in steps if step.urn == resource.urn) is Op.REPLACE
+        assert is_replaced == (path in resource.replace_on_changes), resource.name
+        assert bool(refused) != is_replaced, resource.name
+        assert all(f"{value[0] if isinstance(value, list) else value}" in each.message for each in refused)
+
+
+@pytest.mark.parametrize("kind", ["authorization:RoleAssignment", "containerservice:AgentPool"])
+def test_pulumi_is_told_what_azure_cannot_change(kind: str) -> None:
+    """The provider only knows a few of these inputs."""
+    for resource in nonempty(cluster(edit_deployment({}, "production-azure")).find_resources_of_type(kind)):
+        assert set(resource.replace_on_changes) == set(REFUSED_INPUTS[kind])
+        # A pool has a fixed name, so that the new one cannot be created before the old one is deleted.
+        assert bool(resource.delete_before_replace) == (kind == "containerservice:AgentPool")
 
 
 def test_a_pool_is_resized_by_adding_a_second_pool() -> None:
@@ -180,11 +263,6 @@ def test_callers_are_served_by_both_pools_during_a_resize() -> None:
 
 
 GROUP_A, GROUP_B = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000"
-RESERVATION = {
-    "option": "capacity-reservation",
-    "group_id": "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/gpus"
-    "/providers/Microsoft.Compute/capacityReservationGroups/gpus",
-}
 SHARED_RESERVATION = {"azure.pools.0.purchase": RESERVATION, "azure.pools.3.purchase": RESERVATION}
 GRANT_EDITS: dict[str, tuple[Edits, Edits, set[Op]]] = {
     "first group removed": (
@@ -255,7 +333,7 @@ def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:
 
 def test_replacing_a_cluster_replaces_its_children() -> None:
     (found,) = find_outages(
-        diff_graphs(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["public"][0])))
+        diff_graphs(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["pods' range"][0])))
     )
     assert found.also_replaced >= 5 + 1  # its pools and monitoring resources
 
@@ -268,12 +346,16 @@ def test_immutable_inputs_are_read_from_the_definitions() -> None:
     assert "kubernetesVersion" not in aks
 
 
-@pytest.mark.parametrize("kind", [*AZURE_IMMUTABLE_INPUTS, *KUBERNETES_IMMUTABLE_INPUTS])
-def test_additions_to_definitions_are_inputs_with_a_source(kind: str) -> None:
+TABLES = {"replaced": {**AZURE_REPLACED_INPUTS, **KUBERNETES_REPLACED_INPUTS}, "refused": REFUSED_INPUTS}
+
+
+@pytest.mark.parametrize(("table", "kind"), [(table, kind) for table in TABLES for kind in TABLES[table]])
+def test_additions_to_definitions_are_inputs_with_a_source(table: str, kind: str) -> None:
     token = f"{package(kind)}:{kind}"
-    for path, source in nonempty({**AZURE_IMMUTABLE_INPUTS, **KUBERNETES_IMMUTABLE_INPUTS}[kind].items()):
+    for path, source in nonempty(TABLES[table][kind].items()):
         assert source.startswith("https://"), path
-        assert path not in list_immutable_inputs(token)  # otherwise the row can be removed
+        assert table == "refused" or path not in list_immutable_inputs(token)  # otherwise the row can be removed
+        assert table == "replaced" or path not in AZURE_REPLACED_INPUTS.get(kind, {})
         shape = load_resource_shape(token)
         for name in path.split("."):
             assert shape

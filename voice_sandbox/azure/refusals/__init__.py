@@ -7,12 +7,22 @@ unsupported change. Each row of these tables is one such rejection, with a publi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.graph import Graph, Resource, shorten_type
-from voice_sandbox.azure.refusals import cluster_network, clusters, gateways, links, monitoring, networks, pools, stores
+from voice_sandbox.azure.refusals import (
+    cluster_network,
+    clusters,
+    gateways,
+    links,
+    monitoring,
+    networks,
+    pools,
+    stores,
+    unchangeable,
+)
 from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import Refusal
 from voice_sandbox.changes import Op
@@ -26,6 +36,7 @@ REFUSALS: tuple[Refusal, ...] = (
     *stores.REFUSALS,
     *links.REFUSALS,
     *monitoring.REFUSALS,
+    *unchangeable.REFUSALS,
 )
 
 
@@ -51,6 +62,10 @@ class Rejection:
     remedy: str
     source: str
 
+    def summary(self) -> str:
+        """Return a description on one line."""
+        return f"{self.resource}: {self.code}: {self.message}; {self.remedy} ({self.source})"
+
 
 def find_rejections(graphs: Iterable[Graph], steps: Sequence[Step] = ()) -> list[Rejection]:
     """Evaluate all requests, and return the response to each rejected one, in the order of the requests.
@@ -59,13 +74,15 @@ def find_rejections(graphs: Iterable[Graph], steps: Sequence[Step] = ()) -> list
         graphs: Simulated ups of all projects, in the order of their creation.
         steps: Changes since earlier runs; a resource without an earlier run is created.
     """
-    before = {step.urn: step.old for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
+    updates = {step.urn: step for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
     later_deletions = [step.old for step in steps if step.old and _is_deleted_later(step)]
     earlier: list[Resource] = []
     answers: list[Rejection] = []
     for graph in graphs:
         for resource in graph.iter_managed_resources():
-            for row, problem in _evaluate_resource(resource, before, earlier, later_deletions, graph):
+            for row, problem in _evaluate_resource(
+                resource, updates.get(resource.urn), earlier, later_deletions, graph
+            ):
                 message = f"{row.reason}: {problem}"
                 answers.append(
                     Rejection(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
@@ -86,12 +103,12 @@ def _is_deleted_later(step: Step) -> bool:
 
 def _evaluate_resource(
     resource: Resource,
-    before: Mapping[str, Resource],
+    update: Step | None,
     earlier: list[Resource],
     later_deletions: list[Resource],
     graph: Graph,
 ) -> Iterator[tuple[Refusal, str]]:
-    old = before.get(resource.urn)
+    old = update.old if update else None
     bodies = _list_evaluated_parts(shorten_type(resource.type), RequestPart(resource.inputs))
     previous_bodies = (
         {body.path: body for _, body in _list_evaluated_parts(shorten_type(resource.type), RequestPart(old.inputs))}
@@ -104,7 +121,13 @@ def _evaluate_resource(
             if row.kind == kind:
                 dependencies = dependencies or frozenset(graph.find_all_dependencies(resource.urn))
                 request = Request(
-                    resource, body, previous_bodies.get(body.path), earlier, later_deletions, dependencies
+                    resource,
+                    body,
+                    previous_bodies.get(body.path),
+                    earlier,
+                    later_deletions,
+                    dependencies,
+                    update.changes if update else (),
                 )
                 yield from ((row, problem) for problem in row.evaluate(request))
 

@@ -76,15 +76,32 @@ def _find_node_group_problems(request: Request) -> Iterator[str]:
 def _find_skipped_version_problems(request: Request) -> Iterator[str]:
     if request.previous_body:
         old, new = (
-            _parse_minor_version(body.get_text("kubernetesVersion")) for body in (request.previous_body, request.body)
+            parse_minor_version(body.get_text("kubernetesVersion")) for body in (request.previous_body, request.body)
         )
-        if old and new and new > old + 1:
-            yield f"kubernetesVersion would go from 1.{old} to 1.{new}"
+        if old and new and new > (old[0], old[1] + 1):
+            yield f"kubernetesVersion would go from {old[0]}.{old[1]} to {new[0]}.{new[1]}"
 
 
-def _parse_minor_version(version: str) -> int | None:
-    match = re.match(r"1\.(\d+)", version)
-    return int(match[1]) if match else None
+def create_downgrade_refusal(name: str, kind: str, path: str, remedy: str) -> Refusal:
+    """Return the row that rejects an older Kubernetes version at a path."""
+
+    def evaluate(request: Request) -> Iterator[str]:
+        if request.previous_body:
+            old, new = (parse_minor_version(body.get_text(path)) for body in (request.previous_body, request.body))
+            if old and new and new < old:
+                full_path = request.body.to_full_path(path)
+                yield f"{full_path} would go from {old[0]}.{old[1]} to {new[0]}.{new[1]}"
+
+    return Refusal(
+        name, kind, "OperationNotAllowed", "Downgrading the Kubernetes version is not allowed",
+        evaluate, remedy, "https://github.com/Azure/AKS/issues/2997",
+    )  # fmt: skip
+
+
+def parse_minor_version(version: str) -> tuple[int, int] | None:
+    """Return the major and minor version, or `None` for other texts."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _find_duration_problems(request: Request) -> Iterator[str]:
@@ -192,6 +209,10 @@ REFUSALS = (
         "skipped-version", CLUSTER, BAD_REQUEST, "You can't skip Kubernetes minor versions",
         _find_skipped_version_problems, "upgrade by one minor version at a time",
         f"{_AKS_DOCS}/upgrade-aks-control-plane#kubernetes-version-upgrade-rules",
+    ),
+    create_downgrade_refusal(
+        "version-downgrade", CLUSTER, "kubernetesVersion",
+        "revert azure.kubernetes_version, or deploy a copy of the file with another name and the older version",
     ),
     Refusal(
         "autoscaler-times", CLUSTER, BAD_REQUEST, "Values must be an integer followed by an 'm'",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL
+from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL, create_downgrade_refusal, parse_minor_version
 from voice_sandbox.azure.refusals.networks import REGIONS_WITHOUT_ZONES
 from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import (
@@ -99,9 +99,9 @@ def _find_surge_problems(request: Request) -> Iterator[str]:
 
 
 def _find_skew_problems(request: Request) -> Iterator[str]:
-    minor = _parse_minor_version(request.body.get_text("orchestratorVersion"))
+    minor = parse_minor_version(request.body.get_text("orchestratorVersion"))
     for _, cluster in request.iter_existing_resources(CLUSTER):
-        cluster_version = _parse_minor_version(cluster.get_text("kubernetesVersion"))
+        cluster_version = parse_minor_version(cluster.get_text("kubernetesVersion"))
         if minor and cluster_version and minor > cluster_version:
             yield (
                 f"orchestratorVersion is {minor[0]}.{minor[1]}, the control plane's "
@@ -115,11 +115,6 @@ def _find_version_problems(request: Request) -> Iterator[str]:
         pool_version, cluster_version = pool.get_text("orchestratorVersion"), body.get_text("kubernetesVersion")
         if request.previous_body is None and pool_version and cluster_version and pool_version != cluster_version:
             yield f"{pool.to_full_path('orchestratorVersion')} is {pool_version}, kubernetesVersion {cluster_version}"
-
-
-def _parse_minor_version(version: str) -> tuple[int, int] | None:
-    match = re.match(r"(\d+)\.(\d+)", version)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def _find_network_problems(request: Request) -> Iterator[str]:
@@ -254,6 +249,10 @@ REFUSALS = (
         "pool-version", POOL, "NodePoolMcVersionIncompatible",
         "The minor version of the node pool is bigger than that of the control plane",
         _find_skew_problems, "upgrade the cluster first", "https://github.com/Azure/terraform-azurerm-aks/issues/465",
+    ),
+    create_downgrade_refusal(
+        "pool-version-downgrade", POOL, "orchestratorVersion",
+        "revert azure.kubernetes_version: AKS downgrades neither pools nor the cluster",
     ),
     Refusal(
         "first-pool-version", CLUSTER, BAD_REQUEST, "At creation, the version of pools must match the control plane's",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from voice_sandbox.azure.diff import Change
 from voice_sandbox.azure.graph import Resource, shorten_type
 from voice_sandbox.azure.values import Secret, Unknown
 
@@ -72,10 +73,11 @@ class Request:
     Attributes:
         resource: The resource.
         body: Its inputs, or the part of them that a row evaluates.
-        before: Previous inputs; `None` if the request creates the resource.
-        earlier: Resources with earlier requests, of all projects, in order.
+        previous_body: The same part of the previous inputs; `None` if the request creates the resource.
+        earlier_resources: Resources with earlier requests, of all projects, in order.
         later_deletions: Previous resources that are deleted only at the end of the update.
         dependencies: URNs of the resources for which the program waits before it sends this request.
+        changes: Changed inputs of the resource, with their paths in the whole request.
     """
 
     resource: Resource
@@ -84,6 +86,7 @@ class Request:
     earlier_resources: Sequence[Resource] = ()
     later_deletions: Sequence[Resource] = ()
     dependencies: frozenset[str] = field(default=frozenset())
+    changes: Sequence[Change] = ()
 
     def iter_existing_resources(self, kind: str) -> Iterator[tuple[Resource, RequestPart]]:
         """Yield the resources of a type that earlier requests have created."""

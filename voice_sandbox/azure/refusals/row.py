@@ -163,6 +163,22 @@ def require_unchanged(path: str, *, once: Condition = matches_all) -> Evaluator:
     return evaluate
 
 
+def forbid_change(path: str) -> Evaluator:
+    """Reject a change at a path, also if a value is added or removed.
+
+    The changes are those between two previews. The request itself also contains values that the preview does not know.
+    """
+
+    def evaluate(request: Request) -> Iterator[str]:
+        full_path = request.body.to_full_path(path)
+        if request.previous_body and any(paths_overlap(full_path, change.path) for change in request.changes):
+            old, new = request.previous_body.get(path), request.body.get(path)
+            if old != new:
+                yield f"{full_path} was {_format_value(old)} and would become {_format_value(new)}"
+
+    return evaluate
+
+
 def _format_value(value: object) -> str:
     match value:
         case bool():
@@ -171,5 +187,7 @@ def _format_value(value: object) -> str:
             return f'"{value}"'
         case None:
             return "missing"
+        case list():
+            return f"[{', '.join(map(_format_value, value))}]"
         case _:
             return str(value)

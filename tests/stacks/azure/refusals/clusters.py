@@ -68,6 +68,7 @@ CASES = (
                                                           "nodeOSUpgradeChannel": "SecurityPatch"}},
             {"autoUpgradeProfile.upgradeChannel": "node-image"}),
     update("skipped-version", {"kubernetesVersion": "1.38"}, {"kubernetesVersion": "1.37"}, "from 1.36 to 1.38"),
+    update("version-downgrade", {"kubernetesVersion": "1.35"}, {"kubernetesVersion": "1.36.2"}, "from 1.36 to 1.35"),
     cluster("autoscaler-times", {"autoScalerProfile.maxNodeProvisionTime": "1500s"},
             {"autoScalerProfile.maxNodeProvisionTime": "25m"}, 'maxNodeProvisionTime is "1500s"'),
     cluster("dns-prefix", {"dnsPrefix": "v" * 55}, {"dnsPrefix": "v" * 54}, "of 55 characters"),

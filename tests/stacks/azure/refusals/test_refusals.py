@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.stacks.azure.recorded import cluster, edit_deployment
-from tests.stacks.azure.refusals import clusters, gateways, links, monitoring, networks, pools, stores
+from tests.stacks.azure.refusals import clusters, gateways, links, monitoring, networks, pools, stores, unchangeable
 from tests.stacks.azure.refusals.planted import FILES, Case, change_graph, graphs
 from voice_blueprint import catalog
 from voice_blueprint.azure import names
@@ -17,7 +17,7 @@ from voice_sandbox.azure.refusals.roles import Role
 from voice_sandbox.changes import Op
 
 GRANT = "authorization:RoleAssignment"
-MODULES = (pools, clusters, networks, gateways, stores, links, monitoring)
+MODULES = (pools, clusters, networks, gateways, stores, links, monitoring, unchangeable)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 IDS = [f"{number}-{case.row}" for number, case in enumerate(CASES)]
 
