@@ -38,7 +38,7 @@ class Call:
 
     @property
     def duration_s(self) -> float:
-        """Duration."""
+        """Duration of the audio."""
         return self.samples.size / SAMPLE_RATE
 
 

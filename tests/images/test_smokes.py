@@ -43,7 +43,7 @@ def test_a_program_starts_with_its_contract_environment_and_stops_cleanly(name: 
     program = (
         "import runpy; from voice_blueprint.contract import session_api; "
         f"session_api.HEALTH_COMMAND = {str(command)!r}; "
-        f"runpy.run_path({str(IMAGES / name / 'smoke/start.py')!r}, run_name='smoke')['start']()"
+        f"runpy.run_path({str(IMAGES / name / 'smoke/start.py')!r}, run_name='smoke')['check_startup']()"
     )
     sources = os.pathsep.join(map(str, (ROOT, IMAGES / name / "src", IMAGES / "runtime/src")))
     done = subprocess.run(  # noqa: S603

@@ -31,7 +31,7 @@ AWS_MUTANTS = (
     Named("callers notice nothing", TIERS, "affects_callers=True", "affects_callers=False", ALERTS),
     Named("budget at 8 %", f"{CONSTRUCTS}/budget.py", "MAX_SPENT_PERCENT = 80", "MAX_SPENT_PERCENT = 8", ALERTS),
     Named("heartbeat of 90 s", "voice_blueprint/engines/launch/coldstart.py",
-          "SILENCE_S = {False: 900", "SILENCE_S = {False: 90", NUMBERS),
+          "MAX_HEARTBEAT_INTERVAL_S = {False: 900", "MAX_HEARTBEAT_INTERVAL_S = {False: 90", NUMBERS),
     Named("half of the hosts replaced at once", f"{CONSTRUCTS}/host.py",
           "min_healthy_percentage=100 if room", "min_healthy_percentage=50 if room", NUMBERS),
     Named("flows stay 300 s with a host that left", f"{CONSTRUCTS}/vad.py",

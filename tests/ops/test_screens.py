@@ -95,7 +95,7 @@ COMMAND_LINES = {
 
 CACHED_FUNCTIONS = (
     (voice_ops.cost.command, "_synthesize_sections"),
-    (voice_ops.diagram.command, "templates"),
+    (voice_ops.diagram.command, "synthesize_templates"),
     (voice_ops.gameday.command, "simulate_scenarios"),
     (voice_ops.preview.command, "rehearse_deployment"),
 )

@@ -144,5 +144,5 @@ def parse_id(kind: str, identifier: str) -> dict[str, str]:
 
 
 def derive_fake_uuid(*parts: str) -> str:
-    """Return a UUID that is derived from the parts."""
+    """Return a UUID that is always the same for the same parts."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(parts)))

@@ -44,12 +44,12 @@ def expect_rejection(change: dict[str, str], code: int, answer: str) -> None:
         sys.exit(f"with {change}: exit code {result.returncode}, expected {code}; said: {result.stderr}")
 
 
-def start() -> None:
+def check_startup() -> None:
     """Start the engine with an invalid variable, and without weights."""
     expect_rejection({"VOICE_CHUNK_PORT": "none"}, 2, "VOICE_CHUNK_PORT='none'")
     expect_rejection({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder")
 
 
 if __name__ == "__main__":
-    start()
+    check_startup()
     CDLL("libcublas.so.12")

@@ -178,7 +178,7 @@ class ExistingResources(Model):
     creates after the cluster's step (docs/guides/azure.md)."""
 
     def find_private_dns_zone_id(self, name: str) -> str | None:
-        """Return the id of the zone of a name."""
+        """Return the id of the existing zone with a name, or ``None`` if the deployment creates it."""
         return next((zone for zone in self.private_dns_zones if zone.rpartition("/")[2].lower() == name), None)
 
 

@@ -38,7 +38,7 @@ class Refusal(HTTPException):
 
 
 def build_retry_after_header(seconds: int) -> dict[str, str]:
-    """Return the ``Retry-After`` header."""
+    """Return the header that specifies when a client may try again."""
     return {"Retry-After": str(seconds)}
 
 

@@ -23,7 +23,7 @@ class Transcriber(Protocol):
 
     @property
     def supported_kinds(self) -> frozenset[ChunkKind]:
-        """Supported kinds of chunks."""
+        """Kinds of chunks that the model accepts as input."""
         ...
 
     @property
