@@ -115,7 +115,7 @@ def test_cpu_nodes_of_the_day_follow_the_memory_of_pods() -> None:
     azure = simulated.deployment.azure
     assert azure.callers
     assert azure.cpu_pool
-    edge, larger = azure.callers.edge, {"memory_gib": 12}
+    edge, larger = azure.callers.edge, {"memory_gib": 13}
     callers = azure.callers.model_copy(
         update={
             "edge": edge.model_copy(update={"gateway": edge.gateway.model_copy(update=larger)}),

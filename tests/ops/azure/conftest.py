@@ -64,5 +64,5 @@ def live_cluster(
                 deployment, kinds, resource_name, SignedIn(), {"transport": transport, "retry_backoff_factor": 0}
             )
 
-        monkeypatch.setattr(account, "connect", create_account)
+        monkeypatch.setattr(account, "create_account", create_account)
         yield found

@@ -469,8 +469,8 @@ def test_the_share_of_agents_in_the_cpu_pool_follows_the_tighter_of_cpus_and_mem
     file = load_text(edit_deployment({"azure.callers.asr.memory_gib": 16}, "production-azure"), tmp_path)
     held = estimate_azure_conversations(file.azure, file.load)
     assert held
-    # Six ASR pods each occupy 16.375 of 23.3 GiB of a node, which has 7 CPUs for pods.
-    agents, others = 24 * 1.15, 30 * 1.15 + 5 * 2.15 + 6 * 16.375 / 23.3 * 7
+    # Six ASR pods each occupy 16.375 of 26.2 GiB of a node, which has 7 CPUs for pods.
+    agents, others = 24 * 1.15, 30 * 1.15 + 5 * 2.15 + 6 * 16.375 / 26.21 * 7
     assert held.own_usd["cpu"] == pytest.approx(agents / (agents + others), rel=0.001)
 
 

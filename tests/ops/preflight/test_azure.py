@@ -82,7 +82,7 @@ def ask(production: Deployment, subscription: Subscription, monkeypatch: pytest.
                     {"transport": transport, "retry_backoff_factor": 0},
                 )
 
-            monkeypatch.setattr(azure, "connect", create_account)
+            monkeypatch.setattr(azure, "create_account", create_account)
             return list(azure.run_preflight(production, resources(), {"ARM_SUBSCRIPTION_ID": SUBSCRIPTION}))
 
         yield asked

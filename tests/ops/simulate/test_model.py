@@ -111,9 +111,10 @@ def test_slots_and_prices_come_from_file_and_catalogue() -> None:
 def test_the_price_of_a_pod_follows_the_tighter_of_cpus_and_memory(tmp_path: Path) -> None:
     file = edit_deployment({"azure.callers.asr.memory_gib": 16}, "production-azure")
     plans = {plan.name: plan for plan in create_fleet_plans(load_text(file, tmp_path), {})}
-    # A node of USD 0.452 with 8 CPUs has 7 CPUs and 23.3 GiB for pods: 32, less 4.7 of the kubelet and 4 of DaemonSets.
+    # A node of USD 0.452 with 8 CPUs has 7 CPUs and 26.2 GiB for pods: 32, less 1.8 of the kernel and kubelet, and 4
+    # of DaemonSets.
     assert plans["vad"].usd_per_hour == pytest.approx(0.452 * 2.15 / 8)
-    assert plans["asr"].usd_per_hour == pytest.approx(0.452 * 16.375 / 23.3 * 7 / 8, rel=0.001)
+    assert plans["asr"].usd_per_hour == pytest.approx(0.452 * 16.375 / 26.21 * 7 / 8, rel=0.001)
 
 
 def test_configured_sessions_are_used() -> None:

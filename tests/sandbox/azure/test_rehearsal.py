@@ -215,7 +215,7 @@ def test_a_plan_refuses_a_change_that_azure_refuses(
 ) -> None:
     """It cannot be accepted, since Pulumi does not replace the resource."""
     deployment, (done, _) = load(CELLS), rehearsal_result
-    monkeypatch.setattr("voice_ops.preview.changes.rehearse", lambda _: rehearsal_result)
+    monkeypatch.setattr("voice_ops.preview.changes.rehearse_deployment", lambda _: rehearsal_result)
     for each in done:
         state.save_graph(state.get_state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
     graph = done[0].preview.graph
