@@ -144,7 +144,7 @@ def test_every_bench_checks_its_goals_and_runs_nightly() -> None:
         assert f" {target}" in nightly
         file = ROOT / module.replace(".", "/")
         source = (file / "__main__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
-        ends = r"^    ((goals\.)?report_goals|exit_with_result)\(|raise stop\(\"missed"
+        ends = r"^    ((goals\.)?report_goals|exit_with_result)\(|raise create_exit\(\"missed"
         assert re.search(ends, source, re.MULTILINE), module
 
 
