@@ -211,7 +211,9 @@ async def test_unreadable_file_is_rejected(client: AsyncOpenAI, file: tuple[str,
 def test_file_cannot_reference_other_files(tmp_path: Path) -> None:
     """No supported format refers to other files. Even one that does must open none, whatever format is added later."""
     (tmp_path / "other.wav").write_bytes(wav(noise(1))[1])
-    widened = "import sys; from voice_gateway import decode; decode.FORMATS += ',concat'; sys.exit(decode.main())"
+    widened = (
+        "import sys; from voice_gateway import decode; decode.FORMAT_WHITELIST += ',concat'; sys.exit(decode.main())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", widened, "60"],
         input=b"ffconcat version 1.0\nfile other.wav\n",

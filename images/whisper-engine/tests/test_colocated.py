@@ -48,6 +48,8 @@ async def test_killed_worker_loses_nothing(engine: EngineHost, store: Redis, ssr
         (final,) = await finals(store, each, 1)
         assert "connect your call" in final.text
     wait_for("other workers", lambda: len(engine.workers_of("colocated") - workers) == WORKERS)
-    metrics = engine.metrics()
-    assert metrics["counters"]["worker_restarts"] == {"colocated": WORKERS}
-    assert metrics["EncoderQueueDepth"] == metrics["DecoderQueueDepth"] == 0
+    assert engine.metrics()["counters"]["worker_restarts"] == {"colocated": WORKERS}
+    # On a busy machine, a batch may be counted for a moment after its result is published.
+    wait_for(
+        "empty queues", lambda: not any(engine.metrics()[f"{stage}QueueDepth"] for stage in ("Encoder", "Decoder"))
+    )
