@@ -86,11 +86,6 @@ class Capacity:
             raise ValueError(f"{self.name} supports no calls: {self.limiting_bound.source}")
         return self.parts * max(1, math.ceil(calls / (self.calls * TARGET_UTILIZATION * self.parts)))
 
-    @property
-    def file_bounds(self) -> HostCount:
-        """Bounds of the number of units as written in the file, which apply to each part."""
-        return HostCount(min=self.units.min // self.parts, max=self.units.max // self.parts)
-
 
 def build_aws_tier_capacities(aws: Aws) -> tuple[Capacity, ...]:
     """Return the capacities of the tiers of an AWS section in the order of a call's path.

@@ -10,7 +10,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-HOST_NAME = "huggingface.co"
 FAKE_COMMIT_SHA = "0" * 40
 
 
