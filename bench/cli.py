@@ -20,25 +20,32 @@ from bench.goals import Goal, report_goals
 from voice_ops.output import create_table, out
 
 ROOT = Path(__file__).parents[1]
-PYTHON = [sys.executable, "-c"]
-VOICE_COMMAND = [*PYTHON, "from voice_ops.main import main; main()"]
+PYTHON_COMMAND = [sys.executable, "-c"]
+VOICE_COMMAND = [*PYTHON_COMMAND, "from voice_ops.main import main; main()"]
 FOLDER_PLACEHOLDER = "{folder}"
 """Placeholder in a command. A folder that is created for each run replaces it."""
-CDK_SYNTH = [str(ROOT / "node_modules/.bin/cdk"), "synth", "--quiet", "--no-notices", "--output", FOLDER_PLACEHOLDER]
+CDK_SYNTH_COMMAND = [
+    str(ROOT / "node_modules/.bin/cdk"),
+    "synth",
+    "--quiet",
+    "--no-notices",
+    "--output",
+    FOLDER_PLACEHOLDER,
+]
 AWS_FILE, AZURE_FILE = "deployments/production-us-east-1.yaml", "deployments/production-azure.yaml"
 
 PYTHON_FLOOR, PYDANTIC_FLOOR, SYNTH_FLOOR = "python", "pydantic", "cdk synth, empty CDK app"
 COMMANDS = {
-    PYTHON_FLOOR: [*PYTHON, "pass"],
-    PYDANTIC_FLOOR: [*PYTHON, "import pydantic"],
+    PYTHON_FLOOR: [*PYTHON_COMMAND, "pass"],
+    PYDANTIC_FLOOR: [*PYTHON_COMMAND, "import pydantic"],
     "voice --help": [*VOICE_COMMAND, "--help"],
     "voice plan, AWS": [*VOICE_COMMAND, "plan", AWS_FILE],
     "voice plan, Azure": [*VOICE_COMMAND, "plan", AZURE_FILE],
     "voice preview azure": [*VOICE_COMMAND, "preview", "azure", AZURE_FILE, "--state", FOLDER_PLACEHOLDER],
-    SYNTH_FLOOR: [*CDK_SYNTH, "--app", shlex.join([sys.executable, "-m", "bench.empty_app"])],
-    "cdk synth, whole suite": [*CDK_SYNTH, "--context", f"deployment={AWS_FILE}"],
+    SYNTH_FLOOR: [*CDK_SYNTH_COMMAND, "--app", shlex.join([sys.executable, "-m", "bench.empty_app"])],
+    "cdk synth, whole suite": [*CDK_SYNTH_COMMAND, "--context", f"deployment={AWS_FILE}"],
     "cdk synth, whole suite, validated": [
-        *CDK_SYNTH,
+        *CDK_SYNTH_COMMAND,
         "--context",
         f"deployment={AWS_FILE}",
         "--context",

@@ -22,7 +22,7 @@ from bench.voice.processes import measure_process_cpu_s
 from voice_blueprint.capacity.bounds import GATEWAY_CPU_S_PER_MINUTE, RELATIVE_CORE_SPEED
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import EVENTS_PATH, SESSIONS_PATH, TOKEN_HEADER
-from voice_blueprint.file.model.edge import CallerRules
+from voice_blueprint.file.model.edge import CallerSettings
 from voice_gateway.audio import SILENT_FRAME
 from voice_gateway.pacer import FRAME_S
 from voice_gateway.traces import TRACED_STAGES, CallTracer
@@ -71,7 +71,7 @@ async def _receive_events(client: httpx2.AsyncClient, session: dict[str, str]) -
             pass
 
 
-async def measure_gateway(path: VoicePath, gateway: Gateway, calls: int) -> float:
+async def measure_gateway_cpu_s(path: VoicePath, gateway: Gateway, calls: int) -> float:
     """Run a number of calls, and return the CPU seconds of the gateway per minute of a call."""
     store = connect(path.store_settings)
     running = []
@@ -110,7 +110,7 @@ async def measure_gateway(path: VoicePath, gateway: Gateway, calls: int) -> floa
     return durations
 
 
-def measure_traces() -> float:
+def measure_tracing_cpu_s() -> float:
     """Return the CPU seconds for recording and sending the traces of a one-minute call."""
     with subprocess.Popen([sys.executable, "-c", COLLECTOR_SCRIPT], stdout=subprocess.PIPE, text=True) as collector:  # noqa: S603
         port = collector.stdout.readline().strip() if collector.stdout else ""
@@ -137,8 +137,8 @@ def measure_traces() -> float:
     return durations / TRACED_CALLS
 
 
-MAX_TRACES_PERCENT = 2.0
-TRACED_SHARE: float = CallerRules.model_fields["traced_share"].default
+MAX_TRACING_CPU_PERCENT = 2.0
+TRACED_SHARE: float = CallerSettings.model_fields["traced_share"].default
 
 
 def main() -> None:
@@ -148,9 +148,9 @@ def main() -> None:
         path.start_store().wait_until_ready()
         gateway = path.start_gateway()
         path.wait_until_ready()
-        durations = asyncio.run(measure_gateway(path, gateway, calls))
+        durations = asyncio.run(measure_gateway_cpu_s(path, gateway, calls))
     out.print(f"{calls} calls: {durations:.2f} s of a core for a minute of a call, {60 / durations:.0f} calls a core")
-    traced = measure_traces()
+    traced = measure_tracing_cpu_s()
     out.print(
         f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / durations:.1%}; "
         f"{TRACED_SHARE:.0%} of the calls are traced by default"
@@ -163,7 +163,7 @@ def main() -> None:
                 GATEWAY_CPU_S_PER_MINUTE / RELATIVE_CORE_SPEED,
                 " s",
             ),
-            Goal("traces, of that", 100 * TRACED_SHARE * traced / durations, MAX_TRACES_PERCENT, " %"),
+            Goal("traces, of that", 100 * TRACED_SHARE * traced / durations, MAX_TRACING_CPU_PERCENT, " %"),
         )
     )
 

@@ -14,7 +14,7 @@ class Goal:
     Attributes:
         value: The measured value. NaN means that there is no measurement, so the goal is missed.
         unit: Unit of value and limit, with a leading space.
-        at_least: Whether the limit is a minimum. Otherwise, the limit is a maximum.
+        is_minimum: Whether the limit is a minimum. Otherwise, the limit is a maximum.
     """
 
     name: str

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.output import create_exit
 from voice_ops.provenance import describe_machine, get_current_commit
 
@@ -33,7 +33,7 @@ def record(name: Annotated[str, typer.Argument(metavar="NAME")], document: Path 
     markers = {marker["name"]: marker for marker in _RECORD_PATTERN.finditer(text)}
     if name not in markers:
         raise create_exit(
-            f"{document.name} has no benchmark {name}; available: {', '.join(markers) or 'none'}", REFUSED
+            f"{document.name} has no benchmark {name}; available: {', '.join(markers) or 'none'}", INVALID_INPUT
         )
     marker = markers[name]
     result = subprocess.run(  # noqa: S602  a command of our own page

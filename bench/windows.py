@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from voice_runtime.features import SAMPLE_RATE, FeatureRows, LogMelExtractor
+from voice_runtime.features import SAMPLE_RATE_HZ, FeatureRows, LogMelExtractor
 from voice_whisper.backends.base import Role, load_backend
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
@@ -32,26 +32,28 @@ RECORDINGS_FOLDER = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
 WINDOW_LENGTHS_S = ((1.5, 3), (3, 4), (4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
 SPEECH_COUNT = 12
 MAX_COMPRESSION_RATIO = 2.4
-Sound = NDArray[np.float32]
+AudioSamples = NDArray[np.float32]
 
 
-def load_recordings() -> list[Sound]:
+def load_recordings() -> list[AudioSamples]:
     """Return the recordings of 1.5 s to 9 s at 16 kHz."""
     clips = []
     for file in sorted(RECORDINGS_FOLDER.rglob("*.wav")):
         with wave.open(str(file)) as sound:
             samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2").astype(np.float32)
-            clips.append(soxr.resample(samples, sound.getframerate(), SAMPLE_RATE))
-    return [sound for sound in clips if 1.5 * SAMPLE_RATE < len(sound) < 9 * SAMPLE_RATE]
+            clips.append(soxr.resample(samples, sound.getframerate(), SAMPLE_RATE_HZ))
+    return [sound for sound in clips if 1.5 * SAMPLE_RATE_HZ < len(sound) < 9 * SAMPLE_RATE_HZ]
 
 
-def join_recordings(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.Random) -> FeatureRows:
+def create_speech_features(
+    pool: list[AudioSamples], shortest_s: float, longest_s: float, draw: random.Random
+) -> FeatureRows:
     """Return the features of randomly chosen recordings, concatenated to the requested length."""
     while True:
         sound = np.empty(0, np.float32)
-        while len(sound) < shortest_s * SAMPLE_RATE:
-            sound = np.concatenate([sound, draw.choice(pool), np.zeros(SAMPLE_RATE // 10, np.float32)])
-        if len(sound) <= longest_s * SAMPLE_RATE:
+        while len(sound) < shortest_s * SAMPLE_RATE_HZ:
+            sound = np.concatenate([sound, draw.choice(pool), np.zeros(SAMPLE_RATE_HZ // 10, np.float32)])
+        if len(sound) <= longest_s * SAMPLE_RATE_HZ:
             extractor = LogMelExtractor()
             rows = extractor.push(np.clip(sound, -32768, 32767).astype(np.int16))
             return np.concatenate([rows, extractor.flush()])
@@ -78,7 +80,7 @@ def main() -> None:
     pool, draw = load_recordings(), random.Random(1)  # noqa: S311  the same recordings every time
     table = Table("speech, s", "window, s", "words that differ", "loops", "encode, ms", "decode, ms")
     for shortest_s, longest_s in WINDOW_LENGTHS_S:
-        speeches = [join_recordings(pool, shortest_s, longest_s, draw) for _ in range(SPEECH_COUNT)]
+        speeches = [create_speech_features(pool, shortest_s, longest_s, draw) for _ in range(SPEECH_COUNT)]
         reference: list[str] = []
         for window_s in (30, 20, 10, 5):
             if longest_s > window_s:

@@ -25,8 +25,8 @@ SERVER_PROGRAMS = ("valkey-server", "redis-server")
 BUSY_TIMEOUT_S = 60
 """Timeout for operations that take a second on an idle machine, so that tests do not fail on a busy machine."""
 
-_INHERITED_NAMES = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
-INHERITED_ENVIRONMENT = {name: os.environ[name] for name in _INHERITED_NAMES if name in os.environ}
+_INHERITED_VARIABLE_NAMES = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
+INHERITED_ENVIRONMENT = {name: os.environ[name] for name in _INHERITED_VARIABLE_NAMES if name in os.environ}
 """The only variables that programs under test inherit from this machine."""
 
 

@@ -67,7 +67,7 @@ def calls_in_source(file: Path) -> set[Call]:
     """
     source = file.read_text(encoding="utf-8")
     found: set[Call] = set()
-    if not any(word in source for word in ("client(", "list_all(", *CLIENTS)):
+    if not any(word in source for word in ("client(", "iter_paginated_items(", *CLIENTS)):
         return found
     tree = ast.parse(source)
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
@@ -123,11 +123,11 @@ def _created_service(value: ast.expr) -> str | None:
 
 
 def _listing_calls(node: ast.Call, bound: dict[str, str]) -> Iterator[Call]:
-    """Yield the calls of ``account.list_all("ec2", "describe_images", ...)`` and ``get_paginator("...")``."""
+    """Yield calls such as ``account.iter_paginated_items("ec2", "describe_images")`` and ``get_paginator("...")``."""
     if not isinstance(node.func, ast.Attribute):
         return
     words = [each.value if isinstance(each, ast.Constant) else None for each in node.args]
-    if node.func.attr == "list_all" and isinstance(words[0], str) and isinstance(words[1], str):
+    if node.func.attr == "iter_paginated_items" and isinstance(words[0], str) and isinstance(words[1], str):
         yield words[0], methods(words[0])[words[1]]
     if node.func.attr == "get_paginator" and words and isinstance(words[0], str):
         owner = node.func.value

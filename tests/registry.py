@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from voice_sandbox.hosts.certificates import CertificateAuthority
-from voice_sandbox.hosts.servers import Server
+from voice_sandbox.hosts.servers import ServerProcess
 from voice_sandbox.loopback import find_free_port
 
 PASSWORD = "an-ecr-password"
@@ -118,7 +118,7 @@ def registry(folder: Path) -> Iterator[Registry]:
         "REGISTRY_AUTH_FILE": str(folder / "auth.json"),
     }
     command = ["docker-registry", "serve", str(folder / "registry.yaml")]
-    server = Server(command, folder / "registry.log", "127.0.0.1", port)
+    server = ServerProcess(command, folder / "registry.log", "127.0.0.1", port)
     try:
         yield Registry(host, environment, folder)
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 import voice_blueprint
 from tests.blueprint.documents import Edits, edit_document, load_text
 from voice_blueprint import Deployment
-from voice_stacks.aws.app import make_app
+from voice_stacks.aws.app import create_app
 from voice_userdata import unpack_script
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +48,7 @@ HOSTS = ("vad", *ASR)
 def synthesize(deployment: Deployment) -> Stacks:
     """Synthesize a deployment in this process."""
     with TemporaryDirectory() as folder:
-        assembly = make_app(deployment, outdir=folder).synth()
+        assembly = create_app(deployment, outdir=folder).synth()
         return {
             stack.stack_name.removeprefix(f"{deployment.name}-"): Stack(
                 json.loads(Path(stack.template_full_path).read_text(encoding="utf-8")),

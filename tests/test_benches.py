@@ -48,7 +48,7 @@ def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:
         (2.5, transcript_event("final", "a answer on it", 4, start_ms=300)),  # `the` was committed
     ]
     screen = measure_display(events)
-    assert (screen.withdrawn_word_count, screen.withdrawn_committed_count, screen.word_count) == (2, 1, 7)
+    assert (screen.withdrawn_word_count, screen.withdrawn_committed_word_count, screen.word_count) == (2, 1, 7)
     assert screen.commit_delays_s == [0.9, 0.8, 1.2, 1.6, 1.5, 1.9, 1.8]
     assert screen.withdrawn_ratio == 2 / 9
 

@@ -120,3 +120,33 @@ def test_summaries_are_noun_phrases_or_imperatives() -> None:
     ]
     summaries = [(file, ast.get_docstring(node) or "") for file, node in documented]
     assert [f"{file}: {text.splitlines()[0]}" for file, text in summaries if NOT_A_SUMMARY.match(text)] == []
+
+
+SECTION = re.compile(r"^(?:Attributes|Args):\n((?: {4}.*\n?|\n)+)", re.MULTILINE)
+ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*):", re.MULTILINE)
+
+
+def unknown_names(source: str) -> Iterator[str]:
+    """Yield the names in sections of docstrings that the class or function does not have."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef | Function):
+            continue
+        body = node.args if isinstance(node, Function) else node
+        known = {each.arg for each in ast.walk(body) if isinstance(each, ast.arg)}
+        known |= {each.attr for each in ast.walk(body) if isinstance(each, ast.Attribute)}
+        known |= {each.id for each in ast.walk(body) if isinstance(each, ast.Name)}
+        known |= {each.name for each in ast.walk(body) if isinstance(each, Function)}
+        for section in SECTION.findall(ast.get_docstring(node) or ""):
+            for entry in ENTRY.findall(section):
+                yield from (f"{node.name}: {name}" for name in entry.split(", ") if name not in known)
+
+
+def test_docstrings_describe_names_that_exist() -> None:
+    assert [f"{file}: {name}" for file in sources() for name in unknown_names(file.read_text(encoding="utf-8"))] == []
+
+
+def test_the_old_name_of_a_renamed_field_is_detected() -> None:
+    source = (
+        'class Host:\n    """A host.\n\n    Attributes:\n        ip, port: Where it listens.\n    """\n\n    port: int'
+    )
+    assert list(unknown_names(source)) == ["Host: ip"]

@@ -13,7 +13,7 @@ from voice_blueprint.shipped import ROOT
 from voice_ops.simulate.calls import REDIAL_FRACTION
 from voice_ops.simulate.capacity import FleetPlan, calculate_default_peak, calculate_max_store_calls, create_fleet_plans
 from voice_ops.simulate.command import SWEPT_UTILIZATIONS
-from voice_ops.simulate.policies import PEER_POLICIES, Policy, create_configured_policy
+from voice_ops.simulate.policies import BASELINE_POLICIES, Policy, create_configured_policy
 from voice_ops.simulate.report import summarize_result
 from voice_ops.simulate.run import PolicyResult, Simulation, SimulationSettings
 from voice_ops.simulate.shortfall import find_shortfall
@@ -21,7 +21,7 @@ from voice_ops.simulate.traces import create_spike_trace
 
 DOCUMENT_PATH = Path(__file__).parents[1] / "docs" / "measurements.md"
 DEPLOYMENT_NAMES = ("production-us-east-1", "production-azure")
-LOWER_MINIMUMS = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
+REDUCED_MIN_HOSTS = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
 """Lower minimums for some fleets of a file, with which the refused calls are simulated."""
 
 _ROW_PATTERN = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+ %(?: \| [\d.]+ %)+) \|", re.MULTILINE)
@@ -29,7 +29,7 @@ _ROW_PATTERN = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+
 
 def render_document(text: str) -> str:
     """Return the text of the document with all tables regenerated."""
-    return doc_tables.render_tables(text, TABLES)
+    return doc_tables.render_tables(text, TABLE_FORMATTER_BY_NAME)
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def _simulate_spike(
     """
     deployment = voice_blueprint.load(ROOT / "deployments" / f"{name}.yaml")
     minima = dict(lower_minimums)
-    plans = tuple(_with_minimum(plan, minima.get(plan.name)) for plan in create_fleet_plans(deployment, {}))
+    plans = tuple(_replace_min_hosts(plan, minima.get(plan.name)) for plan in create_fleet_plans(deployment, {}))
     aws, store = deployment.aws_section, calculate_max_store_calls(deployment)
     settings = SimulationSettings(
         zones=(aws or deployment.azure).availability_zones,
@@ -83,7 +83,7 @@ def _simulate_spike(
     ).run()
 
 
-def _with_minimum(plan: FleetPlan, hosts: int | None) -> FleetPlan:
+def _replace_min_hosts(plan: FleetPlan, hosts: int | None) -> FleetPlan:
     """Return a fleet of one group with another minimum number of hosts. ``None`` leaves the minimum unchanged."""
     if hosts is None:
         return plan
@@ -93,7 +93,7 @@ def _with_minimum(plan: FleetPlan, hosts: int | None) -> FleetPlan:
 
 def _format_policies_table() -> str:
     rows = []
-    for policy in (*PEER_POLICIES, None):
+    for policy in (*BASELINE_POLICIES, None):
         result = _simulate_spike(DEPLOYMENT_NAMES[0], policy, 1.0)
         summary = summarize_result(result)
         answered = (summary.refused_conversations / summary.conversations) if summary.conversations else 0
@@ -139,12 +139,12 @@ def _format_lower_minimums_table() -> str:
     rows = [
         (f"`{name}.yaml` with {', '.join(f'{hosts} {fleet}' for fleet, hosts in minima.items())}",
          format_refused_percentage(_simulate_spike(name, None, 1.0, tuple(minima.items()))))
-        for name, minima in LOWER_MINIMUMS
+        for name, minima in REDUCED_MIN_HOSTS
     ]  # fmt: skip
     return format_table(("Fewer in service", "Refused calls"), rows)
 
 
-TABLES: Mapping[str, Callable[[], str]] = {
+TABLE_FORMATTER_BY_NAME: Mapping[str, Callable[[], str]] = {
     "scaling-policies": _format_policies_table,
     "scaling-own": _format_file_policy_table,
     "scaling-reserve": _format_reserve_table,

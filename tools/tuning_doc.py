@@ -6,17 +6,17 @@ from pathlib import Path
 from tools import doc_tables
 from tools.doc_tables import format_table
 from voice_blueprint import catalog
-from voice_blueprint.catalog.inference import Architecture
-from voice_blueprint.engines.sizing.defaults import select_batch_defaults
-from voice_blueprint.engines.sizing.layouts import CELL_LAYOUT, EngineRequirements, Layout, evaluate_layouts
+from voice_blueprint.catalog.inference import ModelArchitecture
+from voice_blueprint.engines.sizing.defaults import select_default_scheduler_limits
+from voice_blueprint.engines.sizing.layouts import CELL_LAYOUT_NAME, EngineRequirements, Layout, evaluate_layouts
 from voice_blueprint.engines.sizing.memory import calculate_cross_attention_bytes, calculate_kv_bytes_per_token
-from voice_blueprint.engines.sizing.profiles import ProfileRow, build_profile_table, create_batching_variants
+from voice_blueprint.engines.sizing.profiles import ProfileComparison, build_profile_table, create_batching_variants
 from voice_blueprint.engines.sizing.tts import PUBLISHED_OPERATING_POINTS
 from voice_blueprint.file.model.serving import KvCacheType, Load
 
 DOCUMENT_PATH = Path(__file__).parents[1] / "docs" / "tuning.md"
 
-SEED_SESSIONS = 500
+SEED_SESSIONS_PER_NODE = 500
 """Number of sessions per node that the seed documents claim."""
 
 SEED_GPU = "A100-80"
@@ -24,7 +24,7 @@ SEED_GPU = "A100-80"
 
 def render_document(text: str) -> str:
     """Return the text of the document with all tables regenerated."""
-    return doc_tables.render_tables(text, TABLES)
+    return doc_tables.render_tables(text, TABLE_FORMATTER_BY_NAME)
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def _format_kv_table() -> str:
             f"{calculate_kv_bytes_per_token(model):,}",
             f"{calculate_kv_bytes_per_token(model, KvCacheType.FP8):,}",
             f"{calculate_cross_attention_bytes(model) / 1e6:.0f} MB"
-            if model.architecture is Architecture.ENCODER_DECODER
+            if model.architecture is ModelArchitecture.ENCODER_DECODER
             else "-",
         )
         for model in catalog.models().values()
@@ -63,12 +63,12 @@ def _format_profile_table() -> str:
     return format_table(headings, [_format_profile_cells(row) for row in build_profile_table()])
 
 
-def _format_profile_cells(row: ProfileRow) -> tuple[str, ...]:
+def _format_profile_cells(row: ProfileComparison) -> tuple[str, ...]:
     gpus = f"{row.tensor_parallel} x {row.gpu}"
     if row.baseline is None or row.tuned is None:
         reason = row.refusal.arithmetic if row.refusal else ""
         return row.model, gpus, "-", "-", "-", "-", "-", f"refused: {reason}"
-    defaults, tuned = select_batch_defaults(catalog.gpus()[row.gpu]), row.tuned
+    defaults, tuned = select_default_scheduler_limits(catalog.gpus()[row.gpu]), row.tuned
     settings = (
         tuned.max_num_seqs,
         tuned.max_num_batched_tokens,
@@ -98,7 +98,7 @@ def _format_pair_table() -> str:
 
 
 def _format_sessions_table() -> str:
-    request = EngineRequirements(Load(sessions=SEED_SESSIONS, session_tokens=1500, context_tokens=16384))
+    request = EngineRequirements(Load(sessions=SEED_SESSIONS_PER_NODE, session_tokens=1500, context_tokens=16384))
     sizes = [size for size in catalog.vm_sizes().values() if size.gpu == SEED_GPU]
     rows = [
         _format_session_cells(name, layout)
@@ -111,10 +111,10 @@ def _format_sessions_table() -> str:
 
 
 def _format_session_cells(model: str, layout: Layout) -> tuple[str, ...]:
-    tokens = layout.engine.kv_cache_tokens * layout.replicas_per_node // SEED_SESSIONS
-    emphasis = "**" if layout.sessions_per_node >= SEED_SESSIONS else ""
+    tokens = layout.engine.kv_cache_tokens * layout.replicas_per_node // SEED_SESSIONS_PER_NODE
+    emphasis = "**" if layout.sessions_per_node >= SEED_SESSIONS_PER_NODE else ""
     size = layout.vm_size.removeprefix("Standard_")
-    name = "cell" if layout.name == CELL_LAYOUT else layout.name
+    name = "cell" if layout.name == CELL_LAYOUT_NAME else layout.name
     return model, size, name, f"{emphasis}{layout.sessions_per_node}{emphasis}", f"{tokens:,} tokens"
 
 
@@ -126,7 +126,7 @@ def _format_tts_table() -> str:
     return format_table(("requests at a time", "first audio", "real-time factor", "characters/s"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {
+TABLE_FORMATTER_BY_NAME: dict[str, Callable[[], str]] = {
     "kv-bytes": _format_kv_table,
     "profiles": _format_profile_table,
     "ab-pair": _format_pair_table,

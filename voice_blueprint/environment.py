@@ -46,10 +46,10 @@ from voice_blueprint.contract.environment import (
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, RTP
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_blueprint.file.model.agents import AgentRules
+from voice_blueprint.file.model.agents import ConversationSettings
 from voice_blueprint.file.model.azure_callers import AzureEdge
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.edge import CallerRules, Edge, JwtAuthorizer
+from voice_blueprint.file.model.edge import CallerSettings, Edge, JwtAuthorizer
 
 GATEWAY_DRAIN_TIMEOUT_S = 110
 """Time for the callers of a stopping gateway to reconnect to another one, seconds. Fargate kills a task 10 s later."""
@@ -62,15 +62,17 @@ def _create_variable_for_setting(field: str, description: str) -> Variable:
     return _VARIABLES_BY_NAME.get(name) or Variable(name, description)
 
 
-CALLER_RULE_VARIABLES: Mapping[str, Variable] = {
+CALLER_VARIABLE_BY_SETTING: Mapping[str, Variable] = {
     name: _create_variable_for_setting(name, field.description or "")
-    for name, field in CallerRules.model_fields.items()
+    for name, field in CallerSettings.model_fields.items()
     if name != "archive"
 }
-"""Variables of the gateway, by setting of ``CallerRules``. The archive is excluded, since it is a resource."""
+"""Variables of the gateway, by setting of ``CallerSettings``. The archive is excluded, since it is a resource."""
 
-ENVIRONMENT: Mapping[Image, tuple[Variable, ...]] = contract.ENVIRONMENT | {
-    Image.GATEWAY: tuple(dict.fromkeys((*contract.ENVIRONMENT[Image.GATEWAY], *CALLER_RULE_VARIABLES.values())))
+VARIABLES_BY_IMAGE: Mapping[Image, tuple[Variable, ...]] = contract.VARIABLES_BY_IMAGE | {
+    Image.GATEWAY: tuple(
+        dict.fromkeys((*contract.VARIABLES_BY_IMAGE[Image.GATEWAY], *CALLER_VARIABLE_BY_SETTING.values()))
+    )
 }
 """Variables of each image: those of the contract, and those derived from settings."""
 
@@ -112,14 +114,14 @@ def build_gateway_environment(
         MAX_CONNECTIONS: str(sockets),
         MEDIA_HOST: media_host,
         DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
-        **{variable: _format_value(getattr(edge, name)) for name, variable in CALLER_RULE_VARIABLES.items()},
+        **{variable: _format_value(getattr(edge, name)) for name, variable in CALLER_VARIABLE_BY_SETTING.items()},
     }
 
 
 def build_agent_environment(
     deployment: Deployment,
-    rules: AgentRules,
-    edge: CallerRules,
+    rules: ConversationSettings,
+    edge: CallerSettings,
     *,
     fleet: str,
     gateway_url: str,

@@ -24,7 +24,7 @@ AWS_IMAGES = (
     Image.TELEMETRY,
 )
 """All images of deployments to AWS. Each image has a repository."""
-CALLER_TIER_IMAGES = {
+IMAGES_BY_CALLER_TIER = {
     Component.GATEWAY: GATEWAY_IMAGES,
     Component.VAD: (Image.VAD_DATAPLANE, Image.TELEMETRY, Image.GATEWAY),
     Component.ASR: (Image.WHISPER_ENGINE, Image.TELEMETRY, Image.GATEWAY),
@@ -32,7 +32,7 @@ CALLER_TIER_IMAGES = {
 """Images of the caller tiers on Azure. The gateway's image signs all of them in to the state store."""
 AGENT_POD_IMAGES = (*AGENT_IMAGES, Image.GATEWAY)
 """Images of an agent's pod on Azure."""
-CALLER_IMAGES = tuple(dict.fromkeys(image for images in CALLER_TIER_IMAGES.values() for image in images))
+CALLER_IMAGES = tuple(dict.fromkeys(image for images in IMAGES_BY_CALLER_TIER.values() for image in images))
 CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 """Images that every cluster on Azure runs in addition to its services."""
 
@@ -96,7 +96,7 @@ def get_image_digest(deployment: Deployment, image: Image) -> str:
     return deployment.images.get(image, PLACEHOLDER_DIGEST)
 
 
-def with_placeholder_digests(deployment: Deployment) -> Deployment:
+def add_placeholder_digests(deployment: Deployment) -> Deployment:
     """Return the deployment with placeholder digests, as if all images had been pushed."""
     missing = {
         image: PLACEHOLDER_DIGEST for image in list_required_images(deployment) if image not in deployment.images

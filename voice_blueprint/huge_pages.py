@@ -6,13 +6,13 @@ plane.
 
 from math import ceil
 
-SESSION_BYTES = 28 * 1024
+BYTES_PER_SESSION = 28 * 1024
 """Memory per session: jitter buffer, features, cipher (``pipeline/slot.hpp``)."""
-QUEUE_BYTES = 4 << 20
+BYTES_PER_QUEUE = 4 << 20
 """Memory per receive queue: its rings of chunks and commands (``pipeline/poller.hpp``)."""
-VAD_BYTES = 9 << 20
+VAD_BYTES_PER_QUEUE = 9 << 20
 """Memory of the VAD module per receive queue; twice as much while a module is replaced (``vad/module/vad.c``)."""
-FRAMES_BYTES = 20 << 20
+PACKET_BUFFER_BYTES_PER_QUEUE = 20 << 20
 """Memory of DPDK's packet buffers per receive queue: 8,192 of 2.4 KiB (``receive/dpdk.cpp``)."""
 DPDK_BYTES = 8 << 20
 """Memory of DPDK itself."""
@@ -25,5 +25,9 @@ def calculate_huge_page_count(sessions: int, queues: int, size_mib: int) -> int:
     def count_pages(size: int) -> int:
         return ceil(size / page)
 
-    each = count_pages(QUEUE_BYTES) + 2 * count_pages(VAD_BYTES)
-    return count_pages(sessions * SESSION_BYTES) + queues * each + count_pages(queues * FRAMES_BYTES + DPDK_BYTES)
+    each = count_pages(BYTES_PER_QUEUE) + 2 * count_pages(VAD_BYTES_PER_QUEUE)
+    return (
+        count_pages(sessions * BYTES_PER_SESSION)
+        + queues * each
+        + count_pages(queues * PACKET_BUFFER_BYTES_PER_QUEUE + DPDK_BYTES)
+    )

@@ -104,7 +104,7 @@ BuildArgumentName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 EngineName = Annotated[str, AfterValidator(_check_engine_name)]
 PortName = Annotated[str, AfterValidator(_check_port_name)]
 UpstreamName = Annotated[str, AfterValidator(_check_upstream_name)]
-Folder = Annotated[str, Field(pattern=r"^/[a-z0-9/_-]+$")]
+AbsoluteFolderPath = Annotated[str, Field(pattern=r"^/[a-z0-9/_-]+$")]
 
 
 class HttpHealthCheck(Model):
@@ -148,7 +148,7 @@ class Package(Model):
     source: str
 
 
-class _BaseImageSpec(Model):
+class _CommonImageSpec(Model):
     """Base of built and mirrored images."""
 
     name: Image
@@ -165,13 +165,13 @@ class _BaseImageSpec(Model):
     root_because: str | None = None
     capabilities: tuple[Annotated[str, Field(pattern=r"^[A-Z_]+$")], ...] = ()
     """Linux capabilities of its container, without ``CAP_``; all others are dropped."""
-    cache_dir: Folder | None = None
+    cache_dir: AbsoluteFolderPath | None = None
     """Mount path of a persistent volume for compile caches and weights."""
     labels: dict[str, str] = Field(default_factory=dict)
     """OCI annotations in addition to those that every image gets from its specification and build."""
 
     @model_validator(mode="after")
-    def _check_root_reason(self) -> "_BaseImageSpec":
+    def _check_root_reason(self) -> "_CommonImageSpec":
         if (self.user_id == 0) != (self.root_because is not None):
             raise ValueError("user_id 0 needs root_because, and nothing else may have it")
         return self
@@ -181,7 +181,7 @@ class _BaseImageSpec(Model):
         return tuple(find_port(name) for name in self.ports)
 
 
-class BuiltImage(_BaseImageSpec):
+class BuiltImage(_CommonImageSpec):
     """An image with a Dockerfile in this repository."""
 
     kind: Literal["built"]
@@ -221,7 +221,7 @@ class BuiltImage(_BaseImageSpec):
         return self
 
 
-class MirroredImage(_BaseImageSpec):
+class MirroredImage(_CommonImageSpec):
     """A publisher's image, copied unchanged to the operator's registry."""
 
     kind: Literal["mirrored"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import PACKET_BYTES, PACKETS_PER_S, SOCKETS_PER_CALL
 from voice_blueprint.capacity.load import calculate_peak_calls
-from voice_blueprint.catalog import Limit
+from voice_blueprint.catalog import CloudLimit
 from voice_blueprint.contract.network import FLOWS
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
@@ -30,7 +30,7 @@ BASE_STACK_COUNT = 7
 """Stacks of a deployment without agents, fleets and machine images (voice_stacks/aws)."""
 EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
 """Throughput and connections of one capacity unit of an application gateway. See ``EDGE_UNITS``."""
-CALL_MBPS = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6
+MBPS_PER_CALL = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6
 """Throughput of a call's audio in one direction over a WebSocket, which is similar to the throughput over RTP."""
 
 
@@ -43,7 +43,7 @@ class LimitUsage:
         location: Location of the number in the file.
     """
 
-    limit: Limit
+    limit: CloudLimit
     units: HostCount
     location: Location
 
@@ -53,7 +53,7 @@ class LimitUsage:
         return self.units.max > self.limit.default
 
 
-def calculate_limit_usages(deployment: Deployment) -> Iterator[LimitUsage]:
+def iter_limit_usages(deployment: Deployment) -> Iterator[LimitUsage]:
     """Yield the usage of each limit by the sections of the deployment file."""
     all_limits = catalog.limits()
     needs = list(_calculate_aws_usages(deployment.aws_section)) if deployment.aws_section else []
@@ -131,5 +131,5 @@ def _calculate_azure_edge_usages(deployment: Deployment) -> Iterator[tuple[str, 
     # All calls are assumed to use WebSockets, since the file does not contain the share of RTP. A conversation's answer
     # is audio as well.
     directions = 1 + (load.conversation_share if azure.agents else 0)
-    each = max(directions * CALL_MBPS / EDGE_UNIT_MBPS, SOCKETS_PER_CALL / EDGE_UNIT_CONNECTIONS)
+    each = max(directions * MBPS_PER_CALL / EDGE_UNIT_MBPS, SOCKETS_PER_CALL / EDGE_UNIT_CONNECTIONS)
     yield "edge-units", each * load.calls, each * calculate_peak_calls(load), ("load", "calls")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-Name = TypeVar("Name", bound=str)
+NameT = TypeVar("NameT", bound=str)
 
 
 def validate_public_key(pem: str) -> str:
@@ -26,7 +26,7 @@ def extract_pem_body(pem: str) -> str:
     return "".join(pem.strip().splitlines()[1:-1])
 
 
-def format_digest_manifest(images: Mapping[Name, str]) -> str:
+def format_digest_manifest(images: Mapping[NameT, str]) -> str:
     """Return the text to sign for a deployment's digests: sorted JSON without spaces, and a newline."""
     return json.dumps(dict(sorted(images.items())), separators=(",", ":")) + "\n"
 

@@ -17,7 +17,7 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from voice_ops.exits import EXIT_CODES_HELP, FAILED, REFUSED
+from voice_ops.exits import EXIT_CODES_HELP, FAILED, INVALID_INPUT
 from voice_ops.extras import find_extra
 from voice_ops.output import create_exit, print_error, print_json
 
@@ -49,7 +49,7 @@ COMMANDS = {
 }
 """Commands of `voice_ops/<command>/command.py`, with the first paragraph of their help. A test compares both."""
 
-HELP_PANELS = {
+COMMANDS_BY_PANEL = {
     "Start": ("init", "new", "schema"),
     "Check a file": ("plan", "checks", "cost", "diagram", "preview", "simulate", "gameday", "sandbox"),
     "Deploy": ("preflight", "images", "dashboards", "rollout", "prune", "teardown"),
@@ -71,7 +71,7 @@ RENAMED_OPTIONS = {
 
 STDOUT_ERRNOS = {ENOSPC, EDQUOT, EIO}
 """Errors of a write to a full or broken disk. An error without a file name may concern standard output."""
-MIN_FREE_BYTES = 2**25
+MIN_FREE_DISK_BYTES = 2**25
 """Minimum free space in bytes, which a synthesis requires. A disk with less free space counts as full."""
 
 
@@ -111,7 +111,7 @@ class CommandGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty parameters
         super().__init__(**attributes)
         _format_help(self)
-        panels = {name: panel for panel, names in HELP_PANELS.items() for name in names}
+        panels = {name: panel for panel, names in COMMANDS_BY_PANEL.items() for name in names}
         self.commands = {
             name: TyperCommand(name, help=COMMANDS[name], rich_help_panel=panels[name])
             for name in sorted(COMMANDS, key=list(panels).index)
@@ -147,7 +147,7 @@ class CommandGroup(TyperGroup):
         except OSError as error:
             if error.errno not in STDOUT_ERRNOS:
                 raise
-            if error.filename is not None or (full_disk := _find_full_disk()):
+            if error.filename is not None or (full_disk := _find_folder_on_full_disk()):
                 print_error(
                     f"{error.filename or full_disk}: {error.strerror}; free some space and run the command again"
                 )
@@ -177,13 +177,13 @@ class CommandGroup(TyperGroup):
             if extra is None:
                 raise
             text = f"voice {command} requires the extra `{extra}`: pip install 'voice-serve[{extra}]'"
-            raise create_exit(text, REFUSED) from None
+            raise create_exit(text, INVALID_INPUT) from None
 
 
-def _find_full_disk() -> str | None:
+def _find_folder_on_full_disk() -> str | None:
     """Return the temporary or current folder if its disk is full, or None."""
     folders = (tempfile.gettempdir(), Path.cwd())
-    return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE_BYTES), None)
+    return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE_DISK_BYTES), None)
 
 
 def _report_usage_error(error: ClickException, *, as_json: bool) -> NoReturn:

@@ -3,7 +3,7 @@
 FAILED = 1
 """An operation failed, such as a deploy, a drill or a teardown."""
 
-REFUSED = 2
+INVALID_INPUT = 2
 """The input is rejected: the file or an option is invalid, or a check fails."""
 
 IN_PROGRESS = 75

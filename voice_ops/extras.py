@@ -23,7 +23,7 @@ _AZURE_MODULES = {
     *_SIMULATION_MODULES,
 }
 
-EXTRAS = {
+MODULES_BY_EXTRA = {
     "aws": _AWS_MODULES,
     "azure": _AZURE_MODULES,
     "sandbox": _AWS_MODULES | _AZURE_MODULES | {"cfnlint", "cryptography", "moto", "prometheus_client", "psutil"},
@@ -37,5 +37,5 @@ EXTRAS = {
 
 def find_extra(module: str, command: str) -> str | None:
     """Return the extra that installs a module, or None if there is none. The command's own extra is preferred."""
-    providers = [extra for extra, modules in EXTRAS.items() if module.partition(".")[0] in modules]
+    providers = [extra for extra, modules in MODULES_BY_EXTRA.items() if module.partition(".")[0] in modules]
     return command if command in providers else next(iter(providers), None)

@@ -8,13 +8,17 @@ from rich.console import Console
 
 import voice_blueprint
 from voice_blueprint import checks
-from voice_blueprint.checks import Finding, Level
+from voice_blueprint.checks import Finding, Severity
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.output import create_exit, err, format_markup, print_error, print_json_error
 from voice_sandbox.changes import Outage
 
-LEVEL_MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
+LEVEL_MARKS = {
+    Severity.ERROR: "[red]✗ error[/]",
+    Severity.WARNING: "[yellow]! warning[/]",
+    Severity.INFO: "[blue]i info[/]",
+}
 
 
 def load_deployment(file: Path) -> Deployment:
@@ -24,8 +28,8 @@ def load_deployment(file: Path) -> Deployment:
     except voice_blueprint.DeploymentFileError as error:
         for problem in error.problems:
             print_error(str(problem))
-        print_json_error([str(problem) for problem in error.problems], REFUSED)
-        raise typer.Exit(REFUSED) from None
+        print_json_error([str(problem) for problem in error.problems], INVALID_INPUT)
+        raise typer.Exit(INVALID_INPUT) from None
 
 
 def load_checked_deployment(file: Path) -> Deployment:
@@ -34,8 +38,8 @@ def load_checked_deployment(file: Path) -> Deployment:
     blocking_findings = [finding for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking_findings:
         print_findings(err, deployment, blocking_findings)
-        print_json_error([finding.format_line(deployment.source) for finding in blocking_findings], REFUSED)
-        raise typer.Exit(REFUSED)
+        print_json_error([finding.format_line(deployment.source) for finding in blocking_findings], INVALID_INPUT)
+        raise typer.Exit(INVALID_INPUT)
     return deployment
 
 
@@ -53,7 +57,7 @@ def load_region_deployment(file: Path, region: str | None) -> Deployment:
         return next(iter(regions.values()))
     if region not in regions or region is None:
         named = ", ".join(filter(None, regions)) or "none"
-        raise create_exit(f"--region {region or 'is missing'}; the AWS regions of {file}: {named}", REFUSED)
+        raise create_exit(f"--region {region or 'is missing'}; the AWS regions of {file}: {named}", INVALID_INPUT)
     return regions[region]
 
 
@@ -104,5 +108,5 @@ def exit_on_outages(unaccepted: Sequence[Outage]) -> None:
         raise create_exit(
             "refused: resources that serve calls or store state would be removed, replaced or deleted\n"
             + "\n".join(lines),
-            REFUSED,
+            INVALID_INPUT,
         )

@@ -9,7 +9,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DeploymentFileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="Deployment file, such as deployments/sandbox.yaml.")
 ]
-Region = Annotated[str | None, typer.Option("--region", metavar="NAME", help="Region to use, if the file has several.")]
+RegionOption = Annotated[
+    str | None, typer.Option("--region", metavar="NAME", help="Region to use, if the file has several.")
+]
 AcceptReplaceOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -20,19 +20,19 @@ from rich.table import Column, Table
 from rich.text import Span, Text
 from typer._click.globals import get_current_context  # typer contains a vendored click
 
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 
 ASCII_EQUIVALENTS = {"✓": "+", "✗": "x", "→": "->", "…": "...", "×": "x", "\N{EN DASH}": "-", "·": "-"}
 """Replacements for characters that the output encoding lacks. Other characters become question marks."""
 
 
-def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
+def _replace_unencodable_characters(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(ASCII_EQUIVALENTS.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
-codecs.register_error("voice-plain", _replace_unencodable)
+codecs.register_error("voice-plain", _replace_unencodable_characters)
 for _stream in (sys.stdout, sys.stderr):
     if isinstance(_stream, io.TextIOWrapper):
         _stream.reconfigure(errors="voice-plain")
@@ -126,7 +126,7 @@ def print_json_error(problems: list[str], code: int) -> None:
     """Print problems as JSON, if ``--json`` was specified and no report has been printed."""
     context = get_current_context(silent=True)
     if context and context.params.get("as_json") and not context.meta.get(_JSON_PRINTED_KEY):
-        print_json({"refused": code == REFUSED, "problems": problems})
+        print_json({"refused": code == INVALID_INPUT, "problems": problems})
 
 
 def to_json(value: object) -> str:
@@ -143,7 +143,7 @@ def print_json(report: Mapping[str, object], deployment: str = "") -> None:
     typer.echo(to_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
-class FullTable(Table):
+class UntruncatedTable(Table):
     """A table that is never wider than the terminal, but does not truncate cells or break numbers.
 
     If a row is too wide, its widest cells are printed below the row, each after the heading of its column.
@@ -189,7 +189,7 @@ class FullTable(Table):
         for row, style in zip(rows, self.rows, strict=True):
             slim.add_row(*(row[index] for index in remaining_columns), end_section=style.end_section)
         lines = console.render_lines(slim, options, pad=False)
-        notes = iter([_render_moved_cells(console, options, self.columns, row, moved_columns) for row in rows])
+        notes = iter([_render_overflowing_cells(console, options, self.columns, row, moved_columns) for row in rows])
         # Each row of the slim table is one line, since its cells do not wrap. The header ends with a rule.
         rule_index = next(
             (at for at, line in enumerate(lines) if set("".join(each.text for each in line).strip()) == {"─"}), -1
@@ -206,7 +206,7 @@ def _to_text(console: Console, cell: RenderableType) -> RenderableType:
     return console.render_str(cell) if isinstance(cell, str) else cell
 
 
-def _render_moved_cells(
+def _render_overflowing_cells(
     console: Console,
     options: ConsoleOptions,
     columns: list[Column],
@@ -233,7 +233,7 @@ def create_table(title: str, words: Iterable[str], numbers: Iterable[str], last:
         numbers: Headings of the columns with numbers.
         last: Heading of a last column, whose text may wrap.
     """
-    table = FullTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
+    table = UntruncatedTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
     table.caption_justify = "left"
     for heading in words:
         table.add_column(heading, no_wrap=True)
@@ -248,13 +248,13 @@ def create_stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
     """Return a table of resource counts by stack and type."""
     table = create_table(title, ["stack"], ["resources"], "types")
     for name, types in stacks.items():
-        table.add_row(name, str(types.total()), describe_types(types))
+        table.add_row(name, str(types.total()), format_type_counts(types))
     table.add_section()
     table.add_row("", str(sum(types.total() for types in stacks.values())), "")
     return table
 
 
-def describe_types(types: Counter[str]) -> str:
+def format_type_counts(types: Counter[str]) -> str:
     """Return a list such as "9×EC2::Subnet, 1×EC2::VPC", ordered by descending count and then by name."""
     ordered = sorted(types.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in ordered)

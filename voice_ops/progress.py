@@ -11,17 +11,17 @@ from rich.text import Text
 from voice_ops.output import format_markup
 
 _LINE_WIDTH = 100
-MAX_SILENCE_S = 30.0
+HEARTBEAT_INTERVAL_S = 30.0
 """Maximum time without output if there is no spinner. CI systems may abort jobs without output."""
 
 
 @contextmanager
-def heartbeat(console: Console, label: str) -> Iterator[None]:
+def print_heartbeats(console: Console, label: str) -> Iterator[None]:
     """Print a line every 30 s while the block runs, unless the output is a terminal."""
     finished, start = Event(), time.monotonic()
 
     def print_heartbeat() -> None:
-        while not finished.wait(MAX_SILENCE_S):
+        while not finished.wait(HEARTBEAT_INTERVAL_S):
             console.print(format_markup("… {} [dim]{} s[/]", label, f"{time.monotonic() - start:.0f}"))
 
     thread = Thread(target=print_heartbeat, daemon=True)
@@ -52,7 +52,7 @@ class Progress:
         mark = "[red]✗[/]"
         self._status.start()
         try:
-            with heartbeat(self._console, label):
+            with print_heartbeats(self._console, label):
                 yield
             mark = "[green]✓[/]"
         finally:

@@ -6,13 +6,13 @@ import re
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+REPO_ROOT = Path(__file__).parents[1]
 
 
 def get_current_commit() -> str:
     """Return the hash of the checked-out commit, followed by ``with changes`` if tracked files differ."""
     head, changed = (
-        subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607
+        subprocess.run(["git", *arguments], cwd=REPO_ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607
         for arguments in (("rev-parse", "--short=8", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
     )
     return f"{head} with changes" if changed else head

@@ -16,8 +16,8 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.openapi import ROUTES
 from voice_blueprint.observability.azure.alerts import (
     BUDGET_RUNBOOK,
-    MAX_FORECAST_PERCENT,
-    MAX_SPENT_PERCENT,
+    MAX_BUDGET_FORECAST_PERCENT,
+    MAX_BUDGET_SPENT_PERCENT,
     Alert,
     build_alerts,
 )
@@ -78,7 +78,7 @@ def render_checks_page() -> str:
         (
             f"`{check.id}`",
             f"{check.level}" + ("" if check.is_acceptable else ", not acceptable"),
-            check.about,
+            check.description,
             check.source,
         )
         for check in CHECKS
@@ -116,7 +116,7 @@ def render_api_page() -> str:
 def render_azure_alerts_page() -> str:
     """Render the page of all alerts on Azure, from shipped files that together deploy every kind of service."""
     images = dict.fromkeys(Image, "sha256:...")
-    budget = f"{MAX_SPENT_PERCENT} % of actual and {MAX_FORECAST_PERCENT} % of forecast costs"
+    budget = f"{MAX_BUDGET_SPENT_PERCENT} % of actual and {MAX_BUDGET_FORECAST_PERCENT} % of forecast costs"
     results: dict[str, Alert] = {}
     platform: dict[str, PlatformAlert] = {}
     for name in ("production-azure", "cells"):
@@ -158,7 +158,7 @@ def render_azure_alerts_page() -> str:
         (
             f"[{alert.id}](../runbooks/azure/{alert.id}.md)",
             f"above {alert.threshold:g}{alert.unit}",
-            f"{alert.minutes} min",
+            f"{alert.window_minutes} min",
             "yes" if alert.affects_callers else "",
             f"{alert.aggregation} of `{alert.metric}`"
             + (f" (`{'='.join(alert.dimension)}`)" if alert.dimension else "")

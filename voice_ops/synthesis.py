@@ -26,9 +26,9 @@ def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
     os.environ.update(QUIET_ENVIRONMENT)
     start_jsii()
     # Imported here, since aws-cdk-lib starts a Node process, which commands that only read the file do not need.
-    from voice_stacks.aws.app import make_app  # noqa: PLC0415
+    from voice_stacks.aws.app import create_app  # noqa: PLC0415
 
-    return make_app(deployment, outdir=str(folder)).synth()
+    return create_app(deployment, outdir=str(folder)).synth()
 
 
 def synthesize_templates(deployment: Deployment) -> dict[str, dict[str, Any]]:

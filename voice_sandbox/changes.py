@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
-class Op(enum.Enum):
+class OpType(enum.Enum):
     """Operation on a resource."""
 
     CREATE = "create"
@@ -18,10 +18,10 @@ class Op(enum.Enum):
     SAME = "same"
 
 
-def summarize_operations(ops: Iterable[Op]) -> str:
+def summarize_operations(ops: Iterable[OpType]) -> str:
     """Summarize operations in a line such as "12 to create, 1 to replace, 3 unchanged"."""
     counts = Counter(ops)
-    parts = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
+    parts = [f"{counts[op]} {'unchanged' if op is OpType.SAME else f'to {op.value}'}" for op in OpType if counts[op]]
     return ", ".join(parts) or "nothing"
 
 
@@ -33,27 +33,27 @@ class Outage:
         name: Name of the resource, with which an operator accepts the outage.
         label: Type and name of the resource.
         changes: Settings that cannot change in place; empty for a deletion.
-        down: The affected service, and the duration of the outage.
-        also_replaced: Number of other resources that are replaced together with this one.
-        is_removed: Whether the resource was removed from the file and a deployment does not change it. Then ``down``
+        impact: The affected service, and the duration of the outage.
+        also_replaced_count: Number of other resources that are replaced together with this one.
+        is_removed: Whether the resource was removed from the file and a deployment does not change it. Then ``impact``
             contains the required action.
     """
 
     name: str
     label: str
     changes: tuple[str, ...]
-    down: str
-    also_replaced: int = 0
+    impact: str
+    also_replaced_count: int = 0
     is_removed: bool = False
 
     def format_summary(self) -> str:
         """Return a description on one line."""
         if self.is_removed:
-            return f"{self.label} was removed from the file: {self.down}"
+            return f"{self.label} was removed from the file: {self.impact}"
         more = (
-            (f", and {self.also_replaced} resource{'s' * (self.also_replaced > 1)} with it")
-            if self.also_replaced
+            (f", and {self.also_replaced_count} resource{'s' * (self.also_replaced_count > 1)} with it")
+            if self.also_replaced_count
             else ""
         )
         reason = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
-        return f"{self.label}{more}: {reason}. Unavailable: {self.down}"
+        return f"{self.label}{more}: {reason}. Unavailable: {self.impact}"

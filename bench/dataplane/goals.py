@@ -8,7 +8,7 @@ from rich.table import Table
 
 from bench.dataplane import streams
 from bench.dataplane.native import Measurement
-from bench.dataplane.streams import BASELINE_COMMIT, BATCH_STREAMS, LiveRounds
+from bench.dataplane.streams import BASELINE_COMMIT, BATCH_STREAMS, LiveRoundsSummary
 from voice_ops.output import create_table
 
 MIN_PLAIN_RATIO, ASPIRED_RATIO = 1.6, 2.0
@@ -61,7 +61,7 @@ def create_stream_goals(
     return measured_goals
 
 
-def create_af_xdp_goal(before: Sequence[LiveRounds], now: Sequence[LiveRounds]) -> Goal:
+def create_af_xdp_goal(before: Sequence[LiveRoundsSummary], now: Sequence[LiveRoundsSummary]) -> Goal:
     """Return the goal for packets through the kernel."""
     minimum, after_streams = streams.find_max_loss_free_streams(before), streams.find_max_loss_free_streams(now)
     return Goal(

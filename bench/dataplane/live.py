@@ -68,7 +68,7 @@ class SilentAsrHost:
         self._socket.close()
 
 
-class Sender:
+class SenderProcess:
     """Controls the sending program, which runs on another core than the poller."""
 
     def __init__(self, plane: DataPlane, audio: str, streams: int) -> None:
@@ -102,7 +102,7 @@ def _wait_for_settled_counters(plane: DataPlane) -> dict[str, Any]:
         before = now
 
 
-def measure_streams(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
+def measure_streams(plane: DataPlane, sender: SenderProcess, streams: int, seconds: float) -> dict[str, Any]:
     """Send audio on a number of streams, and return the differences of the counters."""
     before = _wait_for_settled_counters(plane)
     sent = sender.send(streams, seconds)
@@ -159,7 +159,7 @@ def run_rounds(folder: Path, audio: str, seconds: float, streams: list[int]) -> 
             int(time.time()) + 3600,
             network.far_address,
         )
-        sender = Sender(plane, audio, max_streams)
+        sender = SenderProcess(plane, audio, max_streams)
         stack.callback(sender.stop)
 
         def has_admitted_all() -> bool:

@@ -7,7 +7,7 @@ from statistics import median
 import matplotlib as mpl
 
 from bench.dataplane.native import Measurement
-from bench.dataplane.streams import CEILING_TARGET, LOSS_FREE_TARGET, LiveRounds
+from bench.dataplane.streams import CEILING_TARGET, LOSS_FREE_TARGET, LiveRoundsSummary
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -19,7 +19,7 @@ MIN_PLOTTED_LOSS = 1e-6
 """Value that represents no loss on a logarithmic axis."""
 
 
-def _plot_loss(axis: Axes, results: Sequence[LiveRounds]) -> None:
+def _plot_loss(axis: Axes, results: Sequence[LiveRoundsSummary]) -> None:
     streams = [one.streams for one in results]
     for label, aggregate in (("median round", median), ("best round", min)):
         axis.plot(streams, [max(MIN_PLOTTED_LOSS, aggregate(one.lost)) for one in results], "o-", label=label)
@@ -60,7 +60,7 @@ def _plot_stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     axis.legend(loc="upper left", ncols=2, fontsize=8)
 
 
-def draw_plots(ceiling: Sequence[Measurement], live: Sequence[LiveRounds], path: Path) -> None:
+def draw_plots(ceiling: Sequence[Measurement], live: Sequence[LiveRoundsSummary], path: Path) -> None:
     """Write the plots of stages and, if it was measured, of loss to a file."""
     figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
     _plot_stages(axes[0][0], ceiling)

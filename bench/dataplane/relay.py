@@ -66,7 +66,7 @@ def _build_sdp(port: int, suite: str, key: bytes) -> str:
     return "".join(f"{line}\r\n" for line in lines)
 
 
-class Stream:
+class RelayedCall:
     """A call through rtpengine, with the sockets of caller and callee."""
 
     def __init__(self, control: socket.socket, call: int, suite: str) -> None:
@@ -121,7 +121,7 @@ def _read_cpu_s(process: int) -> float:
 
 
 def _measure_packet_ns(process: int, control: socket.socket, suite: str, first: int) -> float:
-    streams = [Stream(control, first + n, suite) for n in range(STREAMS)]
+    streams = [RelayedCall(control, first + n, suite) for n in range(STREAMS)]
     try:
         relayed_packets, before = 0, _read_cpu_s(process)
         for tick in range(TICKS):

@@ -34,7 +34,7 @@ E2E_TESTS_FOLDER = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
-class LiveRounds:
+class LiveRoundsSummary:
     """Results of several rounds with a number of streams through the running data plane."""
 
     streams: int
@@ -104,7 +104,7 @@ def check_out_baseline() -> Path:
     return native.check_out_commit(BASELINE_COMMIT, BASELINE_PATCH)
 
 
-def measure_live_rounds(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
+def measure_live_rounds(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRoundsSummary]:
     """Run the data plane of a checkout with a veth. The result is empty if the user is not root."""
     if os.geteuid() != 0:
         return []
@@ -126,12 +126,12 @@ def measure_live_rounds(rounds: int, audio: Path, root: Path = ROOT) -> list[Liv
     ]
 
 
-def _summarize_rounds(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
+def _summarize_rounds(streams: int, rounds: list[dict[str, Any]]) -> LiveRoundsSummary:
     best = min(rounds, key=lambda one: one["lost"])
     drops: Counter[str] = Counter()
     for one in rounds:
         drops.update(one["drops"])
-    return LiveRounds(
+    return LiveRoundsSummary(
         streams,
         lost=tuple(one["lost"] / one["sent"] for one in rounds),
         late=min(one["seconds"] / one["asked_s"] for one in rounds) - 1,
@@ -142,7 +142,7 @@ def _summarize_rounds(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
     )
 
 
-def find_max_loss_free_streams(results: Sequence[LiveRounds], of: str = "best") -> int:
+def find_max_loss_free_streams(results: Sequence[LiveRoundsSummary], of: str = "best") -> int:
     """Return the maximum number of streams without loss, in the best or the median round."""
     max_streams = 0
     for one in results:
@@ -185,7 +185,7 @@ def build_baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> 
     return rendered
 
 
-def build_live_table(results: Sequence[LiveRounds]) -> Table:
+def build_live_table(results: Sequence[LiveRoundsSummary]) -> Table:
     """Return a table of the loss by number of streams."""
     title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(results[0].lost)} rounds"
     rendered = create_table(

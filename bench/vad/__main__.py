@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from bench import goals
 from bench.vad import corpus
-from bench.vad.corpus import CONDITIONS, Flags, Track
+from bench.vad.corpus import CONDITIONS, FrameFlags, Track
 from bench.vad.learn import add_pre_roll, measure_detection_rates
 from bench.vad.native import BuiltModule
-from bench.vad.rivals import Silero, WebrtcVad
+from bench.vad.rivals import SileroVad, WebrtcVad
 
 PRODUCT_DETECTOR, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
 PRE_ROLL_FRAMES = 3
@@ -29,10 +29,10 @@ PRE_ROLL_FRAMES = 3
 MIN_RECALL, MIN_DROPPED, MAX_COST_NS = 0.98, 0.80, 2000
 COST_CONDITIONS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
-Detector: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
-Rates: TypeAlias = tuple[float, float, float]
+Detector: TypeAlias = Callable[[npt.NDArray[np.int16]], FrameFlags]
+DetectionRates: TypeAlias = tuple[float, float, float]
 """Recall, share of silence dropped, and precision."""
-RatesByCondition: TypeAlias = dict[str, list[Rates]]
+RatesByCondition: TypeAlias = dict[str, list[DetectionRates]]
 RECORDING_KINDS = (*corpus.SPEAKERS, "espeak")
 ADAPTATION_FRAMES = 2 * corpus.SAMPLE_RATE // corpus.SAMPLES_PER_FRAME
 """Number of frames during which a detector may still classify new noise as speech."""
@@ -41,13 +41,13 @@ ADAPTATION_FRAMES = 2 * corpus.SAMPLE_RATE // corpus.SAMPLES_PER_FRAME
 def _create_detectors(build: BuiltModule) -> dict[str, Detector]:
     return {
         PRODUCT_DETECTOR: lambda samples: build.decide_frames(samples)[0],
-        "Silero 0.5": Silero(),
+        "Silero 0.5": SileroVad(),
         "webrtcvad 2": WebrtcVad(2),
         "webrtcvad 3": WebrtcVad(3),
     }
 
 
-def _measure_rates(sent: Flags, speech: Flags) -> Rates:
+def _measure_rates(sent: FrameFlags, speech: FrameFlags) -> DetectionRates:
     return *measure_detection_rates(sent, speech), float(speech[sent].mean())
 
 
@@ -87,7 +87,7 @@ def _format_quality_table(kind: str, results: RatesByCondition) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _describe_adaptation(sent: Flags, track: Track) -> str:
+def _describe_adaptation(sent: FrameFlags, track: Track) -> str:
     """Return the share of noise that is sent after the first two seconds, and the time of the last frame sent."""
     detected = sent[int(track.speech.sum()) :]
     last = np.flatnonzero(detected)[-1] / 50 if detected.any() else 0.0
@@ -118,7 +118,7 @@ def _measure_cost(tracks: list[Track], build: BuiltModule, folder: Path) -> tupl
     ]
     costs = {track.name: build.measure_cost(track.samples, folder) for track in tracks}
     lines += [f"| {name} | {cost} |" for name, cost in costs.items()]
-    silero = Silero()
+    silero = SileroVad()
     silero(tracks[0].samples)
     lines += ["", f"Silero, one thread, one stream at a time: {silero.microseconds_per_chunk:.0f} us per 32 ms."]
     return "\n".join(lines) + "\n", max(median(cost.wasm_ns) for cost in costs.values())

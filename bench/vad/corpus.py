@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 Samples: TypeAlias = npt.NDArray[np.float64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+FrameFlags: TypeAlias = npt.NDArray[np.bool_]
 
 SAMPLE_RATE = 16_000
 SAMPLES_PER_FRAME = 320
@@ -84,7 +84,7 @@ class Track:
 
     name: str
     samples: npt.NDArray[np.int16]
-    speech: Flags
+    speech: FrameFlags
     """Whether each frame contains speech, derived from the clean signal."""
 
 
@@ -134,11 +134,11 @@ def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
         return [archive[name].astype(float) for name in archive.files]
 
 
-def label_speech(clean: Samples) -> Flags:
+def label_speech(clean: Samples) -> FrameFlags:
     """Return a flag for each frame of a clean recording, which is true for speech."""
     frames = clean[: len(clean) // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME].reshape(-1, SAMPLES_PER_FRAME)
     level = 10 * np.log10(frames.var(axis=1) + 1)
-    speech: Flags = level > np.percentile(level, 95) - MAX_DB_BELOW_PEAK
+    speech: FrameFlags = level > np.percentile(level, 95) - MAX_DB_BELOW_PEAK
     edges = np.flatnonzero(np.diff(speech.astype(int)))
     for before, after in itertools.pairwise(edges):
         if speech[before] and after - before <= MAX_GAP_FRAMES:
@@ -146,10 +146,10 @@ def label_speech(clean: Samples) -> Flags:
     return speech
 
 
-def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, Flags]:
+def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, FrameFlags]:
     """Join recordings in random order at random levels, with pauses of 0.2 to 2 s, and label the speech frames."""
     pieces: list[Samples] = []
-    labels: list[Flags] = []
+    labels: list[FrameFlags] = []
     for index in random.permutation(len(sources)):
         clean = sources[index][: len(sources[index]) // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME]
         speech = label_speech(clean)

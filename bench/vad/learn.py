@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.vad import corpus, module
-from bench.vad.corpus import Flags
-from bench.vad.network import Array, Network, train_network
+from bench.vad.corpus import FrameFlags
+from bench.vad.network import Float32Array, Network, train_network
 
 HEADER_FILE = module.VAD_SOURCE_FOLDER / "module/learned.h"
 LOOKBACK_FRAMES = 1
@@ -29,7 +29,7 @@ EPOCH_COUNT = 20
 
 
 @dataclass(frozen=True)
-class Policy:
+class DecisionPolicy:
     """Parameters with which the module's function decide() converts odds to decisions."""
 
     smoothing: float
@@ -39,15 +39,15 @@ class Policy:
     pre_roll_frames: int
 
 
-POLICIES = tuple(
-    Policy(smoothing, start, start - lower, hangover, pre_roll)
+CANDIDATE_POLICIES = tuple(
+    DecisionPolicy(smoothing, start, start - lower, hangover, pre_roll)
     for smoothing, start, lower, hangover, pre_roll in itertools.product(
         (0.6, 1.0), (0.0, 0.5, 1.0, 1.5), (0.0, 0.5, 1.0), (0, 1, 2), (3, 4, 6)
     )
 )
 
 
-def apply_policy(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
+def apply_policy(probabilities: npt.NDArray[np.float64], policy: DecisionPolicy) -> FrameFlags:
     """Return the frames that the module would send, for many tracks at once. Each column is a track."""
     score = np.zeros(probabilities.shape[1])
     speech = np.zeros(probabilities.shape[1], bool)
@@ -62,7 +62,7 @@ def apply_policy(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flag
     return add_pre_roll(sent, policy.pre_roll_frames)
 
 
-def add_pre_roll(sent: Flags, frames: int) -> Flags:
+def add_pre_roll(sent: FrameFlags, frames: int) -> FrameFlags:
     """Return the flags with the preceding frames of each sent frame added."""
     result = sent.copy()
     for offset in range(1, frames + 1):
@@ -70,12 +70,12 @@ def add_pre_roll(sent: Flags, frames: int) -> Flags:
     return result
 
 
-def measure_detection_rates(sent: Flags, speech: Flags) -> tuple[float, float]:
+def measure_detection_rates(sent: FrameFlags, speech: FrameFlags) -> tuple[float, float]:
     """Return the share of speech that is sent, and the share of silence that is not sent."""
     return float(sent[speech].mean()), float(1 - sent[~speech].mean())
 
 
-def _collect_track_traces(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
+def _collect_track_traces(part: str, cache: Path) -> tuple[list[module.NetworkInputTrace], list[FrameFlags]]:
     library = module.build_trace_library(cache)
     traces, speech = [], []
     for kind in ("real", "espeak"):
@@ -101,13 +101,13 @@ def _train_network(cache: Path) -> Network:
     return train_network(rows, target, epochs=EPOCH_COUNT)
 
 
-def _choose_policy(network: Network, cache: Path) -> tuple[Policy, float, float]:
+def _choose_policy(network: Network, cache: Path) -> tuple[DecisionPolicy, float, float]:
     traces, speech = _collect_track_traces("choose", cache)
     probabilities = np.full((max(map(len, speech)), len(speech)), GATED_ODDS)
     for column, one in enumerate(traces):
         probabilities[: len(one.inputs), column] = one.calculate_log_odds(network.calculate_log_odds, GATED_ODDS)
     candidates = []
-    for policy in POLICIES:
+    for policy in CANDIDATE_POLICIES:
         sent = apply_policy(probabilities, policy)
         each = [measure_detection_rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
         recall, dropped = np.mean(each, axis=0)
@@ -122,7 +122,7 @@ def _format_c_number(value: float) -> str:
     return text + ("F" if "." in text or "e" in text else ".0F")
 
 
-def _format_c_array(name: str, values: Array) -> str:
+def _format_c_array(name: str, values: Float32Array) -> str:
     rows = values if values.ndim > 1 else [values]
     lines = ["{" + ", ".join(_format_c_number(float(value)) for value in row) + "}" for row in rows]
     size = "".join(f"[{length}]" for length in values.shape)
@@ -130,7 +130,7 @@ def _format_c_array(name: str, values: Array) -> str:
     return f"static const float {name}{size} = {body};"
 
 
-def render_header(network: Network, policy: Policy) -> str:
+def render_header(network: Network, policy: DecisionPolicy) -> str:
     w1, b1, w2, b2, w3, b3 = network.weights
     scalars = {
         "GATED_ODDS": GATED_ODDS,

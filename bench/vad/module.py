@@ -31,11 +31,11 @@ def build_trace_library(folder: Path) -> ctypes.CDLL:
 
 
 @dataclass(frozen=True)
-class Trace:
+class NetworkInputTrace:
     """Input of the network for a track, with one row per frame."""
 
     inputs: npt.NDArray[np.float32]
-    gated: npt.NDArray[np.bool_]
+    is_gated: npt.NDArray[np.bool_]
     """Whether the energy gate decided the frame, without the network."""
     is_observed: npt.NDArray[np.bool_]
     """Whether the network ran. The inputs of other frames are stale."""
@@ -46,15 +46,15 @@ class Trace:
         """Return the log-odds of each frame. Frames without a value of their own repeat the previous value."""
         probabilities = np.full(len(self.inputs), np.nan)
         probabilities[self.is_observed] = network(self.inputs[self.is_observed])
-        probabilities[self.gated] = gated_odds
+        probabilities[self.is_gated] = gated_odds
         last_frame = np.maximum.accumulate(np.where(np.isnan(probabilities), 0, np.arange(len(probabilities))))
         return probabilities[last_frame]
 
 
-def trace_network_inputs(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
+def trace_network_inputs(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> NetworkInputTrace:
     """Run the module on a track, and return the inputs of the network."""
     frames = len(samples) // SAMPLES_PER_FRAME
     rows = np.zeros((frames, int(library.trace_columns())), np.float32)
     contiguous = np.ascontiguousarray(samples)
     library.trace(ctypes.c_void_p(contiguous.ctypes.data), frames, ctypes.c_void_p(rows.ctypes.data))
-    return Trace(rows[:, :-2], rows[:, -2] > 0, rows[:, -1] > 0)
+    return NetworkInputTrace(rows[:, :-2], rows[:, -2] > 0, rows[:, -1] > 0)

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from bench import product
 from bench.product import PRODUCT_BUILD_FOLDER, PROJECT
-from bench.vad.corpus import Flags
+from bench.vad.corpus import FrameFlags
 
 BENCH_DIR = Path(__file__).parent
 BUILD_TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a", "src/libsupport.a")
 
 
 @dataclass(frozen=True)
-class Cost:
+class FrameCost:
     """CPU time per frame in nanoseconds, in several rounds over all streams."""
 
     wasm_ns: tuple[float, ...]
@@ -51,17 +51,17 @@ class BuiltModule:
     def _run(*command: str, stdin: bytes | None = None) -> bytes:
         return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
 
-    def decide_frames(self, samples: npt.NDArray[np.int16]) -> tuple[Flags, Flags]:
+    def decide_frames(self, samples: npt.NDArray[np.int16]) -> tuple[FrameFlags, FrameFlags]:
         """Return the frames that are sent, including pre-roll, and the frames that the energy gate decided."""
         raw = np.frombuffer(self._run(self._programs["decide"], self._module, stdin=samples.tobytes()), np.uint8)
         flags, pre_roll = raw[::2], raw[1::2]
-        sent: Flags = (flags & 1) > 0
+        sent: FrameFlags = (flags & 1) > 0
         for frame in np.flatnonzero(pre_roll):
             sent[max(0, frame - pre_roll[frame]) : frame] = True
         return sent, (flags & 2) > 0
 
-    def measure_cost(self, samples: npt.NDArray[np.int16], folder: Path) -> Cost:
+    def measure_cost(self, samples: npt.NDArray[np.int16], folder: Path) -> FrameCost:
         """Measure the cost per frame of this audio."""
         audio = folder / "audio.s16"
         audio.write_bytes(samples.tobytes())
-        return Cost(**json.loads(self._run(self._programs["frame_cost"], self._module, str(audio))))
+        return FrameCost(**json.loads(self._run(self._programs["frame_cost"], self._module, str(audio))))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.float32]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 HIDDEN_SIZES = (24, 8)
 BATCH_SIZE = 2048
@@ -18,7 +18,7 @@ class Network:
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         sizes = (width, *HIDDEN_SIZES, 1)
-        self.weights: list[Array] = []
+        self.weights: list[Float32Array] = []
         for before, after in itertools.pairwise(sizes):
             spread = np.sqrt(2 / before)
             self.weights += [
@@ -29,14 +29,14 @@ class Network:
         self._square = [np.zeros_like(w) for w in self.weights]
         self._steps = 0
 
-    def calculate_log_odds(self, rows: Array) -> Array:
+    def calculate_log_odds(self, rows: Float32Array) -> Float32Array:
         """Return the log-odds of speech for each row."""
         w1, b1, w2, b2, w3, b3 = self.weights
         hidden = np.maximum(np.maximum(rows @ w1 + b1, 0) @ w2 + b2, 0)
-        probabilities: Array = (hidden @ w3 + b3)[:, 0]
+        probabilities: Float32Array = (hidden @ w3 + b3)[:, 0]
         return probabilities
 
-    def train_batch(self, rows: Array, target: Array, rate: float) -> None:
+    def train_batch(self, rows: Float32Array, target: Float32Array, rate: float) -> None:
         """Update the weights for one batch with the learning rate ``rate``."""
         w1, b1, w2, b2, w3, b3 = self.weights
         first = np.maximum(rows @ w1 + b1, 0)
@@ -55,7 +55,7 @@ class Network:
             self.weights[index] -= (rate * mean / (np.sqrt(square) + 1e-8)).astype(np.float32)
 
 
-def train_network(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
+def train_network(rows: Float32Array, target: Float32Array, *, epochs: int, seed: int = 1) -> Network:
     """Train a network on all rows, with a learning rate that decreases to almost zero."""
     random = np.random.default_rng(seed)
     network = Network(rows.shape[1], random)

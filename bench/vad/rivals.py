@@ -10,13 +10,13 @@ import numpy.typing as npt
 import onnxruntime
 import webrtcvad
 
-from bench.vad.corpus import SAMPLE_RATE, SAMPLES_PER_FRAME, Flags
+from bench.vad.corpus import SAMPLE_RATE, SAMPLES_PER_FRAME, FrameFlags
 
 CHUNK_SAMPLES = 512
 CONTEXT_SAMPLES = 64
 
 
-class Silero:
+class SileroVad:
     """Silero's 16 kHz model on one thread. The model classifies 32 ms, and a frame uses the chunk at its centre."""
 
     def __init__(self, threshold: float = 0.5) -> None:
@@ -30,7 +30,7 @@ class Silero:
         self._threshold = threshold
         self.microseconds_per_chunk = 0.0
 
-    def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
+    def __call__(self, samples: npt.NDArray[np.int16]) -> FrameFlags:
         """Return the 20 ms frames with speech."""
         audio = (samples / 32768).astype(np.float32)
         chunks = len(audio) // CHUNK_SAMPLES
@@ -59,7 +59,7 @@ class WebrtcVad:
     def __init__(self, mode: int) -> None:
         self._mode = mode
 
-    def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
+    def __call__(self, samples: npt.NDArray[np.int16]) -> FrameFlags:
         """Return the 20 ms frames with speech."""
         vad = webrtcvad.Vad(self._mode)
         raw = samples.tobytes()

@@ -25,7 +25,7 @@ from rich.console import Console
 from bench.voice import goals, plot, tables
 from bench.voice.call import SILENCE_FRACTION, create_call
 from bench.voice.contestants import CONTESTANTS, RunningContestant, build_programs
-from bench.voice.search import Search
+from bench.voice.search import LoadSearch
 from bench.voice.step import LoadResult, measure_load
 from voice_ops.call.recording import RecordingError
 from voice_ops.demo.command import find_weights
@@ -64,7 +64,7 @@ def main(
         with console.status("building the data plane, unless it exists"):
             build_programs()
         missed = compare_with_commit(model_folder, streams, before, output)
-        searches = {} if quick else search_limits(model_folder, streams, minutes)
+        searches = {} if quick else search_max_streams(model_folder, streams, minutes)
     except (ServiceError, RecordingError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"bench.voice: {error}")
     if searches:
@@ -73,14 +73,14 @@ def main(
         raise create_exit("missed: " + "; ".join(missed), FAILED)
 
 
-def _write_report(searches: dict[str, Search], output: Path) -> None:
+def _write_report(searches: dict[str, LoadSearch], output: Path) -> None:
     figures = {
         "cores": os.cpu_count(),
         "silence": SILENCE_FRACTION,
         "call_s": create_call(0).duration_s,
         "sustained": {name: search.max_sustained_streams for name, search in searches.items()},
-        "too_many": {name: search.min_excessive for name, search in searches.items()},
-        "steps": [asdict(step) | {"sustained": step.is_sustained} for s in searches.values() for step in s.steps],
+        "too_many": {name: search.min_excessive_streams for name, search in searches.items()},
+        "steps": [asdict(step) | {"sustained": step.is_sustained} for s in searches.values() for step in s.results],
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
     plot.draw_plots(searches, output / "streams.png")
@@ -97,7 +97,7 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
         ServiceError: A program of the voice path does not start.
         subprocess.CalledProcessError: There is no such commit.
     """
-    steps_by_kind: dict[str, dict[str, LoadResult]] = {kind: {} for kind in goals.PAUSES_BY_KIND}
+    steps_by_kind: dict[str, dict[str, LoadResult]] = {kind: {} for kind in goals.HAS_PAUSES_BY_KIND}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.check_out_commit(before, Path(folder) / "before"))
         for number, candidate in enumerate((replace(CONTESTANTS[0], name=CHECKOUT_NAME), other)):
@@ -106,7 +106,7 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
             with ExitStack() as stack, console.status(f"{streams} streams: {candidate.name}"):
                 stack.callback(running.stop)
                 running.start()
-                for kind, pauses in goals.PAUSES_BY_KIND.items():
+                for kind, pauses in goals.HAS_PAUSES_BY_KIND.items():
                     steps_by_kind[kind][candidate.name] = measure_load(running, streams, pauses=pauses)
     (output / "goals.json").write_text(
         json.dumps([asdict(step) for of in steps_by_kind.values() for step in of.values()])
@@ -119,14 +119,14 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
     return goals.describe_missed_goals({kind: steps[CHECKOUT_NAME] for kind, steps in steps_by_kind.items()})
 
 
-def search_limits(model: Path, streams: int, minutes: float) -> dict[str, Search]:
+def search_max_streams(model: Path, streams: int, minutes: float) -> dict[str, LoadSearch]:
     """Run the contestants in turn until the maximum load of each is known, or the time limit is reached.
 
     Raises:
         ServiceError: A program of the voice path does not start.
     """
     begin, longest_s = time.monotonic(), 0.0
-    searches = {contestant.name: Search(streams) for contestant in CONTESTANTS}
+    searches = {contestant.name: LoadSearch(streams) for contestant in CONTESTANTS}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-voice-")))
         running = []
@@ -145,7 +145,7 @@ def search_limits(model: Path, streams: int, minutes: float) -> dict[str, Search
     return searches
 
 
-def _run_round(running: list[RunningContestant], searches: dict[str, Search]) -> None:
+def _run_round(running: list[RunningContestant], searches: dict[str, LoadSearch]) -> None:
     for one in running:
         search = searches[one.contestant.name]
         if search.is_over:

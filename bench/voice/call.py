@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from voice_ops.call.recording import FRAME_S, SAMPLE_RATE, SAMPLES_PER_FRAME, read_samples
+from voice_ops.call.recording import FRAME_S, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, read_samples
 from voice_ops.call.senders import Samples
 from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE
 
@@ -39,7 +39,7 @@ class Call:
     @property
     def duration_s(self) -> float:
         """Duration of the audio."""
-        return self.samples.size / SAMPLE_RATE
+        return self.samples.size / SAMPLE_RATE_HZ
 
 
 def create_call(number: int, *, pauses: bool = True) -> Call:
@@ -55,7 +55,7 @@ def create_call(number: int, *, pauses: bool = True) -> Call:
     first = round(number * START_OFFSET_FRACTION % 1 * len(silence) / SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME
     pieces, utterance_times, at = [silence[first:]], [], len(silence) - first
     for sentence in order:
-        utterance_times.append((at / SAMPLE_RATE, (at + len(sentences[sentence])) / SAMPLE_RATE))
+        utterance_times.append((at / SAMPLE_RATE_HZ, (at + len(sentences[sentence])) / SAMPLE_RATE_HZ))
         pieces += [sentences[sentence], silence]
         at += len(sentences[sentence]) + len(silence)
     pieces[-1] = silence[:first]
@@ -68,7 +68,7 @@ def _build_monologue(number: int) -> Call:
     order = [(number + index) % SENTENCE_COUNT for index in range(SENTENCE_COUNT * MONOLOGUE_REPEATS)]
     silence = _create_background_pause()[: SAMPLES_PER_FRAME * MIN_PAUSE_FRAMES]
     samples = np.concatenate([silence, *(sentences[sentence] for sentence in order), silence])
-    utterance_times = (len(silence) / SAMPLE_RATE, (samples.size - len(silence)) / SAMPLE_RATE)
+    utterance_times = (len(silence) / SAMPLE_RATE_HZ, (samples.size - len(silence)) / SAMPLE_RATE_HZ)
     return Call(samples, (utterance_times,), " ".join(lines[sentence] for sentence in order))
 
 

@@ -101,7 +101,7 @@ class RunningContestant:
         port = self._path.services["asr"].environment["VOICE_HEALTH_PORT"]
         return dict(httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json())
 
-    def wait_until_empty(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until the engine is idle, so that an excessive load does not affect the next one."""
         limit = time.monotonic() + MAX_IDLE_WAIT_S
         while time.monotonic() < limit:

@@ -15,7 +15,7 @@ from bench.voice.step import LoadResult
 from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.output import create_table
 
-PAUSES_BY_KIND = {"sentences": True, "monologue": False}
+HAS_PAUSES_BY_KIND = {"sentences": True, "monologue": False}
 """Kinds of audio, and whether the audio has pauses."""
 
 
@@ -78,7 +78,7 @@ def measure_faster_whisper(model: Path, kind: str, streams: int) -> tuple[float,
     whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     start_cpu_s = time.process_time()
     for number in range(streams):
-        one = create_call(number, pauses=PAUSES_BY_KIND[kind])
+        one = create_call(number, pauses=HAS_PAUSES_BY_KIND[kind])
         segments, _ = whisper.transcribe(one.samples.astype("float32") / 32768, beam_size=1)
         error_rate += calculate_word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
         minutes += one.duration_s / 60

@@ -10,7 +10,7 @@ import httpx2
 from bench.voice.call import SENTENCE_COUNT, Call, create_call
 from bench.voice.shown import DisplayMetrics, measure_display
 from voice_ops.call.senders import create_sender
-from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
+from voice_ops.call.session import REQUEST_TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.demo.services import Gateway
 
@@ -57,7 +57,7 @@ class CallResult:
         return first_delays
 
     @property
-    def display(self) -> DisplayMetrics:
+    def display_metrics(self) -> DisplayMetrics:
         """Changes of the displayed text over time."""
         return measure_display(self.events)
 
@@ -79,7 +79,7 @@ def _overlaps(event: TranscriptEvent, begin: float, end: float) -> bool:
 async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[CallResult]:
     """Run a number of concurrent calls, and return the results of each."""
     limits = httpx2.Limits(max_connections=None)
-    async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
+    async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S, limits=limits) as client:
         calls = [create_call(number, pauses=pauses) for number in range(streams)]
         delays = [number / streams * START_SPREAD_FRACTION * one.duration_s for number, one in enumerate(calls)]
         return await asyncio.gather(*map(partial(_run_call, client, gateway), calls, delays))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from bench.voice.search import Search
+from bench.voice.search import LoadSearch
 from bench.voice.step import LoadResult
-from bench.voice.tables import PROGRAMS
+from bench.voice.tables import PROGRAM_NAMES
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -16,10 +16,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFor
 
 
 def _plot_latency(
-    axis: Axes, searches: Mapping[str, Search], title: str, of: Callable[[LoadResult], tuple[float, ...]]
+    axis: Axes, searches: Mapping[str, LoadSearch], title: str, of: Callable[[LoadResult], tuple[float, ...]]
 ) -> None:
     for number, (name, search) in enumerate(searches.items()):
-        steps = sorted((step for step in search.steps if of(step)), key=lambda step: step.streams)
+        steps = sorted((step for step in search.results if of(step)), key=lambda step: step.streams)
         streams, color = [step.streams for step in steps], f"C{number}"
         axis.plot(streams, [of(step)[0] for step in steps], color=color, label=name)
         axis.plot(streams, [of(step)[1] for step in steps], color=color, linestyle=":")
@@ -34,10 +34,10 @@ def _plot_latency(
     axis.grid(visible=True, alpha=0.3)
 
 
-def _plot_cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
-    first = [search.steps[0] for search in searches.values()]
+def _plot_cpu(axis: Axes, searches: Mapping[str, LoadSearch]) -> None:
+    first = [search.results[0] for search in searches.values()]
     bottom = [0.0] * len(first)
-    for program in PROGRAMS:
+    for program in PROGRAM_NAMES:
         heights = [step.cpu_s[program] for step in first]
         axis.bar(list(searches), heights, bottom=bottom, label=program)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
@@ -48,7 +48,7 @@ def _plot_cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
     axis.legend(ncols=2)
 
 
-def draw_plots(searches: Mapping[str, Search], path: Path) -> None:
+def draw_plots(searches: Mapping[str, LoadSearch], path: Path) -> None:
     """Write the plots to a file. Lines show medians, dotted lines 95th percentiles, hollow points excessive loads."""
     figure, axes = plt.subplots(1, 3, figsize=(17, 5.5), layout="constrained")
     _plot_latency(axes[0], searches, "Start of a sentence to its first text", lambda step: step.first_text_s)

@@ -6,34 +6,34 @@ from bench.voice.step import LoadResult
 
 
 @dataclass
-class Search:
+class LoadSearch:
     """Doubles the load until it is excessive, and then uses a binary search.
 
     Attributes:
-        next: Number of streams to try next.
+        next_streams: Number of streams to try next.
         max_sustained_streams: Maximum sustained number of streams.
-        too_many: Minimum excessive number of streams; ``None`` if every load so far was sustained.
+        min_excessive_streams: Minimum excessive number of streams; ``None`` if every load so far was sustained.
     """
 
     next_streams: int
     max_sustained_streams: int = 0
-    min_excessive: int | None = None
-    steps: list[LoadResult] = field(default_factory=list)
+    min_excessive_streams: int | None = None
+    results: list[LoadResult] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
         """Whether the maximum is known."""
-        return self.min_excessive is not None and self.min_excessive - self.max_sustained_streams <= 1
+        return self.min_excessive_streams is not None and self.min_excessive_streams - self.max_sustained_streams <= 1
 
     def record(self, step: LoadResult) -> None:
         """Record the result of a load, and determine the next load."""
-        self.steps.append(step)
+        self.results.append(step)
         if step.is_sustained:
             self.max_sustained_streams = step.streams
         else:
-            self.min_excessive = step.streams
+            self.min_excessive_streams = step.streams
         self.next_streams = (
             2 * self.max_sustained_streams
-            if self.min_excessive is None
-            else (self.max_sustained_streams + self.min_excessive) // 2
+            if self.min_excessive_streams is None
+            else (self.max_sustained_streams + self.min_excessive_streams) // 2
         )

@@ -13,14 +13,14 @@ class DisplayMetrics:
 
     Attributes:
         commit_delays_s: Time from the end of each word in the audio to its commitment, in seconds.
-        withdrawn: Number of words that disappeared.
-        broken: Number of committed words that disappeared.
-        words: Number of words at the end.
+        withdrawn_word_count: Number of words that disappeared.
+        withdrawn_committed_word_count: Number of committed words that disappeared.
+        word_count: Number of words at the end.
     """
 
     commit_delays_s: list[float] = field(default_factory=list)
     withdrawn_word_count: int = 0
-    withdrawn_committed_count: int = 0
+    withdrawn_committed_word_count: int = 0
     word_count: int = 0
 
     @property
@@ -47,8 +47,8 @@ def measure_display(events: Iterable[tuple[float, TranscriptEvent]]) -> DisplayM
             texts[event.end_ms] = words[len(committed) :], []
         screen.commit_delays_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
         after = [_collect_words_in_column(texts, column) for column in (0, 1)]
-        screen.withdrawn_word_count += _count_missing(before[0], after[0])
-        screen.withdrawn_committed_count += _count_missing(before[1], after[1])
+        screen.withdrawn_word_count += _count_withdrawn_words(before[0], after[0])
+        screen.withdrawn_committed_word_count += _count_withdrawn_words(before[1], after[1])
         screen.word_count = len(after[0])
     return screen
 
@@ -57,6 +57,6 @@ def _collect_words_in_column(texts: dict[int, tuple[list[str], list[str]]], colu
     return [word.casefold().strip(".,?!") for start_ms in sorted(texts) for word in texts[start_ms][column]]
 
 
-def _count_missing(before: list[str], after: list[str]) -> int:
+def _count_withdrawn_words(before: list[str], after: list[str]) -> int:
     matches = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     return len(before) - sum(match.size for match in matches)

@@ -73,15 +73,15 @@ def measure_load(running: RunningContestant, streams: int, *, pauses: bool = Tru
     capacity_s = (time.monotonic() - since) * (os.cpu_count() or 1)
     callers = time.process_time() - own_cpu_s
     others = measure_machine_cpu_s() - machine - callers - sum(durations.values())
-    running.wait_until_empty()
+    running.wait_until_idle()
     minutes = sum(each.call.duration_s for each in outcomes) / 60
     sentences = sum(len(each.call.utterance_times) for each in outcomes)
     shed, total = (
         running.read_counter(name) - previous
         for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
-    screens = [each.display for each in outcomes]
-    finals = _collect_values(outcomes, lambda each: each.final_delays_s)
+    screens = [each.display_metrics for each in outcomes]
+    finals = _collect_delays(outcomes, lambda each: each.final_delays_s)
     return LoadResult(
         contestant=running.contestant.name,
         streams=streams,
@@ -89,20 +89,20 @@ def measure_load(running: RunningContestant, streams: int, *, pauses: bool = Tru
         failed=tuple(each.error for each in outcomes if each.error),
         lost=sentences - len(finals),
         sentences=sentences,
-        first_text_s=_calculate_percentiles(_collect_values(outcomes, lambda each: each.first_text_delays_s)),
+        first_text_s=_calculate_percentiles(_collect_delays(outcomes, lambda each: each.first_text_delays_s)),
         final_s=_calculate_percentiles(finals),
         cpu_s={name: cpu / minutes for name, cpu in durations.items()},
         word_error_rate=fmean(each.word_error_rate for each in outcomes),
         committed_s=_calculate_percentiles([lag for screen in screens for lag in screen.commit_delays_s]),
         withdrawn=fmean(screen.withdrawn_ratio for screen in screens),
-        broken=sum(screen.withdrawn_committed_count for screen in screens),
+        broken=sum(screen.withdrawn_committed_word_count for screen in screens),
         shed=shed / max(1, shed + total),
         callers_share=callers / capacity_s,
         others_share=max(0.0, others / capacity_s),
     )
 
 
-def _collect_values(outcomes: Iterable[CallResult], of: Callable[[CallResult], list[float]]) -> list[float]:
+def _collect_delays(outcomes: Iterable[CallResult], of: Callable[[CallResult], list[float]]) -> list[float]:
     return [value for outcome in outcomes for value in of(outcome)]
 
 

@@ -24,7 +24,7 @@ from tests.synthesized import ROOT
 from voice_blueprint import Deployment, catalog, checks
 from voice_blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
 from voice_blueprint.contract.network import FLOWS
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.observability.aws.alerts import build_alerts
 from voice_sandbox.azure.definitions import find_definition_problems as azure_problems
 from voice_sandbox.azure.graph import Graph, shorten_type
@@ -72,7 +72,7 @@ def aws_violations(templates: Templates, deployment: Deployment) -> list[str]:
     return [
         *network_rules.violations(templates, FLOWS),
         *metric_rules.violations(templates, DECLARED_METRICS, deployment=deployment.name, fleets=fleets),
-        *environment_rules.violations(templates, ENVIRONMENT),
+        *environment_rules.violations(templates, VARIABLES_BY_IMAGE),
         *secret_rules.violations(templates),
         # A deployment without a feature has none of its alarms.
         *(found for found in unlinked if "belongs to no alarm" not in found),

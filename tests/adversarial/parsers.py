@@ -15,9 +15,9 @@ from voice_agent.messages import GuardedSerializer, MalformedMessageError, Proto
 from voice_agent.tokens import verify_conversation_token
 from voice_agent.twilio import TwilioSerializer
 from voice_gateway import client_secrets
-from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
+from voice_gateway.audio import AudioFormat, Encoding, Framer, InvalidAudioError
 from voice_gateway.callers import JwtCallerIdentifier
-from voice_gateway.listen import ListenQuery, ListenSocket, parse_session_settings
+from voice_gateway.listen import DeepgramQuery, DeepgramSocket, parse_session_settings
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
@@ -70,7 +70,7 @@ def _issuer_token(content: bytes) -> None:
 def _realtime(content: bytes) -> None:
     socket = RealtimeSocket.__new__(RealtimeSocket)
     vars(socket).update(dict.fromkeys(STUBBED_METHODS, lambda *_: None), _pacer=Room())
-    asyncio.run(socket._handle_control(_text(content)))
+    asyncio.run(socket._handle_control_message(_text(content)))
 
 
 def _twilio(content: bytes) -> None:
@@ -99,9 +99,9 @@ async def _nothing() -> None:
 
 
 def _listen(content: bytes) -> None:
-    socket = ListenSocket.__new__(ListenSocket)
+    socket = DeepgramSocket.__new__(DeepgramSocket)
     vars(socket).update(_commit_audio=_nothing)
-    asyncio.run(socket._handle_control(_text(content)))
+    asyncio.run(socket._handle_control_message(_text(content)))
 
 
 def _address(content: bytes) -> None:
@@ -109,7 +109,7 @@ def _address(content: bytes) -> None:
         asked = json.loads(content)
     except ValueError:
         return
-    _ = ListenQuery.model_validate(asked).audio_format
+    _ = DeepgramQuery.model_validate(asked).audio_format
 
 
 def _framer(encoding: Encoding) -> Callable[[bytes], object]:
@@ -136,7 +136,7 @@ PARSERS: Mapping[str, Parser] = {
     "listen-query": Parser(lambda content: parse_session_settings(QueryParams(content)), (Refusal,)),
     "redaction": Parser(lambda content: redact_text(_text(content), frozenset(Redaction)), ()),
     "event-id": Parser(lambda content: EventId.parse(_text(content)), (ValueError,)),
-    "opus": Parser(_framer(Encoding.OPUS), (AudioError,)),
-    "pcm": Parser(_framer(Encoding.PCM16), (AudioError,)),
+    "opus": Parser(_framer(Encoding.OPUS), (InvalidAudioError,)),
+    "pcm": Parser(_framer(Encoding.PCM16), (InvalidAudioError,)),
     "chunk": Parser(AudioChunk.parse, (MalformedChunkError,)),
 }

@@ -9,8 +9,8 @@ from tests.nonempty import nonempty
 from voice_blueprint import Deployment, load
 from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
 from voice_blueprint.contract.metrics import LATENCY_BUCKETS_MS, METRICS, DropReason
-from voice_blueprint.file.model.observability import LatencyBound, Objectives
-from voice_blueprint.observability.alerting import ALERT_CONDITIONS
+from voice_blueprint.file.model.observability import LatencyThresholdMs, ObjectiveSettings
+from voice_blueprint.observability.alerting import ALERT_CONDITION_BY_ID
 from voice_blueprint.observability.aws.alerts import build_alerts
 from voice_blueprint.observability.aws.dashboards import build_dashboards
 from voice_blueprint.observability.aws.series import Series, build_fleet_series
@@ -84,7 +84,7 @@ def test_slow_transcripts_of_a_small_deployment_raise_an_alert() -> None:
 @pytest.mark.parametrize("name", ["first-transcript-slow", "turn-slow", "barge-in-slow"])
 def test_a_latency_alert_fires_if_more_than_one_sample_in_twenty_is_late(sandbox: Deployment, name: str) -> None:
     (alert,) = (each for each in build_alerts(sandbox) if each.id == name)
-    limit_ms = ALERT_CONDITIONS[name].threshold
+    limit_ms = ALERT_CONDITION_BY_ID[name].threshold
     assert [series.statistic for series in alert.series] == [f"PR(:{limit_ms:g})", "SampleCount"]
     shares = {percent: alert.aggregate([100 - percent, 200.0]) for percent in (5.0, 5.5)}
     assert {percent: alert.rule.is_breached_by(share or 0) for percent, share in shares.items()} == {
@@ -94,7 +94,7 @@ def test_a_latency_alert_fires_if_more_than_one_sample_in_twenty_is_late(sandbox
 
 
 def test_configured_objectives_determine_the_thresholds(sandbox: Deployment) -> None:
-    typed = Objectives(admitted_percent=99, final_within_ms=2000)
+    typed = ObjectiveSettings(admitted_percent=99, final_within_ms=2000)
     observability = sandbox.aws.observability.model_copy(update={"objectives": typed})
     aws = sandbox.aws.model_copy(update={"observability": observability})
     found = {
@@ -105,11 +105,11 @@ def test_configured_objectives_determine_the_thresholds(sandbox: Deployment) -> 
     assert [found[f"admission-{window}"].rule.threshold for window in ("1h", "6h", "1d")] == [14.4, 6, 3]
     assert [found[f"admission-{window}"].affects_callers for window in ("1h", "6h", "1d")] == [True, True, False]
     assert {each.statistic for each in found["transcript-1h"].series} == {"PR(:2000)", "SampleCount"}
-    assert found["turn-6h"].windows == {"long": 21_600, "short": 1_800}
+    assert found["turn-6h"].period_s_by_window == {"long": 21_600, "short": 1_800}
 
 
 def test_latency_objectives_are_histogram_buckets() -> None:
-    assert set(get_args(LatencyBound)) <= set(LATENCY_BUCKETS_MS)
+    assert set(get_args(LatencyThresholdMs)) <= set(LATENCY_BUCKETS_MS)
 
 
 def test_a_store_without_replicas_has_no_lag_alert(sandbox: Deployment) -> None:

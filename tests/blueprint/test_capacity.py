@@ -23,10 +23,10 @@ from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.capacity.bounds import (
     MAX_VAD_STREAMS,
     STORE_BYTES_PER_CALL,
-    calculate_asr_host_bounds,
-    calculate_gateway_task_bounds,
-    calculate_state_store_bounds,
-    calculate_vad_host_bounds,
+    calculate_asr_host_call_bounds,
+    calculate_gateway_task_call_bounds,
+    calculate_state_store_call_bounds,
+    calculate_vad_host_call_bounds,
     find_limiting_bound,
 )
 from voice_blueprint.capacity.conversations import build_aws_conversation_chain, calculate_concurrent_conversations
@@ -61,10 +61,10 @@ def test_the_store_has_room_for_audio_and_transcript_of_each_call() -> None:
     # 30 s of 10 chunks of 3,244 bytes, and 512 KiB: 1.5 MB; three quarters of 26.32 GiB.
     assert STORE_BYTES_PER_CALL == 30 * 10 * 3244 + 524_288
     node = StateStore(node_type="cache.r7g.xlarge")
-    assert find_limiting_bound(calculate_state_store_bounds(node, archives=False)).calls == int(
+    assert find_limiting_bound(calculate_state_store_call_bounds(node, archives=False)).calls == int(
         26.32 * 2**30 * 0.75 / 1_497_488
     )
-    assert find_limiting_bound(calculate_state_store_bounds(node, archives=True)).calls == int(
+    assert find_limiting_bound(calculate_state_store_call_bounds(node, archives=True)).calls == int(
         26.32 * 2**30 * 0.75 / (1_497_488 + 131_072)
     )
 
@@ -76,11 +76,11 @@ def test_the_vad_stream_limit_matches_the_module() -> None:
 
 def test_the_smallest_bound_applies_and_names_its_source(tmp_path: Path) -> None:
     edits = {"aws.vad.measured": HAND_MEASUREMENT | {"calls": 5000}, "aws.vad.instance_type": "c8g.medium"}
-    bound = find_limiting_bound(calculate_vad_host_bounds(load_with_edits(edits, tmp_path).aws.vad))
+    bound = find_limiting_bound(calculate_vad_host_call_bounds(load_with_edits(edits, tmp_path).aws.vad))
     # 0.52 Gbit/s at 272 kbit/s per call
     assert (bound.name, bound.kind, bound.calls) == ("network", "published", 1911)
     bound = find_limiting_bound(
-        calculate_vad_host_bounds(
+        calculate_vad_host_call_bounds(
             load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad
         )
     )
@@ -89,7 +89,7 @@ def test_the_smallest_bound_applies_and_names_its_source(tmp_path: Path) -> None
 
 def test_a_host_that_its_engine_does_not_support_has_no_capacity() -> None:
     seed = voice_blueprint.load(DEPLOYMENTS / "seed.yaml").aws
-    assert [find_limiting_bound(calculate_asr_host_bounds(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
+    assert [find_limiting_bound(calculate_asr_host_call_bounds(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
 
 
 def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
@@ -99,15 +99,15 @@ def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
         )
 
     def calls(fleet: AsrFleet) -> int:
-        return find_limiting_bound(calculate_asr_host_bounds(fleet)).calls
+        return find_limiting_bound(calculate_asr_host_call_bounds(fleet)).calls
 
     # 4 vCPU at half the speed of an x86 core, which needs 0.16 s for a second of speech; half of a call is speech.
     assert calls(on("c8g.xlarge")) == 25
     assert calls(on("c8g.2xlarge", model="Systran/faster-whisper-base")) == 22
-    assert find_limiting_bound(calculate_asr_host_bounds(on("c8g.xlarge"))).kind == "assumed"
+    assert find_limiting_bound(calculate_asr_host_call_bounds(on("c8g.xlarge"))).kind == "assumed"
     assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
     measured = on("c8g.xlarge", model="some/other", measured=HAND_MEASUREMENT | {"calls": 60})
-    assert (calls(measured), find_limiting_bound(calculate_asr_host_bounds(measured)).kind) == (60, "measured")
+    assert (calls(measured), find_limiting_bound(calculate_asr_host_call_bounds(measured)).kind) == (60, "measured")
 
 
 def guide_values(calls: int) -> dict[str, str]:
@@ -192,7 +192,9 @@ def test_the_small_file_supports_twenty_calls_on_one_host_per_tier() -> None:
 def test_a_gateway_task_has_one_core_of_work_and_the_memory_of_its_sockets() -> None:
     def calls(**settings: object) -> int:
         return find_limiting_bound(
-            calculate_gateway_task_bounds(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))
+            calculate_gateway_task_call_bounds(
+                GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings)
+            )
         ).calls
 
     # Half of the 214 minutes of calls that an x86 core processes in a minute.

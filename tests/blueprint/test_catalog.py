@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from tests.nonempty import nonempty
 from voice_blueprint import catalog
-from voice_blueprint.catalog import CacheNodeType, InstanceType, Quota, Region, ServicePrice
+from voice_blueprint.catalog import CacheNodeType, InstanceType, Region, ServicePrice, VcpuQuota
 
 TYPES = tuple(catalog.instance_types().values())
 NODES = tuple(catalog.cache_node_types().values())
-Sourced = InstanceType | CacheNodeType | Quota | Region | ServicePrice
+Sourced = InstanceType | CacheNodeType | VcpuQuota | Region | ServicePrice
 FILES: dict[str, tuple[str, Callable[[], Mapping[str, Sourced]]]] = {
     "instance_types.yaml": ("name", catalog.instance_types),
     "cache_node_types.yaml": ("name", catalog.cache_node_types),

@@ -9,7 +9,7 @@ import yaml
 from tests.nonempty import nonempty
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
-from voice_blueprint.catalog.inference import Architecture
+from voice_blueprint.catalog.inference import ModelArchitecture
 
 SIZES = tuple(catalog.vm_sizes().values())
 Row = VmSize | Gpu | ModelCard
@@ -99,7 +99,7 @@ def test_prices_grow_with_the_size_and_are_for_linux() -> None:
 @pytest.mark.parametrize("model", catalog.models().values(), ids=catalog.models())
 def test_model_shapes_are_consistent(model: ModelCard) -> None:
     assert model.attention_heads % model.kv_heads == 0
-    assert (model.architecture is Architecture.ENCODER_DECODER) == (model.cross_attention_tokens > 0)
+    assert (model.architecture is ModelArchitecture.ENCODER_DECODER) == (model.cross_attention_tokens > 0)
     assert model.bf16_only_gib < model.weights_gib / 2
 
 

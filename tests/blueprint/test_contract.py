@@ -36,14 +36,14 @@ from voice_blueprint.contract.metrics import (
     Metric,
 )
 from voice_blueprint.contract.network import ENA_EXPRESS_MTU, FLOWS, PUBLIC_TLS, RTP, VALKEY, XDP_MTU, Port, Tier
-from voice_blueprint.contract.state import STATE_USERS, StateAccess
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.contract.state import STATE_USERS, StateStoreUser
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 
 PORTS = {name: value for name, value in vars(network).items() if isinstance(value, Port)}
 VARIABLES = {name: value for name, value in vars(environment).items() if isinstance(value, Variable)}
 LOOPBACK = {"ENGINE_HEALTH", "PROMETHEUS", "VLLM"}
 EACH_METRIC = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-EACH_IMAGE = pytest.mark.parametrize("image", ENVIRONMENT)
+EACH_IMAGE = pytest.mark.parametrize("image", VARIABLES_BY_IMAGE)
 EACH_USER = pytest.mark.parametrize("user", STATE_USERS, ids=lambda user: user.tier)
 
 
@@ -163,7 +163,7 @@ def test_metric_has_a_publisher_on_each_of_its_tiers(metric: Metric) -> None:
 @EACH_METRIC
 def test_publisher_has_the_value_of_every_dimension(metric: Metric) -> None:
     assert isinstance(metric.publisher, Image)
-    known = {variable.name for variable in ENVIRONMENT[metric.publisher]}
+    known = {variable.name for variable in VARIABLES_BY_IMAGE[metric.publisher]}
     assert {DEPLOYMENT.name, FLEET.name} <= known
     assert metric.dimensions[:2] == (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
     of_one = {REASON_DIMENSION, PHASE_DIMENSION, EVENT_DIMENSION, ALLOWANCE_DIMENSION, LOSS_DIMENSION}
@@ -175,11 +175,11 @@ def test_publisher_has_the_value_of_every_dimension(metric: Metric) -> None:
 def test_metric_has_a_valid_name_and_a_description(metric: Metric) -> None:
     assert re.fullmatch(r"([A-Z][a-z0-9]+)+", metric.name)
     assert metric.meaning.endswith(".")
-    assert metric.load in {None, "rises", "falls"}
+    assert metric.trend_under_load in {None, "rises", "falls"}
 
 
 def test_every_tier_has_a_scaling_metric() -> None:
-    loads = [m for m in METRICS.values() if m.load and m.is_fleet_wide]
+    loads = [m for m in METRICS.values() if m.trend_under_load and m.is_fleet_wide]
     assert {tier for metric in loads for tier in metric.tiers} >= {Tier.VAD, Tier.ASR, Tier.GATEWAY, Tier.AGENT}
 
 
@@ -193,7 +193,7 @@ def test_namespace_is_not_an_aws_namespace() -> None:
 
 @EACH_IMAGE
 def test_environment_of_an_image_has_unique_prefixed_names(image: Image) -> None:
-    names = [variable.name for variable in ENVIRONMENT[image]]
+    names = [variable.name for variable in VARIABLES_BY_IMAGE[image]]
     assert duplicates(names) == []
     assert all(re.fullmatch(r"VOICE(_[A-Z0-9]+)+", name) for name in names)
 
@@ -203,12 +203,12 @@ def test_every_variable_has_one_constant_a_description_and_a_reader() -> None:
     for constant, variable in VARIABLES.items():
         assert variable.name == f"VOICE_{constant}"
         assert variable.meaning
-        assert any(variable in variables for variables in ENVIRONMENT.values()), variable
+        assert any(variable in variables for variables in VARIABLES_BY_IMAGE.values()), variable
 
 
 @EACH_IMAGE
 def test_an_image_that_uses_the_state_store_gets_its_variables_with_one_host_and_password(image: Image) -> None:
-    variables = set(ENVIRONMENT[image])
+    variables = set(VARIABLES_BY_IMAGE[image])
     login = {VALKEY_PORT, VALKEY_USER}
     assert not variables & login or login <= variables
     for ways in ({VALKEY_HOST, VALKEY_HOST_FILE}, {VALKEY_PASSWORD, VALKEY_PASSWORD_FILE}):
@@ -219,7 +219,7 @@ def test_secrets_are_passed_as_values_only_if_the_launcher_injects_them() -> Non
     # ECS or Kubernetes sets them for gateway and agent; EC2 user data is readable by everyone who may describe the
     # instance.
     secrets = {VALKEY_PASSWORD, TOKEN_KEY}
-    assert {image for image, variables in ENVIRONMENT.items() if secrets & set(variables)} == {
+    assert {image for image, variables in VARIABLES_BY_IMAGE.items() if secrets & set(variables)} == {
         Image.AGENT, Image.GATEWAY
     }  # fmt: skip
 
@@ -249,11 +249,11 @@ REQUIRED_KEYS = {
 ALLOWED_CATEGORIES = {"connection", "read", "write", "stream", "hash", "keyspace", "transaction"}
 
 
-def acl_rules(user: StateAccess) -> list[str]:
+def acl_rules(user: StateStoreUser) -> list[str]:
     return user.acl.split()
 
 
-def key_permissions(user: StateAccess) -> dict[str, str]:
+def key_permissions(user: StateStoreUser) -> dict[str, str]:
     found: dict[str, str] = {}
     for rule in acl_rules(user):
         if match := re.fullmatch(r"(?:%(?P<mode>R|W|RW))?~(?P<keys>\S+)", rule):
@@ -263,14 +263,14 @@ def key_permissions(user: StateAccess) -> dict[str, str]:
 
 
 @EACH_USER
-def test_every_rule_of_an_acl_is_understood(user: StateAccess) -> None:
+def test_every_rule_of_an_acl_is_understood(user: StateStoreUser) -> None:
     grammar = r"on|resetkeys|resetchannels|(%(R|W|RW))?~[a-z]+:([a-z]*:?\*|[a-z]+|\[0-9\]\*)|[+-]@[a-z]+|-[a-z]+"
     assert [rule for rule in acl_rules(user) if not re.fullmatch(grammar, rule)] == []
     assert duplicates(acl_rules(user)) == []
 
 
 @EACH_USER
-def test_user_can_only_access_the_keys_that_it_needs(user: StateAccess) -> None:
+def test_user_can_only_access_the_keys_that_it_needs(user: StateStoreUser) -> None:
     assert key_permissions(user) == REQUIRED_KEYS[user.tier]
     # Rules apply from left to right: the first one resets earlier ones.
     rules = acl_rules(user)
@@ -279,7 +279,7 @@ def test_user_can_only_access_the_keys_that_it_needs(user: StateAccess) -> None:
 
 
 @EACH_USER
-def test_user_has_no_dangerous_commands(user: StateAccess) -> None:
+def test_user_has_no_dangerous_commands(user: StateStoreUser) -> None:
     commands = [rule for rule in acl_rules(user) if rule[0] in "+-"]
     assert commands[0] == "-@all"
     # The last rules, since a later category could allow them again; commands that list keys are not in @dangerous.
@@ -288,7 +288,7 @@ def test_user_has_no_dangerous_commands(user: StateAccess) -> None:
 
 
 @EACH_USER
-def test_user_is_enabled_and_requires_its_password(user: StateAccess) -> None:
+def test_user_is_enabled_and_requires_its_password(user: StateStoreUser) -> None:
     assert acl_rules(user)[0] == "on"
     assert "nopass" not in acl_rules(user)
     assert "resetchannels" in acl_rules(user)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from voice_blueprint.aws.alarms import AlarmRule
-from voice_blueprint.aws.autoscaling import find_step_adjustment, to_alarm_rule
+from voice_blueprint.aws.autoscaling import build_alarm_rule, find_step_adjustment
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 ONE_STEP = (Step(adjustment=1),)
@@ -42,9 +42,9 @@ SCALE_IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, ad
 
 
 def adjustment_at(scaling: ScalingRule, value: float) -> int:
-    if not to_alarm_rule(scaling).is_breached_by(value):
+    if not build_alarm_rule(scaling).is_breached_by(value):
         return 0
-    return find_step_adjustment(scaling.bands, value - scaling.threshold)
+    return find_step_adjustment(scaling.step_adjustments, value - scaling.threshold)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voice_blueprint.azure.topology import (
+    ContainerRequest,
     FreeResources,
-    Request,
     admit_container,
     admit_pods,
     are_nvlink_connected,
+    calculate_empty_node_resources,
     calculate_kube_reserved_cpus,
     find_admitted_cpus,
-    list_empty_node_resources,
 )
 from voice_blueprint.catalog.azure import NumaNode, VmSize
 from voice_blueprint.file.model.azure import TopologyPolicy
@@ -43,7 +43,7 @@ UNKNOWN_TOPOLOGY = vm_size(gpus=8, domains=(tuple(range(8)),))
 
 def two_pairs(policy: TopologyPolicy, cpus: int, free: FreeResources | None = None) -> list[tuple[int, ...] | str]:
     """Return the GPUs of two containers with two each, in order."""
-    answers = admit_pods(NC96, [Request(2, cpus)] * 2, policy, free or list_empty_node_resources(NC96, 0))
+    answers = admit_pods(NC96, [ContainerRequest(2, cpus)] * 2, policy, free or calculate_empty_node_resources(NC96, 0))
     return [answer.gpus if answer.is_admitted else REFUSAL for answer in answers]
 
 
@@ -68,7 +68,7 @@ def test_two_gpus_on_four_numa_nodes_are_placed(
 
 @pytest.mark.parametrize("policy", [NONE, BEST_EFFORT, RESTRICTED])
 def test_single_gpu_pods_break_nvlink_pairs(policy: TopologyPolicy) -> None:
-    (gets, _) = two_pairs(policy, 40, list_empty_node_resources(NC96, 0).without_gpus(0, 2))
+    (gets, _) = two_pairs(policy, 40, calculate_empty_node_resources(NC96, 0).without_gpus(0, 2))
     assert gets == (1, 3)
     assert not are_nvlink_connected(NC96, (1, 3))
 
@@ -90,21 +90,25 @@ def test_admitted_cpus_depend_on_the_topology_policy(policy: TopologyPolicy, gpu
 
 
 def test_containers_without_whole_cpus_are_not_pinned() -> None:
-    assert admit_container(NC96, list_empty_node_resources(NC96, 0), Request(2, None), RESTRICTED).gpus == (0, 1)
-    assert not admit_container(NC96, list_empty_node_resources(NC96, 0), Request(2, None), SINGLE).is_admitted
+    assert admit_container(
+        NC96, calculate_empty_node_resources(NC96, 0), ContainerRequest(2, None), RESTRICTED
+    ).gpus == (0, 1)
+    assert not admit_container(
+        NC96, calculate_empty_node_resources(NC96, 0), ContainerRequest(2, None), SINGLE
+    ).is_admitted
 
 
 def test_cpus_reserved_by_aks() -> None:
     """Rows of https://learn.microsoft.com/azure/aks/node-resource-reservations."""
     for vcpus, reserved in ((4, 0.14), (8, 0.18), (16, 0.26), (32, 0.42), (64, 0.74)):
         assert calculate_kube_reserved_cpus(vm_size(NumaNode(vcpus=vcpus))) == pytest.approx(reserved)
-    assert list_empty_node_resources(NC96).cpus == (22, 24, 24, 24)
+    assert calculate_empty_node_resources(NC96).cpus == (22, 24, 24, 24)
 
 
 def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
-    free = list_empty_node_resources(NC96)
-    assert admit_container(NC96, free, Request(2, 48), RESTRICTED).gpus == (1, 2)
-    assert admit_container(NC96, free, Request(2, 46), RESTRICTED).gpus == (0, 1)
+    free = calculate_empty_node_resources(NC96)
+    assert admit_container(NC96, free, ContainerRequest(2, 48), RESTRICTED).gpus == (1, 2)
+    assert admit_container(NC96, free, ContainerRequest(2, 46), RESTRICTED).gpus == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -116,28 +120,37 @@ def test_cpus_reserved_by_the_kubelet_take_precedence_over_nvlink() -> None:
     ],
 )
 def test_refusal_contains_the_numbers(policy: TopologyPolicy, cpus: int, message: str) -> None:
-    answer = admit_container(NC96, list_empty_node_resources(NC96, 0), Request(2, cpus), policy)
+    answer = admit_container(NC96, calculate_empty_node_resources(NC96, 0), ContainerRequest(2, cpus), policy)
     assert not answer.is_admitted
     assert message in answer.reason
 
 
 def test_more_gpus_than_are_free_are_refused() -> None:
-    answer = admit_container(NC96, list_empty_node_resources(NC96, 0).without_gpus(0, 1, 2), Request(2, 1), NONE)
+    answer = admit_container(
+        NC96, calculate_empty_node_resources(NC96, 0).without_gpus(0, 1, 2), ContainerRequest(2, 1), NONE
+    )
     assert answer.reason == "2 GPUs of 1 that are free"
 
 
 def test_a_pair_on_two_numa_nodes_is_placed() -> None:
-    assert not admit_container(NC80, list_empty_node_resources(NC80, 0), Request(2, 40), RESTRICTED).is_admitted
-    assert admit_container(NC80, list_empty_node_resources(NC80, 0), Request(2, 41), RESTRICTED).gpus == (0, 1)
+    assert not admit_container(
+        NC80, calculate_empty_node_resources(NC80, 0), ContainerRequest(2, 40), RESTRICTED
+    ).is_admitted
+    assert admit_container(NC80, calculate_empty_node_resources(NC80, 0), ContainerRequest(2, 41), RESTRICTED).gpus == (
+        0,
+        1,
+    )
 
 
 def test_a_size_with_unknown_numa_nodes_admits_pods() -> None:
     answers = list(
-        admit_pods(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, list_empty_node_resources(UNKNOWN_TOPOLOGY, 0))
+        admit_pods(
+            UNKNOWN_TOPOLOGY, [ContainerRequest(1, 10)] * 8, SINGLE, calculate_empty_node_resources(UNKNOWN_TOPOLOGY, 0)
+        )
     )
     assert [answer.gpus for answer in answers] == [(gpu,) for gpu in range(8)]
     assert not admit_container(
-        UNKNOWN_TOPOLOGY, list_empty_node_resources(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE
+        UNKNOWN_TOPOLOGY, calculate_empty_node_resources(UNKNOWN_TOPOLOGY, 0), ContainerRequest(9, 1), NONE
     ).is_admitted
 
 
@@ -209,7 +222,7 @@ def merge_offers(groups: list[list[Offer]], count: int) -> Offer:
 
 
 @st.composite
-def placement_requests(draw: st.DrawFn) -> tuple[VmSize, FreeResources, Request]:
+def placement_requests(draw: st.DrawFn) -> tuple[VmSize, FreeResources, ContainerRequest]:
     nodes = draw(st.integers(1, 4))
     per_node = draw(st.integers(0, 2))
     size = vm_size(
@@ -220,12 +233,12 @@ def placement_requests(draw: st.DrawFn) -> tuple[VmSize, FreeResources, Request]
         tuple(sorted(draw(st.sets(st.integers(0, nodes * per_node - 1))))) if per_node else (),
     )
     cpus = draw(st.none() | st.integers(1, max(1, sum(free.cpus))))
-    return size, free, Request(draw(st.integers(0, len(free.gpus))), cpus)
+    return size, free, ContainerRequest(draw(st.integers(0, len(free.gpus))), cpus)
 
 
 @given(placement_requests(), st.sampled_from([BEST_EFFORT, RESTRICTED, SINGLE]))
 def test_allocation_matches_the_kubelet(
-    situation: tuple[VmSize, FreeResources, Request], policy: TopologyPolicy
+    situation: tuple[VmSize, FreeResources, ContainerRequest], policy: TopologyPolicy
 ) -> None:
     size, free, request = situation
     count = len(size.numa_nodes)

@@ -12,7 +12,7 @@ import pytest
 
 import voice_blueprint
 from tests.blueprint.documents import parse_yaml
-from voice_stacks.aws.app import make_app
+from voice_stacks.aws.app import create_app
 
 ROOT = Path(__file__).parents[2]
 CHECKOV = ROOT / ".tools/checkov/bin/checkov"
@@ -28,7 +28,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
     assert CHECKOV.exists(), "checkov is not installed: run `make .tools/checkov/.ready` once"
     deployment = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
     folder = tmp_path_factory.mktemp("templates")
-    make_app(deployment, outdir=str(folder)).synth()
+    create_app(deployment, outdir=str(folder)).synth()
     done = subprocess.run(  # noqa: S603
         [CHECKOV, "--directory", folder, "--framework", "cloudformation", "--output", "json", "--skip-download"],
         capture_output=True, text=True, check=False, timeout=600,

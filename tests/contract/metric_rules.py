@@ -16,11 +16,11 @@ from voice_blueprint.contract.metrics import (
     LOSS_DIMENSION,
     PHASE_DIMENSION,
     REASON_DIMENSION,
-    Allowance,
     DataPlaneEvent,
     DropReason,
     LossReason,
     Metric,
+    NetworkAllowance,
     StartPhase,
 )
 
@@ -83,7 +83,7 @@ def _check(
         REASON_DIMENSION: {reason.value for reason in DropReason},
         LOSS_DIMENSION: {loss.value for loss in LossReason},
         PHASE_DIMENSION: {phase.value for phase in StartPhase},
-        ALLOWANCE_DIMENSION: {allowance.value for allowance in Allowance},
+        ALLOWANCE_DIMENSION: {allowance.value for allowance in NetworkAllowance},
         EVENT_DIMENSION: {event.value for event in DataPlaneEvent},
     }
     for name, value in use.dimensions.items():

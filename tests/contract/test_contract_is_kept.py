@@ -19,7 +19,7 @@ from voice_blueprint import Deployment
 from voice_blueprint.aws.metrics import LOG_METRICS, SERVICE_METRICS
 from voice_blueprint.aws.names import AGENT_FLEET, GATEWAY_FLEET, VAD_FLEET
 from voice_blueprint.contract.network import FLOWS
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.hosts import AWS_IMAGES
 from voice_blueprint.observability.aws.alerts import build_alerts
 from voice_blueprint.observability.aws.dashboards import build_dashboards
@@ -39,7 +39,7 @@ def network(templates: Templates, _: Deployment) -> list[str]:
 
 
 def environment(templates: Templates, _: Deployment) -> list[str]:
-    return environment_rules.violations(templates, ENVIRONMENT)
+    return environment_rules.violations(templates, VARIABLES_BY_IMAGE)
 
 
 def secrets(templates: Templates, _: Deployment) -> list[str]:

@@ -7,7 +7,7 @@ from tests.contract.sources import SANDBOX
 from tests.contract.templates import Template, properties_by_type, text
 from voice_blueprint.contract.environment import Variable
 from voice_blueprint.contract.images import Image
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 
 Mutable = dict[str, Template]
 
@@ -19,7 +19,7 @@ LAUNCHED_IMAGES = sorted(
 @pytest.mark.parametrize("image", LAUNCHED_IMAGES)
 def test_a_variable_that_no_launcher_sets_is_reported(image: str, templates: Mutable) -> None:
     more = Variable("VOICE_FORGOTTEN", "made up")
-    environment = {**ENVIRONMENT, Image(image): (*ENVIRONMENT[Image(image)], more)}
+    environment = {**VARIABLES_BY_IMAGE, Image(image): (*VARIABLES_BY_IMAGE[Image(image)], more)}
     problems = environment_rules.violations(templates, environment)
     assert problems
     assert all(problem.endswith("VOICE_FORGOTTEN is read and not set") for problem in problems)
@@ -33,21 +33,21 @@ def test_a_variable_missing_from_user_data_is_reported(name: str, templates: Mut
     script = text(template["UserData"])
     assert f"{name}=" in script
     template["UserData"] = script.replace(f"{name}=", "VOICE_OTHER=")
-    assert any(f"{name} is read and not set" in p for p in environment_rules.violations(templates, ENVIRONMENT))
+    assert any(f"{name} is read and not set" in p for p in environment_rules.violations(templates, VARIABLES_BY_IMAGE))
 
 
 @pytest.mark.parametrize("where", ["Environment", "Secrets"])
 def test_a_variable_missing_from_a_task_definition_is_reported(where: str, templates: Mutable) -> None:
     (task,) = properties_by_type({"edge": templates["edge"]}, "ECS::TaskDefinition")
     forgotten = task["ContainerDefinitions"][0][where].pop()["Name"]
-    (problem,) = environment_rules.violations(templates, ENVIRONMENT)
+    (problem,) = environment_rules.violations(templates, VARIABLES_BY_IMAGE)
     assert problem.endswith(f"{forgotten} is read and not set")
 
 
 def test_an_unused_variable_of_a_launcher_is_reported(templates: Mutable) -> None:
     (task,) = properties_by_type({"edge": templates["edge"]}, "ECS::TaskDefinition")
     task["ContainerDefinitions"][0]["Environment"].append({"Name": "VOICE_SPARE", "Value": "1"})
-    assert len(environment_rules.violations(templates, ENVIRONMENT)) == 1
+    assert len(environment_rules.violations(templates, VARIABLES_BY_IMAGE)) == 1
 
 
 @pytest.mark.parametrize(

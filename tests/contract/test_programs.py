@@ -13,7 +13,7 @@ from tests.synthesized import edited_sandbox, shipped
 from voice_blueprint.contract import environment as variables
 from voice_blueprint.contract.environment import Variable
 from voice_blueprint.contract.images import Image
-from voice_blueprint.environment import CALLER_RULE_VARIABLES, ENVIRONMENT
+from voice_blueprint.environment import CALLER_VARIABLE_BY_SETTING, VARIABLES_BY_IMAGE
 from voice_blueprint.images import BuiltImage, load_image_specs
 
 BUILT_IMAGES = {image: spec for image, spec in load_image_specs().items() if isinstance(spec, BuiltImage)}
@@ -42,7 +42,7 @@ INTERNAL_VARIABLES = {
     "VOICE_SESSION_PACKETS_PER_S": "twice what audio needs, whatever is deployed",
     "VOICE_ADMISSIONS_PER_S": "protects the store from floods, whatever is deployed",
     "VOICE_SILENT_AFTER_S": "bounds what a caller who is gone takes; who comes back is let in again",
-    "VOICE_RESEND_WINDOW_S": "follows from HOST_DEAD_AFTER_S",
+    "VOICE_RESEND_WINDOW_S": "follows from HOST_HEARTBEAT_TIMEOUT_S",
     "VOICE_RESEND_MIB": "as VOICE_RESEND_WINDOW_S",
     "VOICE_RTP_HOST": "on Azure alone, where UDP has an address of its own",
     "VOICE_PROMETHEUS_PORT": "of gateway and agent on Azure alone; on AWS their logs have the metrics",
@@ -73,14 +73,14 @@ def contract_differences(image: BuiltImage, variables: Iterable[Variable], read:
 @pytest.mark.parametrize("image", BUILT_IMAGES)
 def test_an_image_reads_the_variables_of_the_contract(image: Image) -> None:
     read = variables_for(BUILT_IMAGES[image])
-    assert contract_differences(BUILT_IMAGES[image], ENVIRONMENT[image], read) == []
+    assert contract_differences(BUILT_IMAGES[image], VARIABLES_BY_IMAGE[image], read) == []
     assert set_by_image(BUILT_IMAGES[image]) <= read.keys() & INTERNAL_VARIABLES.keys()
 
 
 def test_the_list_of_internal_variables_is_complete() -> None:
     read: set[str] = set()
     for image, spec in BUILT_IMAGES.items():
-        read |= variables_for(spec).keys() - {variable.name for variable in ENVIRONMENT[image]}
+        read |= variables_for(spec).keys() - {variable.name for variable in VARIABLES_BY_IMAGE[image]}
     assert read == INTERNAL_VARIABLES.keys()
 
 
@@ -265,7 +265,7 @@ SINGLE_IMAGE_VARIABLES = {
 def unreachable(environment: Mapping[Image, Iterable[Variable]]) -> list[str]:
     """Return the variables of an image that neither a field nor the deployment sets."""
     set_by_file = {(variable, image) for variable, setting in SETTINGS for image in setting.images}
-    set_by_file |= {(variable, Image.GATEWAY) for variable in CALLER_RULE_VARIABLES.values()}
+    set_by_file |= {(variable, Image.GATEWAY) for variable in CALLER_VARIABLE_BY_SETTING.values()}
     return [
         f"{image}: no field of the deployment file sets {variable.name}"
         for image, given in environment.items()
@@ -275,11 +275,11 @@ def unreachable(environment: Mapping[Image, Iterable[Variable]]) -> list[str]:
 
 
 def test_every_variable_is_set_by_a_launcher() -> None:
-    assert unreachable(ENVIRONMENT) == []
+    assert unreachable(VARIABLES_BY_IMAGE) == []
 
 
 def test_a_variable_that_no_deployment_can_set_is_reported() -> None:
-    planted = {**ENVIRONMENT, Image.GATEWAY: (*ENVIRONMENT[Image.GATEWAY], Variable("VOICE_PLANTED", ""))}
+    planted = {**VARIABLES_BY_IMAGE, Image.GATEWAY: (*VARIABLES_BY_IMAGE[Image.GATEWAY], Variable("VOICE_PLANTED", ""))}
     assert unreachable(planted) == ["gateway: no field of the deployment file sets VOICE_PLANTED"]
 
 
@@ -312,7 +312,7 @@ def values_for(launch_list: list[Launch], image: Image, variable: Variable) -> s
 def test_a_field_of_the_deployment_file_reaches_the_programs(
     variable: Variable, setting: Setting, default_launches: list[Launch], changed_launches: list[Launch]
 ) -> None:
-    readers = [image for image in setting.images if variable in ENVIRONMENT[image]]
+    readers = [image for image in setting.images if variable in VARIABLES_BY_IMAGE[image]]
     assert readers
     for image in readers:
         assert setting.expected in values_for(changed_launches, image, variable)

@@ -34,21 +34,21 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import (
     METRICS,
     NAMESPACE,
-    Allowance,
     DataPlaneEvent,
     DropReason,
     LossReason,
     Metric,
+    NetworkAllowance,
     StartPhase,
 )
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
+from voice_blueprint.engines.launch.vllm import LOG_PREFIX_BY_START_PHASE
 from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatchPublisher
-from voice_telemetry.prometheus import LatestValues
+from voice_telemetry.prometheus import LatestSampleCollector
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import nic
 from voice_telemetry.sources.gpu import GpuSource
@@ -99,7 +99,7 @@ def differences(published: Published, declared: Iterable[Metric]) -> list[str]:
 def start_phases() -> set[str]:
     """Return the names of a start's phases in a host's boot script and the engine's log."""
     script = (ROOT / "userdata/voice_userdata/steps/cold_start.sh").read_text(encoding="utf-8")
-    return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *START_LOG_PREFIXES}
+    return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *LOG_PREFIX_BY_START_PHASE}
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ async def published_by_telemetry(
     )
     answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400, "stopped": 0}) for at in range(100)]
     sent, stop = CloudWatchPublisher(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
-    newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
+    newest = LatestSampleCollector(deployment=DEPLOYMENT, fleet=FLEET)
     async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
         tasks.create_task(telemetry.run(settings, store.settings, sent, newest, stop))
         with contextlib.suppress(AssertionError):
@@ -243,7 +243,7 @@ async def test_programs_publish_the_metrics_of_the_contract(
     monkeypatch.setattr(telemetry, "GpuSource", lambda: GpuSource(driver))
     readings = itertools.count()
     monkeypatch.setattr(nic, "find_default_interface", lambda: "ens5")
-    monkeypatch.setattr(nic, "read_counters", lambda _: dict.fromkeys(Allowance, next(readings)))
+    monkeypatch.setattr(nic, "read_counters", lambda _: dict.fromkeys(NetworkAllowance, next(readings)))
     by_gateway = await published_by_gateway(store, store_server) | await published_by_front_door(tmp_path)
     by_agent = await published_by_agent(store)
     names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}
@@ -257,7 +257,7 @@ async def test_programs_publish_the_metrics_of_the_contract(
     assert words["RxDropped"] == set(DropReason)
     assert words["SpeechLost"] == set(LossReason)
     assert words["DataPlaneEvents"] == set(DataPlaneEvent)
-    assert words["AllowanceExceeded"] == set(Allowance)
+    assert words["AllowanceExceeded"] == set(NetworkAllowance)
     assert words["ColdStart"] == set(StartPhase)
 
     # A change of the contract alone is reported.

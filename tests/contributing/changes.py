@@ -98,7 +98,7 @@ NEW_ALERT = """
         Tier.GATEWAY,
         "Callers ask for more sessions than they ever did.",
         (build_fleet_series(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
-        build_rule_above(5, 2, 3),
+        build_above_threshold_rule(5, 2, 3),
         MINUTE_S,
     )
 """
@@ -140,7 +140,7 @@ NEW_AZURE_ALERT = """\
         yield Alert(
             "nodes-many",
             "The cluster has more nodes than the deployment may have.",
-            f"sum({ClusterMetric.NODE})",
+            f"sum({ClusterMetric.NODE_INFO})",
             Comparison.ABOVE,
             100,
             1,
@@ -156,7 +156,7 @@ NEW_RULE = """
     source="https://learn.microsoft.com/azure/aks/long-term-support",
 )
 def support_plan_is_known(stack: Stack) -> Iterator[Violation]:
-    for cluster in stack.find_all(":ManagedCluster"):
+    for cluster in stack.find_resources(":ManagedCluster"):
         if cluster.props["supportPlan"].text == "Preview":
             yield Violation(cluster.urn, f"cluster {cluster.name} has the support plan Preview")
 """
@@ -177,11 +177,11 @@ def hello() -> None:
 
 NEW_CHECK = """
 
-@check(
+@deployment_check(
     "two-nat-gateways-in-production",
     "A production deployment has a NAT gateway in more than one zone.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def two_nat_gateways_in_production(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is Environment.PRODUCTION and deployment.aws.network.nat_gateways == 1:
@@ -205,7 +205,7 @@ CHANGES: dict[str, Change] = {
     "an alert's threshold on AWS": Change(
         files={
             "voice_blueprint/observability/aws/alerts/fleets.py": Edit(
-                "build_rule_above(2, 1, 1)", "build_rule_above(1, 1, 1)", instead=True
+                "build_above_threshold_rule(2, 1, 1)", "build_above_threshold_rule(1, 1, 1)", instead=True
             ),
             INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },

@@ -15,7 +15,7 @@ from tests.registry import Registry, registry
 from tests.stacks.azure.recorded import cluster
 from voice_blueprint import checks
 from voice_blueprint.azure.names import ClusterOutput
-from voice_blueprint.checks.base import Level
+from voice_blueprint.checks.base import Severity
 from voice_blueprint.hosts import list_required_images
 
 GUIDE = (ROOT / "docs/guides/azure.md").read_text(encoding="utf-8")
@@ -95,7 +95,7 @@ def test_following_the_guide_passes_plan_and_preview(left_out: str, reader: Read
 
     deployment = voice_blueprint.load(file)
     told = {finding.check.id: finding.violation.message for finding in checks.run_checks(deployment)
-            if finding.check.level is not Level.INFO and not finding.acceptance_reason}  # fmt: skip
+            if finding.check.level is not Severity.INFO and not finding.acceptance_reason}  # fmt: skip
     assert set(told) <= {"model-revision-pinned"}, told
     assert set(deployment.images) == set(list_required_images(deployment)), "each image has a digest"
     plans, previews = (last_output(reader, f"voice {what} deployments/mine.yaml") for what in ("plan", "preview azure"))

@@ -19,7 +19,7 @@ from tests.engines.callers import EXTERNAL_HITS, HITS, Caller, Growth, tone, use
 from tests.engines.conftest import audio_service
 from voice_blueprint.azure.contract import ENGINE_HTTP, LMCACHE, LMCACHE_HTTP
 from voice_blueprint.engines.launch.services import AggregatedProcesses, create_aggregated_processes
-from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
+from voice_blueprint.engines.sizing.fit import LMCACHE_CHUNK_TOKENS
 from voice_blueprint.file.model.azure import Azure
 from voice_sandbox.engines.processes import LOOPBACK, ROOT, EngineProcess, run_processes
 from voice_sandbox.engines.substitutions import CommandRenderer
@@ -111,7 +111,7 @@ class Lives:
         process = replace(self._engine, argv=argv, environment=self._engine.environment | variables)
         return EngineProcess(name, process, self._folder, f"http://{LOOPBACK}:{port}")
 
-    def restart_cache(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
+    def restart_cache(self, chunk_tokens: int = LMCACHE_CHUNK_TOKENS) -> None:
         """Stop the LMCache server, and start it on the same disk."""
         self.cache.terminate()
         self.cache.wait()
@@ -163,7 +163,7 @@ def test_a_conversation_continues_during_a_rollout(lives: Lives, talk: Conversat
         assert turn.share_of(BLOCK_TOKENS) >= 1
         assert turn.from_cache == 0
     assert turns[3].in_engine == 0
-    assert turns[3].share_of(CHUNK_TOKENS) == 1
+    assert turns[3].share_of(LMCACHE_CHUNK_TOKENS) == 1
 
 
 def test_a_user_returns_after_engine_and_cache_have_restarted(lives: Lives, talk: Conversation) -> None:
@@ -174,7 +174,7 @@ def test_a_user_returns_after_engine_and_cache_have_restarted(lives: Lives, talk
         computed = Caller(engine.url, lives.model, salt="computed").chat(talk.messages[:-1], ANSWER_TOKENS)
     note("6, on a new engine and a new LMCache", turn)
     assert turn.in_engine == 0
-    assert turn.share_of(CHUNK_TOKENS) == 1
+    assert turn.share_of(LMCACHE_CHUNK_TOKENS) == 1
     assert talk.messages[-1]["content"] == computed.raise_for_status().json()["choices"][0]["message"]["content"]
 
 
@@ -187,7 +187,7 @@ def test_hash_seed_and_number_type_are_not_part_of_a_chunk_key(lives: Lives, tal
     with run_processes(seeded := lives.made("seed", PYTHONHASHSEED="1")):
         found = talk.once_more(seeded)
     note("6 again, another hash seed", found)
-    assert found.share_of(CHUNK_TOKENS) == 1
+    assert found.share_of(LMCACHE_CHUNK_TOKENS) == 1
     # Not in parallel: the server reads a model's chunks in the format of the engine that registered last.
     with run_processes(wider := lives.made("float32", "--dtype", "float32")):
         answers = [
@@ -201,8 +201,8 @@ def test_hash_seed_and_number_type_are_not_part_of_a_chunk_key(lives: Lives, tal
 
 
 def test_chunks_of_another_size_are_cache_misses(lives: Lives, talk: Conversation) -> None:
-    lives.restart_cache(CHUNK_TOKENS // 2)
+    lives.restart_cache(LMCACHE_CHUNK_TOKENS // 2)
     with lives.engine("smaller") as engine:
         turn = talk.once_more(engine)
-    note(f"6 again, chunks of {CHUNK_TOKENS // 2}", turn)
+    note(f"6 again, chunks of {LMCACHE_CHUNK_TOKENS // 2}", turn)
     assert turn.from_cache == 0

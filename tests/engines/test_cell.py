@@ -52,14 +52,14 @@ def test_an_answer_equals_that_of_one_engine_and_its_kv_cache_was_transferred(
     prefill, decode = Growth(cell.containers["prefill"]), Growth(cell.containers["decode"])
     answer = front.complete(PROMPT, 16).raise_for_status().json()
     tokens = answer["usage"]["prompt_tokens"]
-    computed, localize = prefill.take(), decode.take()
+    computed, received = prefill.take(), decode.take()
     print(
-        f"NIXL moved {localize[TRANSFERRED_BYTES]} bytes for {tokens} tokens; decode had {localize[EXTERNAL_HITS]} "
+        f"NIXL moved {received[TRANSFERRED_BYTES]} bytes for {tokens} tokens; decode had {received[EXTERNAL_HITS]} "
         "of them"
     )
-    assert computed[PROMPT_TOKENS] == localize[PROMPT_TOKENS] == localize[EXTERNAL_HITS] == tokens
-    assert localize[TRANSFERRED_BYTES] == whole_blocks(tokens)
-    assert localize[FAILED_TRANSFERS] == 0
+    assert computed[PROMPT_TOKENS] == received[PROMPT_TOKENS] == received[EXTERNAL_HITS] == tokens
+    assert received[TRANSFERRED_BYTES] == whole_blocks(tokens)
+    assert received[FAILED_TRANSFERS] == 0
 
     expected = decode_only.complete(PROMPT, 16).raise_for_status().json()
     assert prefill.take()[PROMPT_TOKENS] == 0
@@ -74,11 +74,11 @@ def test_speech_inside_json_is_prefilled_and_its_kv_cache_is_transferred(
     question = [user_message("what was said", tone(440))]
     answer = front.chat(question).raise_for_status().json()
     tokens = answer["usage"]["prompt_tokens"]
-    localize = decode.take()
-    print(f"6 s of audio and a question are {tokens} tokens; {localize[EXTERNAL_HITS]} came by NIXL")
+    received = decode.take()
+    print(f"6 s of audio and a question are {tokens} tokens; {received[EXTERNAL_HITS]} came by NIXL")
     assert tokens > 375  # audio is padded to 30 s, which are 375 tokens
-    assert prefill.take()[PROMPT_TOKENS] == localize[EXTERNAL_HITS] == tokens
-    assert localize[TRANSFERRED_BYTES] == whole_blocks(tokens)
+    assert prefill.take()[PROMPT_TOKENS] == received[EXTERNAL_HITS] == tokens
+    assert received[TRANSFERRED_BYTES] == whole_blocks(tokens)
     expected = decode_only.chat(question).raise_for_status().json()
     assert answer["choices"][0]["message"]["content"] == expected["choices"][0]["message"]["content"]
 

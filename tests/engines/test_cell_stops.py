@@ -140,12 +140,12 @@ def test_a_cell_without_prefill_is_not_healthy(cell: Pod) -> None:
     router = EngineProcess("router", front.process, front.folder, cell.get_url(PD_ROUTER_HTTP.number))
     # An engine that an earlier test has restarted is available once the router has checked it.
     wait_until("the cell is healthy", lambda: front.fetch_health_status() == OK)
-    cell.containers["prefill"].freeze()
+    cell.containers["prefill"].suspend_processes()
     try:
         wait_until("the router notices", lambda: router.fetch_health_status() != OK)
         assert front.fetch_health_status() == 503
     finally:
-        cell.containers["prefill"].thaw()
+        cell.containers["prefill"].resume_processes()
     wait_until("the router notices", lambda: front.fetch_health_status() == OK)
 
 

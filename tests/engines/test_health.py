@@ -26,7 +26,7 @@ from voice_blueprint.file.model.azure import Azure
 from voice_constructs.azure.kubernetes.engine_check import SOURCE_FILE, create_engine_probes
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 from voice_sandbox.engines.processes import EngineProcess, run_processes
-from voice_whisper.vllm_backend import VllmBackend
+from voice_whisper.vllm_backend import VllmTranscriber
 
 BUSY_S = 25.0
 UNREADY_WITHIN_S = 20.0
@@ -141,12 +141,12 @@ def ask(engine: EngineProcess, tokens: int, timeout_s: float = PATIENCE_S) -> in
 
 
 def test_a_hung_engine_is_removed_in_time_and_returns(engine: EngineProcess, node: Kubelet) -> None:
-    engine.freeze_cores()
+    engine.suspend_engine_cores()
     try:
         left_s = node.wait(ready=False)
         assert engine.fetch_health_status() == 200, "and yet its server says that all is well"
     finally:
-        engine.thaw()
+        engine.resume_processes()
     back_s = node.wait(ready=True)
     print(f"out of rotation after {left_s:.1f} s, back {back_s:.1f} s after it works again: {node.said[-3:]}")
     assert left_s < UNREADY_WITHIN_S
@@ -154,11 +154,11 @@ def test_a_hung_engine_is_removed_in_time_and_returns(engine: EngineProcess, nod
 
 
 def test_a_hung_server_is_removed_in_time_and_returns(engine: EngineProcess, node: Kubelet) -> None:
-    engine.freeze()
+    engine.suspend_processes()
     try:
         left_s = node.wait(ready=False)
     finally:
-        engine.thaw()
+        engine.resume_processes()
     node.wait(ready=True)
     assert left_s < UNREADY_WITHIN_S
 
@@ -231,7 +231,7 @@ async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(
     vllm_on_host: tuple[EngineProcess, VllmServer],
 ) -> None:
     engine, _ = vllm_on_host
-    transcriber = VllmBackend(engine.url)
+    transcriber = VllmTranscriber(engine.url)
     running_ = asyncio.create_task(transcriber.run())
     async with asyncio.timeout(PATIENCE_S):
         await transcriber.wait_until_ready()
@@ -239,14 +239,14 @@ async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(
         await asyncio.sleep(15)
         assert not transcriber.is_stuck
         assert engine.fetch_metrics()["vllm:generation_tokens_total"] > before, "silence makes it generate"
-        engine.freeze_cores()
+        engine.suspend_engine_cores()
         try:
             began = time.monotonic()
             while not transcriber.is_stuck:
                 await asyncio.sleep(0.1)
             stuck_s = time.monotonic() - began
         finally:
-            engine.thaw()
+            engine.resume_processes()
         while transcriber.is_stuck:
             await asyncio.sleep(0.1)
     running_.cancel()

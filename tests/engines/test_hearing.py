@@ -21,7 +21,7 @@ from tests.engines.callers import HITS, QUERIES, Growth
 from tests.engines.conftest import Bench
 from tests.engines.replicas import Service
 from tests.router.conftest import LOOPBACK, Cluster, Front, haproxy
-from voice_agent.chat import AudioChat
+from voice_agent.chat import AudioChatLLMService
 from voice_blueprint.engines.launch.router import Backend, BackendService, Router
 from voice_blueprint.engines.launch.services import create_aggregated_processes
 from voice_blueprint.file.loading import load
@@ -73,14 +73,14 @@ def front(service: Service, haproxy: Path) -> Iterator[Front]:
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
     """Record the messages of each request to the engine, and add the grammar."""
     sent: list[list[dict[str, Any]]] = []
-    built = AudioChat.build_chat_completion_params
+    built = AudioChatLLMService.build_chat_completion_params
 
-    def with_form(chat: AudioChat, params: OpenAILLMInvocationParams) -> dict[str, Any]:
+    def with_form(chat: AudioChatLLMService, params: OpenAILLMInvocationParams) -> dict[str, Any]:
         request = built(chat, params)
         sent.append(request["messages"])
         return request | {"extra_body": {"structured_outputs": {"regex": FORM}}}
 
-    monkeypatch.setattr(AudioChat, "build_chat_completion_params", with_form)
+    monkeypatch.setattr(AudioChatLLMService, "build_chat_completion_params", with_form)
     return sent
 
 

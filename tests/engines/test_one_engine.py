@@ -68,7 +68,7 @@ def test_earlier_turns_of_a_conversation_are_cache_hits(chat: EngineProcess) -> 
 
 
 def test_a_hung_core_only_answers_the_health_check(chat: EngineProcess) -> None:
-    chat.freeze_cores()
+    chat.suspend_engine_cores()
     try:
         with pytest.raises(httpx2.TimeoutException):
             ask(chat, timeout_s=5)
@@ -76,7 +76,7 @@ def test_a_hung_core_only_answers_the_health_check(chat: EngineProcess) -> None:
         figures = chat.fetch_metrics()
         assert figures["vllm:num_requests_running"] == figures["vllm:num_requests_waiting"] == 0
     finally:
-        chat.thaw()
+        chat.resume_processes()
     ask(chat).raise_for_status()
 
 

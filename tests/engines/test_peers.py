@@ -31,7 +31,7 @@ from voice_blueprint.engines.launch.services import (
     create_aggregated_processes,
     create_coordinator_launcher,
 )
-from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
+from voice_blueprint.engines.sizing.fit import LMCACHE_CHUNK_TOKENS
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService
 from voice_sandbox.engines.processes import LOOPBACK, ROOT, EngineProcess, run_processes
@@ -131,7 +131,7 @@ class User:
     def visit(self, replica: Replica) -> float:
         """Send the next question, and return the cached share of the preceding complete chunks."""
         turn = self.talk.turn(replica.engine, f"user {self.home} {self.talk.tokens} ")
-        return turn.share_of(CHUNK_TOKENS)
+        return turn.share_of(LMCACHE_CHUNK_TOKENS)
 
 
 @pytest.fixture(scope="module")
@@ -218,12 +218,12 @@ def test_a_hanging_peer_delays_a_turn_by_at_most_its_timeout(
     coordinator.start().wait_until_ready()
     wait_until(lambda: all(each.peers() == REPLICAS - 1 for each in replicas))
     users = newcomers(replicas, launch)
-    replicas[0].cache.freeze()
+    replicas[0].cache.suspend_processes()
     try:
         since = time.monotonic()
         shares = [user.visit(replicas[1]) for user in users[1:]]
         print(f"with a peer that hangs: found {shares}, {time.monotonic() - since:.1f} s for {len(shares)} turns")
     finally:
-        replicas[0].cache.thaw()
+        replicas[0].cache.resume_processes()
     assert shares[0] >= 1
     assert replicas[1].engine.get_exit_code() is None

@@ -89,7 +89,7 @@ def test_callers_survive_an_engine_that_hangs(front: Front, service: Service) ->
     with callers(front, service) as asking:
         wait_for_answers(asking, CONVERSATIONS)
         since = time.monotonic()
-        hung.engine.freeze_cores()
+        hung.engine.suspend_engine_cores()
         assert hung.engine.fetch_health_status() == 200
         wait_until("it leaves", lambda: front.up(service.model) == REPLICAS - 1, PATIENCE_S)
         left_s = time.monotonic() - since

@@ -221,9 +221,9 @@ def lists(base: str) -> str:
 @pytest.mark.parametrize("base", load_base_images().values(), ids=load_base_images())
 def test_a_snapshot_is_recorded_while_the_archive_has_every_version(base: BaseImage) -> None:
     text = lists(base.name)
-    assert list(snapshots.find_missing_versions(base, snapshots.parse_versions(text))) == []
+    assert list(snapshots.find_missing_versions(base, snapshots.parse_package_versions(text))) == []
     gone = re.sub(r"(?<=^Package: ca-certificates\nMaintainer: x\nVersion: ).*", "99", text, flags=re.MULTILINE)
-    (line, *_) = snapshots.find_missing_versions(base, snapshots.parse_versions(gone))
+    (line, *_) = snapshots.find_missing_versions(base, snapshots.parse_package_versions(gone))
     assert re.search(rf"CA_CERTIFICATES_VERSION is ca-certificates \S+, but {base.bootstrap} has 99: update", line)
 
 

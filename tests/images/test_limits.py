@@ -20,11 +20,14 @@ ROWS = [cells for cells in CELLS if cells[0] in FOLDERS and len(cells) == 4]
 MIB = 1 << 20
 NUMBERS = {
     "test_idle_connections_are_bounded_and_the_busiest_address_loses_its_oldest": (http.MAX_IDLE_CONNECTIONS,),
-    "test_incomplete_head_times_out": (http.HEAD_TIMEOUT_S, http.MAX_HEAD_BYTES // 1024),
-    "test_unread_responses_are_limited_in_number_and_time": (http.MAX_IDLE_CONNECTIONS, websocket.READ_TIMEOUT_S),
+    "test_incomplete_head_times_out": (http.REQUEST_HEAD_TIMEOUT_S, http.MAX_REQUEST_HEAD_BYTES // 1024),
+    "test_unread_responses_are_limited_in_number_and_time": (
+        http.MAX_IDLE_CONNECTIONS,
+        websocket.CLIENT_READ_TIMEOUT_S,
+    ),
     "test_unauthenticated_uploads_are_limited_per_address": (
         gateway.MAX_UNAUTHENTICATED_UPLOADS,
-        gateway.DISCARD_TIMEOUT_S,
+        gateway.UPLOAD_DISCARD_TIMEOUT_S,
     ),
     "test_unknown_keys_do_not_delay_callers": (callers.MAX_WAITING_CALLERS, 2 * callers.ISSUER_TIMEOUT_S),
     "test_incomplete_heads_time_out_and_idle_connections_are_limited": (http.MAX_IDLE_CONNECTIONS,),
@@ -43,9 +46,9 @@ NUMBERS = {
     "test_a_caller_with_too_many_uploads_loses_its_oldest": (gateway.MAX_UPLOADS, gateway.UPLOAD_TIMEOUT_S),
     "test_slow_uploads_use_no_slot": (gateway.MAX_CONCURRENT_FILES,),
     "test_file_queue_is_limited": (state.MAX_FILE_PIECES,),
-    "test_decoders_of_containers_are_bounded": (gateway.MAX_CONCURRENT_CONTAINERS,),
+    "test_decoders_of_containers_are_bounded": (gateway.MAX_CONTAINER_AUDIO_SOCKETS,),
     "test_the_total_backlog_of_all_callers_is_limited": (pacer.MAX_BACKLOG_BYTES // MIB,),
-    "test_incomplete_large_messages_are_limited_in_total": (websocket.MAX_LARGE_MESSAGE_BYTES // MIB,),
+    "test_incomplete_large_messages_are_limited_in_total": (websocket.MAX_TOTAL_LARGE_MESSAGE_BYTES // MIB,),
     "test_readers_of_a_session_are_limited": (gateway.MAX_READERS_PER_SESSION,),
     "test_readers_share_a_connection_to_the_store": (store.MAX_CONNECTIONS,),
     "test_concurrent_hand_overs_are_limited": (siblings.MAX_FORWARDED_CONNECTIONS_PER_SLOT,),

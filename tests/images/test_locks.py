@@ -8,7 +8,7 @@ from voice_blueprint import catalog
 from voice_blueprint.images import BuiltImage
 from voice_ops.images.locks import (
     BASE_FILE,
-    PYTHON_VERSIONS,
+    PYTHON_VERSION_BY_BASE,
     create_version_pins,
     list_images_with_requirements,
     parse_lock,
@@ -43,7 +43,7 @@ def test_every_locked_package_has_its_hashes(spec: BuiltImage) -> None:
 
 def test_images_that_install_python_packages_have_a_base_with_python() -> None:
     assert IMAGES_WITH_LOCKS
-    assert {spec.bases["BASE_IMAGE"] for spec in IMAGES_WITH_LOCKS} <= PYTHON_VERSIONS.keys()
+    assert {spec.bases["BASE_IMAGE"] for spec in IMAGES_WITH_LOCKS} <= PYTHON_VERSION_BY_BASE.keys()
 
 
 def test_the_layer_on_vllm_does_not_change_packages_of_the_base() -> None:

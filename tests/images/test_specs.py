@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from tests.images.dockerfile import read
 from tests.nonempty import nonempty
 from voice_blueprint import catalog
-from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
-from voice_blueprint.engines.launch.pd_router import CellFront
+from voice_blueprint.engines.launch.pd_router import CellProxy
 from voice_blueprint.engines.launch.services import HOST_CACHE_DIR
 from voice_blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
 from voice_blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, list_service_images
@@ -40,7 +40,7 @@ def missing_definitions(image: Image, running: Collection[Image]) -> list[str]:
     wanted = [
         (image in load_image_specs(), f"describe it in images/{image}/{SPEC_FILE}"),
         (
-            image in ENVIRONMENT,
+            image in VARIABLES_BY_IMAGE,
             f"say what it reads: Image.{image.name} in voice_blueprint/contract/environment.py",
         ),
         (image in running, f"say who runs it: Image.{image.name} in voice_blueprint/hosts.py"),
@@ -95,7 +95,7 @@ def test_the_front_reads_its_file_at_the_path_of_the_launcher() -> None:
     spec = load_image_specs()[Image.PD_ROUTER]
     assert isinstance(spec, BuiltImage)
     [command] = read(spec.folder).all("CMD")
-    assert tuple(command.words) == CellFront(1, 2, 3, 4).build_command()
+    assert tuple(command.words) == CellProxy(1, 2, 3, 4).build_command()
 
 
 def test_vllm_and_vllm_omni_never_share_an_image() -> None:

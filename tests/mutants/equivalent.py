@@ -63,7 +63,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *(Equivalent(f"{TELEMETRY}/sources/neuron.py", f"{name}: int = 0", f"{name}: int = -1",
                  "a product below 0 counts as no core")
       for name in ("neuron_device_count", "neuroncore_per_device_count")),
-    Equivalent(f"{TELEMETRY}/__main__.py", "_CALL_TIMEOUT_S = 5", "_CALL_TIMEOUT_S = 6",
+    Equivalent(f"{TELEMETRY}/__main__.py", "_CLOUDWATCH_TIMEOUT_S = 5", "_CLOUDWATCH_TIMEOUT_S = 6",
                "a second more for an answer that does not come"),
     *_each(f"{GATEWAY}/server.py", "one more or less pending connection of 2,048",
            *(("backlog=2048", f"backlog= {number}") for number in (2047, 2049))),
@@ -147,7 +147,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{AGENT}/twilio.py", "no status is greater", ("status == UNAVAILABLE", "status >= UNAVAILABLE")),
     *_each(f"{AGENT}/usage.py", "the commands are sent together", ("transaction=True", "transaction=False")),
     *_each(f"{TELEMETRY}/__main__.py", "a second less for an answer that does not come",
-           ("_CALL_TIMEOUT_S = 5", "_CALL_TIMEOUT_S = 4")),
+           ("_CLOUDWATCH_TIMEOUT_S = 5", "_CLOUDWATCH_TIMEOUT_S = 4")),
     *_each(f"{TELEMETRY}/__main__.py", "both exist or neither",
            ("cloudwatch and publishing", "cloudwatch or publishing")),
     *_each(f"{TELEMETRY}/cloudwatch.py", "one value more or less of a batch", ("REQUEST = 1000", "REQUEST = 999")),
@@ -171,7 +171,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{TELEMETRY}/sources/neuron.py", "at this instant", ("> _MAX_DOCUMENT_AGE_S", ">= _MAX_DOCUMENT_AGE_S")),
     *_each(f"{TELEMETRY}/sources/nic.py", "a name has at most 15 characters", ("[:15]", "[: 16]")),
     *_each(f"{TELEMETRY}/sources/nic.py", "a field that the kernel writes",
-           ("_GSSET_INFO, 0, 1", "_GSSET_INFO, 1, 1"), ("_STATS_SET, 0)))[3]", "_STATS_SET, 1)))[3]")),
+           ("_GSSET_INFO, 0, 1", "_GSSET_INFO, 1, 1"),
+           ("_STATS_STRING_SET_ID, 0)))[3]", "_STATS_STRING_SET_ID, 1)))[3]")),
     *_each(f"{TELEMETRY}/sources/nic.py", "as many values as names", ("strict=True", "strict=False")),
     *_each(f"{TELEMETRY}/sources/nic.py", "no destination is less", ('ion == "00', 'ion <= "00')),
 )  # fmt: skip

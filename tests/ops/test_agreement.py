@@ -27,17 +27,17 @@ from voice_blueprint.capacity.tiers import build_caller_tier_capacities, sum_cal
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.limits import calculate_limit_usages
-from voice_blueprint.observability.aws.alerts.tiers import SATURATED_UTILIZATION
+from voice_blueprint.limits import iter_limit_usages
+from voice_blueprint.observability.aws.alerts.tiers import SATURATION_THRESHOLD
 from voice_ops.cost.day import DaySimulation, simulate_day
 from voice_ops.cost.estimate import (
     Assumptions,
-    Section,
+    ChargedSection,
     collect_azure_resources,
     collect_charged_sections,
     price_section,
 )
-from voice_ops.cost.model import Audio, CostLine
+from voice_ops.cost.model import AudioUsage, CostLine
 from voice_ops.cost.prices import HOURS_PER_MONTH, load_price_book
 from voice_ops.init.answers import Answers, Cloud
 from voice_ops.init.drafts import UNLIMITED_BUDGET_USD, create_drafts
@@ -140,7 +140,7 @@ def assert_aws_needs(deployment: Deployment, stacks: Templates, rendered: Render
     assert {**needs, "fargate": calculate_required_fargate_vcpus(deployment)} == rendered.vcpus
     most = {name: bounds[1] for name, bounds in rendered.units.items()}
     limits: dict[str, int] = {}
-    for each in calculate_limit_usages(deployment):
+    for each in iter_limit_usages(deployment):
         limits[each.limit.id] = max(limits.get(each.limit.id, 0), each.units.max)
     assert limits["nlb-targets"] == most["gateway"] + most["vad"]
     assert limits["ecs-tasks-per-service"] == max(most["gateway"], most.get("agent", 0))
@@ -179,7 +179,7 @@ def assert_aws_alarms(deployment: Deployment, stacks: Templates, rendered: Rende
         if alarm:
             assert alarm["Threshold"] == most - 1
     saturated = alarms[f"{deployment.name}-alert-service-saturated-gateway"]
-    assert saturated["Threshold"] == pytest.approx(SATURATED_UTILIZATION * rendered.sockets, rel=0.01)
+    assert saturated["Threshold"] == pytest.approx(SATURATION_THRESHOLD * rendered.sockets, rel=0.01)
 
 
 # --- Azure ----------------------------------------------------------------------------------------------------
@@ -223,12 +223,10 @@ def rendered_azure(graphs: list[Graph]) -> Rendered:
 
 def assert_azure_needs(deployment: Deployment, rendered: Rendered) -> None:
     assert azure_vcpu_needs(deployment.azure)[REGIONAL_QUOTA_NAME] == rendered.vcpus[REGIONAL_QUOTA_NAME]
-    limits = {each.limit.id: each.units for each in calculate_limit_usages(deployment)}
+    limits = {each.limit.id: each.units for each in iter_limit_usages(deployment)}
     low, most = added(iter(rendered.nodes.values()))
     assert (limits["aks-nodes"].min, limits["aks-nodes"].max) == (low, most)
-    highest = max(
-        each.units.max for each in calculate_limit_usages(deployment) if each.limit.id == "aks-nodes-per-pool"
-    )
+    highest = max(each.units.max for each in iter_limit_usages(deployment) if each.limit.id == "aks-nodes-per-pool")
     assert highest == max(most for _, most in rendered.nodes.values())
     assert limits["aks-node-pools"].max == len(rendered.nodes)
     assert not deployment.azure.callers or limits["load-balancer-rules"].max == rendered.rules
@@ -268,7 +266,7 @@ def assert_simulation(deployment: Deployment, rendered: Rendered, result: Policy
         assert peak <= min(most for _, most in room.values())
 
 
-def host_lines(section: Section) -> list[CostLine]:
+def host_lines(section: ChargedSection) -> list[CostLine]:
     kinds = {"AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service", "containerservice:AgentPool"}
     sizes = {*catalog.instance_types(), *catalog.vm_sizes()}
     return [
@@ -302,7 +300,7 @@ def assert_cost_on_azure(
 ) -> None:
     """Compare the nodes of `voice cost` with the rendered pools, and their mean with the simulated day."""
     rented = tuple(collect_azure_resources(graphs, played.expected_sizes))
-    lines = host_lines(Section("azure", deployment.azure.location, rented, Audio(None, "none"), ()))
+    lines = host_lines(ChargedSection("azure", deployment.azure.location, rented, AudioUsage(None, "none"), ()))
     for line in nonempty(lines):
         low, most = rendered.nodes[line.resource]
         assert (line.amount.low, line.amount.peak) == (low, most), line.resource

@@ -55,7 +55,7 @@ def test_a_type_is_read_as_deep_as_the_given_values(clone: Path) -> None:
     definitions = TypeDefinitionReader(clone)
     assert len(definitions.commit) == 40
     given: NameTree = {"size": {}, "parts": {"*": {}}, "shape": {"radius": {}}, "tags": {}}
-    found = definitions.find_resource(KIND.lower(), given)
+    found = definitions.find_resource_definition(KIND.lower(), given)
     assert found["type"] == KIND
     top = found["body"]["object"]
     assert top["name"] == [REQUIRED, {"string": {"min": 3, "max": 24, "pattern": "^[a-z]+$"}}]  # a name is set
@@ -73,4 +73,4 @@ def test_a_type_is_read_as_deep_as_the_given_values(clone: Path) -> None:
 @pytest.mark.parametrize("name", ["Microsoft.Things/boxes@2025-01-01", "Microsoft.Things/lids@2026-01-01"])
 def test_a_type_that_does_not_exist_is_reported(clone: Path, name: str) -> None:
     with pytest.raises(KeyError):
-        TypeDefinitionReader(clone).find_resource(name, {})
+        TypeDefinitionReader(clone).find_resource_definition(name, {})

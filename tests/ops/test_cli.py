@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 
 from voice_blueprint.checks import CHECKS
 from voice_ops.cli import COMMANDS, app, load_command
-from voice_ops.extras import EXTRAS
+from voice_ops.extras import MODULES_BY_EXTRA
 
 ROOT = Path(__file__).parents[2]
-EXTRA_MODULES = set().union(*EXTRAS.values())
+EXTRA_MODULES = set().union(*MODULES_BY_EXTRA.values())
 
 
 def voice(*arguments: str | Path) -> Result:
@@ -153,9 +153,9 @@ def test_plan_imports_no_optional_dependency(file: str) -> None:
 @pytest.mark.parametrize(("file", "extra"), [("production-us-east-1.yaml", "aws"), ("production-azure.yaml", "azure")])
 def test_cost_does_not_import_the_sdk_of_the_other_cloud(file: str, extra: str) -> None:
     imported = modules_loaded_by("cost", f"deployments/{file}")
-    assert imported & EXTRAS[extra]
+    assert imported & MODULES_BY_EXTRA[extra]
     of_pulumi = {"psutil"}  # OpenTelemetry, a dependency of Pulumi, imports it where it is installed
-    assert not imported & EXTRA_MODULES - EXTRAS[extra] - of_pulumi
+    assert not imported & EXTRA_MODULES - MODULES_BY_EXTRA[extra] - of_pulumi
 
 
 def test_version_matches_the_package() -> None:

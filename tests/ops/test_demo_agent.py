@@ -6,12 +6,12 @@ import re
 import pytest
 
 from voice_ops.demo.agent.command import (
-    BARGE_IN,
-    MAX_ERROR_RATE,
-    MEDIAN,
-    P95,
+    BARGE_IN_GOAL,
+    MAX_WORD_ERROR_RATE,
+    MEDIAN_GOAL,
+    P95_GOAL,
     ConversationResult,
-    Goal,
+    LatencyGoal,
     Turn,
     report_result,
 )
@@ -26,7 +26,7 @@ def test_a_conversation_report_shows_each_stage_and_voice_to_voice_latency(capsy
     )
     printed = capsys.readouterr().out
     told = [" ".join(re.findall(r"[\w%:.,']+", line)) for line in printed.splitlines()]
-    assert missed == [P95, BARGE_IN]
+    assert missed == [P95_GOAL, BARGE_IN_GOAL]
     assert "transcription 100 15%" in told
     assert "speech synthesis 300 85%" in told
     assert "voice to voice, p50 600 400 reached" in told
@@ -36,14 +36,16 @@ def test_a_conversation_report_shows_each_stage_and_voice_to_voice_latency(capsy
     assert "in the language model's cache: 40% of 100 prompt tokens" in told
 
 
-@pytest.mark.parametrize(("goal", "measured_ms"), [(MEDIAN, 601), (P95, 901), (BARGE_IN, 201)])
-def test_each_goal_is_judged_separately_and_met_at_its_limit(goal: Goal, measured_ms: int) -> None:
-    def missed(measured: dict[Goal, int]) -> list[Goal]:
-        totals = [*[measured[MEDIAN]] * 2, measured[P95]]
+@pytest.mark.parametrize(("goal", "measured_ms"), [(MEDIAN_GOAL, 601), (P95_GOAL, 901), (BARGE_IN_GOAL, 201)])
+def test_each_goal_is_judged_separately_and_met_at_its_limit(goal: LatencyGoal, measured_ms: int) -> None:
+    def missed(measured: dict[LatencyGoal, int]) -> list[LatencyGoal]:
+        totals = [*[measured[MEDIAN_GOAL]] * 2, measured[P95_GOAL]]
         stages = [{"transcription": total} for total in totals]
-        return report_result(ConversationResult([], stages, measured[BARGE_IN] / 1000, [{"tokens": 1, "cached": 0}]))
+        return report_result(
+            ConversationResult([], stages, measured[BARGE_IN_GOAL] / 1000, [{"tokens": 1, "cached": 0}])
+        )
 
-    limits = {each: each.max_ms for each in (MEDIAN, P95, BARGE_IN)}
+    limits = {each: each.max_ms for each in (MEDIAN_GOAL, P95_GOAL, BARGE_IN_GOAL)}
     assert missed(limits) == []
     assert missed({**limits, goal: measured_ms}) == [goal]
 
@@ -53,7 +55,7 @@ def test_several_answers_with_a_wrong_transcript_are_an_error(
     capsys: pytest.CaptureFixture[str], turns: int, misheard: int, fails: bool
 ) -> None:
     right, wrong = Turn("Paris it is.", "Paris, it is"), Turn("The capital is Paris.", "It rains today in town")
-    assert wrong.error_rate > MAX_ERROR_RATE
+    assert wrong.error_rate > MAX_WORD_ERROR_RATE
     talk = ConversationResult(
         [wrong] * misheard + [right] * (turns - misheard), [FAST], 0.2, [{"tokens": 1, "cached": 0}]
     )

@@ -10,10 +10,10 @@ import voice_blueprint
 from tests.synthesized import ROOT
 from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.day import resolve_design_load
-from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.azure import CPU_POOL_NAME
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_placeholder_digests
+from voice_blueprint.hosts import add_placeholder_digests
 from voice_ops.cost.day import simulate_day
 from voice_ops.cost.estimate import Assumptions, collect_charged_sections, price_section
 from voice_ops.cost.prices import HOURS_PER_MONTH, load_price_book
@@ -50,7 +50,7 @@ def generate_file(cloud: Cloud, calls: int) -> Deployment:
 
 def assert_no_alert(deployment: Deployment) -> None:
     """Simulate the day with the alerts of the file, and assert that none fires."""
-    played = simulate_day(deployment, alert_deployment=with_placeholder_digests(deployment)).result
+    played = simulate_day(deployment, alert_deployment=add_placeholder_digests(deployment)).result
     load = resolve_design_load(deployment)
     assert played.firings == ()
     assert float(played.time_series.wanted.max()) == pytest.approx(calculate_peak_calls(load), rel=0.01)
@@ -128,7 +128,7 @@ def test_cpu_nodes_of_the_day_follow_the_memory_of_pods() -> None:
     deployment = simulated.deployment.model_copy(update={"azure_section": section})
     pods = sum(simulated.result.time_series.hosts[tier] for tier in ("gateway", "vad", "asr"))
     # A node has CPUs for three to six of these pods, and memory for one.
-    assert replace(simulated, deployment=deployment).expected_sizes.sizes[CPU_POOL] == pytest.approx(np.mean(pods))
+    assert replace(simulated, deployment=deployment).expected_sizes.sizes[CPU_POOL_NAME] == pytest.approx(np.mean(pods))
 
 
 @pytest.mark.parametrize(("cloud", "calls"), FILES_ON_EVERY_CHANGE)

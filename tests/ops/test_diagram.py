@@ -60,8 +60,8 @@ def test_every_expected_box_exists(production: Graph) -> None:
 
 
 def test_both_paths_are_complete_and_contain_nothing_else(production: Graph) -> None:
-    def track(path: Track) -> set[tuple[str, str]]:
-        return {(edge.source, edge.target) for edge in production.edges if edge.path is path}
+    def track(traffic_type: Track) -> set[tuple[str, str]]:
+        return {(edge.source, edge.target) for edge in production.edges if edge.traffic_type is traffic_type}
 
     assert track(Track.AUDIO) == set(AUDIO_EDGES)
     assert track(Track.CONTROL) == set(CONTROL_EDGES)

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from voice_ops.extras import EXTRAS
+from voice_ops.extras import MODULES_BY_EXTRA
 
 ROOT = Path(__file__).parents[2]
 BASE_MODULES = {"pydantic", "pydantic_core", "rich", "typer", "yaml"}
@@ -42,19 +42,21 @@ def distributions_with(extra: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("extra", MODULES_BY_EXTRA)
 def test_an_extra_installs_its_modules(extra: str) -> None:
     distributions = packages_distributions()
     brought = distributions_with(extra)
     missing = {
-        module for module in EXTRAS[extra] if not brought & {canonicalize_name(name) for name in distributions[module]}
+        module
+        for module in MODULES_BY_EXTRA[extra]
+        if not brought & {canonicalize_name(name) for name in distributions[module]}
     }
     assert not missing
 
 
 @pytest.mark.parametrize("command", ["call", "loadtest", "simulate"])
 def test_a_command_starts_with_its_own_extra_alone(command: str) -> None:
-    others: set[str] = set().union(*EXTRAS.values()) - EXTRAS[command]
+    others: set[str] = set().union(*MODULES_BY_EXTRA.values()) - MODULES_BY_EXTRA[command]
     # A module with the value None cannot be imported.
     code = f"import sys; sys.modules.update(dict.fromkeys({others!r})); import voice_ops.{command}.command"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)  # noqa: S603
@@ -82,7 +84,7 @@ def imported_modules(file: Path) -> set[str]:
     "folder", ["constructs", "stacks", "userdata", "voice_blueprint", "voice_ops", "voice_sandbox"]
 )
 def test_every_imported_module_is_a_dependency_or_in_an_extra(folder: str) -> None:
-    known = sys.stdlib_module_names | BASE_MODULES | OWN_PACKAGES | set().union(*EXTRAS.values())
+    known = sys.stdlib_module_names | BASE_MODULES | OWN_PACKAGES | set().union(*MODULES_BY_EXTRA.values())
     files = list((ROOT / folder).rglob("*.py"))
     strange = {
         (str(file.relative_to(ROOT)), module)

@@ -16,7 +16,7 @@ import voice_blueprint
 from voice_blueprint import Deployment, catalog, checks
 from voice_blueprint.capacity.conversations import iter_conversation_chains
 from voice_blueprint.capacity.tiers import build_azure_caller_capacities, build_caller_tier_capacities
-from voice_blueprint.checks.base import Level
+from voice_blueprint.checks.base import Severity
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import size_services
 from voice_blueprint.file.model.text import Name
@@ -63,7 +63,7 @@ def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget
     """Yield the files for these answers, and assert that only placeholder checks report warnings."""
     for draft in create_drafts(Answers(cloud, region, calls, agents), "mine"):
         with draft.load(budget) as deployment:
-            findings = [each for each in checks.run_checks(deployment) if each.check.level is not Level.INFO]
+            findings = [each for each in checks.run_checks(deployment) if each.check.level is not Severity.INFO]
             # Large deployments require higher quotas than those of a new account.
             assert {each.check.id for each in findings} - {"limits-requested"} == PLACEHOLDER_CHECKS[cloud], findings
             yield deployment

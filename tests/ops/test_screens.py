@@ -33,15 +33,15 @@ from tests.nonempty import nonempty
 from tests.ops.test_terminal import ROOT
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops import output
-from voice_ops.cli import COMMANDS, HELP_PANELS, app, load_command
-from voice_ops.exits import REFUSED
+from voice_ops.cli import COMMANDS, COMMANDS_BY_PANEL, app, load_command
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.gameday.command import ScenarioResult, list_runbook_pages
 from voice_ops.output import PlainConsole, create_table, format_markup
 from voice_ops.preflight.report import create_check_result, print_report
 from voice_ops.preview.tree import print_violations
 from voice_ops.progress import Progress
 from voice_sandbox.azure.policy import PolicyViolation
-from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.claim import VerificationResult
 
 SURFACES = {NARROW: (80, True), "120 columns": (120, True), "pipe": (120, False)}
 """Width, and whether it is a terminal."""
@@ -242,7 +242,7 @@ def test_messages_in_a_pipe_are_single_lines(run: str, tmp_path: Path, monkeypat
 
 
 def test_every_command_is_in_one_help_panel() -> None:
-    assert sorted(name for names in HELP_PANELS.values() for name in names) == sorted(COMMANDS)
+    assert sorted(name for names in COMMANDS_BY_PANEL.values() for name in names) == sorted(COMMANDS)
 
 
 DATA = [
@@ -284,7 +284,9 @@ PRINTERS: dict[str, Callable[[str], object]] = {
     "a wrapped line": lambda data: output.out.print(data, soft_wrap=True),
     "an error": output.print_error,
     "a style": lambda data: output.out.print(format_markup("[red]✗[/] [dim]{}[/]", data)),
-    "claims of a rehearsal": lambda data: voice_ops.sandbox.command.print_claims([Claim(data, passed=False)]),
+    "claims of a rehearsal": lambda data: voice_ops.sandbox.command.print_claims(
+        [VerificationResult(data, passed=False)]
+    ),
     "answers of an account": lambda data: print_report(
         output.out, [create_check_result(data, data, data, data, blocks=data)]
     ),
@@ -392,7 +394,7 @@ def test_a_refusal_with_json_is_printed_as_json(arguments: tuple[str, ...], monk
     monkeypatch.chdir(ROOT)
     done = CliRunner().invoke(app, arguments)
     report = json.loads(done.stdout)
-    assert done.exit_code == REFUSED
+    assert done.exit_code == INVALID_INPUT
     assert report["refused"] is True
     assert report.get("problems") or report.get("findings")
     assert "✗ " in done.stderr

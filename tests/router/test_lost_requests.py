@@ -9,7 +9,7 @@ import pytest
 
 from tests.router.conftest import Callers, Cluster, Front, Pod, wait_until
 from tests.router.test_faults import SERVICE, engine_for, send_request
-from voice_blueprint.engines.launch.router import BUFFER_MIB, DNS_CACHE_S, DNS_LOOKUP_INTERVAL_S
+from voice_blueprint.engines.launch.router import BUFFER_SIZE_MIB, DNS_CACHE_TTL_S, DNS_LOOKUP_INTERVAL_S
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 
 CONVERSATION = "one"
@@ -51,7 +51,7 @@ def busy(front: Front) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-@pytest.mark.parametrize("padding", [1 * KIB, 40 * KIB, (BUFFER_MIB * KIB - 4) * KIB])
+@pytest.mark.parametrize("padding", [1 * KIB, 40 * KIB, (BUFFER_SIZE_MIB * KIB - 4) * KIB])
 def test_a_request_on_a_killed_engine_is_answered_by_another(cluster: Cluster, front: Front, padding: int) -> None:
     cluster.add(SERVICE, 3)
     front.finds(SERVICE, 3)
@@ -105,8 +105,8 @@ def test_an_engine_stops_generating_when_the_caller_disconnects(cluster: Cluster
 
 
 def test_an_update_loses_no_request_while_dns_is_cached(cluster: Cluster, front: Front) -> None:
-    """AKS's CoreDNS returns a deleted pod for ``DNS_CACHE_S``: the delay before SIGTERM is that of a rendered pod."""
-    cached_s, rest_s = 3.0, ENGINE_PRE_STOP_S - DNS_CACHE_S
+    """AKS's CoreDNS returns a deleted pod for ``DNS_CACHE_TTL_S``: the delay before SIGTERM is of a rendered pod."""
+    cached_s, rest_s = 3.0, ENGINE_PRE_STOP_S - DNS_CACHE_TTL_S
     assert rest_s > 3 * DNS_LOOKUP_INTERVAL_S
     (old,) = cluster.add(SERVICE)
     front.finds(SERVICE, 1)

@@ -9,7 +9,7 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 
 from tests.synthesized import shipped, two_regions
-from voice_sandbox.aws.inventory import INVENTORY_KINDS, LIST_CALLS, collect_resource_ids, count_added_resources
+from voice_sandbox.aws.inventory import INVENTORY_KINDS, LIST_CALL_BY_KIND, collect_resource_ids, count_added_resources
 from voice_sandbox.aws.process import LocalAws
 
 LISTED_TYPES = {
@@ -116,9 +116,9 @@ def members(shape: Shape) -> set[str]:
     return {name for key, inner in shape.members.items() for name in (key, *members(inner))}
 
 
-@pytest.mark.parametrize("kind", LIST_CALLS)
+@pytest.mark.parametrize("kind", LIST_CALL_BY_KIND)
 def test_a_misspelled_path_is_an_error(kind: str) -> None:
-    service, operation, path, *_ = LIST_CALLS[kind]
+    service, operation, path, *_ = LIST_CALL_BY_KIND[kind]
     meta: Any = boto3.client(service, region_name="us-east-1").meta
     answer = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
     named = set(re.findall(r"[A-Za-z]+", re.sub("'[^']*'", "", path)))
@@ -135,7 +135,7 @@ def test_only_new_resources_count_as_remaining() -> None:
 def test_parameters_of_aws_itself_are_excluded(tmp_path: Path) -> None:
     """moto lists AWS's parameters, ten per call, once one of them has been read."""
     with LocalAws(tmp_path / "aws.log", region="us-east-1") as aws:
-        session, client = aws.session(), aws.client("ssm")
+        session, client = aws.create_session(), aws.client("ssm")
         before = collect_resource_ids(session, aws.endpoint)
         client.get_parameter(Name="/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64")
         client.put_parameter(Name="ours", Value="1", Type="String")

@@ -79,7 +79,7 @@ class Operator:
         Cdk(self.aws, voice_blueprint.load(self.file), self.rehearsal.home).deploy()
 
     def client(self, service: Any, region: str = "us-east-1") -> Any:  # noqa: ANN401  boto3's
-        return self.aws.session(region).client(service, endpoint_url=self.aws.endpoint)
+        return self.aws.create_session(region).client(service, endpoint_url=self.aws.endpoint)
 
     def stacks(self, region: str = "us-east-1") -> set[str]:
         found = self.client("cloudformation", region).describe_stacks()["Stacks"]
@@ -159,7 +159,7 @@ def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operat
     """Return a signed-in operator with the file of a sandbox in one zone."""
     for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.external_resources"):
         monkeypatch.setattr(f"{module}.POLL_INTERVAL_S", 0.2)
-    monkeypatch.setattr("voice_ops.prune.drain.DNS_CACHE_S", 0.0)
+    monkeypatch.setattr("voice_ops.prune.drain.DNS_CACHE_TTL_S", 0.0)
     file = tmp_path / "sandbox.yaml"
     file.write_text(edit_document(BASE, FILE.read_text(encoding="utf-8")), encoding="utf-8")
     (tmp_path / "all").mkdir()

@@ -16,7 +16,7 @@ from tests.blueprint.documents import load_text, parse_yaml, text
 from tests.excerpts import recorded, render_screen
 from voice_blueprint.aws import names
 from voice_blueprint.shipped import ROOT
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.cli import app
 from voice_ops.output import create_stack_table, out
 from voice_ops.sandbox.command import create_drill_table, print_alert, print_claims
@@ -178,7 +178,7 @@ def test_status_lists_resources_with_deletion_protection(rehearsal: Rehearsal) -
 
     switch(on=True)
     for file, others in ((deployment, "changes sandbox-state, load balancer"), (protected, "changes sandbox-agents, ")):
-        (row,) = compare_deletion_protection(Account(file, stacks, sign_in(file)))
+        (row,) = compare_deletion_protection(Account(file, stacks, create_deployment_session(file)))
         assert row.result == f"2 of {len(stacks) + len(balancers)} stacks and load balancers"
         assert others in row.remedy
     switch(on=False)

@@ -22,7 +22,7 @@ from voice_ops.cli import app
 from voice_ops.rollout import aws as command
 from voice_ops.rollout import follow, plan
 from voice_ops.rotate import passwords
-from voice_ops.sandbox.month import REDIS_SERVER
+from voice_ops.sandbox.month import REDIS_SERVER_EXECUTABLE
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 
@@ -45,7 +45,7 @@ def _signed_in(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Deploy the fleet with its dependencies and alarms; tests run in order."""
     deployment = voice_blueprint.load(FILE)
-    require(REDIS_SERVER)
+    require(REDIS_SERVER_EXECUTABLE)
     with Rehearsal(deployment, real_stores=True) as running:
         running.bootstrap()
         cloudwatch = running.session.client("cloudwatch", endpoint_url=running.aws.endpoint)

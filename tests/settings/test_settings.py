@@ -30,7 +30,7 @@ from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, inputs
 from voice_blueprint import Deployment, checks
 from voice_blueprint.contract.images import Image
-from voice_stacks.aws.app import make_app
+from voice_stacks.aws.app import create_app
 
 IMAGES: Key = ("Deployment.images",)
 BASE_TEXT = edit_document(
@@ -73,7 +73,7 @@ def render_words(edits: Edits, folder: Path, *clouds: str) -> Words:
     deployment = load_text(edit_document(edits, DOCUMENT), folder)
     file = (folder / "deployment.yaml").read_text(encoding="utf-8")
     words: Words = set()
-    for stack in make_app(deployment, outdir=str(folder / "cdk")).synth().stacks if "aws" in clouds else ():
+    for stack in create_app(deployment, outdir=str(folder / "cdk")).synth().stacks if "aws" in clouds else ():
         tier = stack.stack_name.removeprefix(f"{deployment.name}-")
         words |= {(tier, stack.environment.name), (tier, repr(stack.termination_protection))}
         words.update(words_in(json.loads(Path(stack.template_full_path).read_text(encoding="utf-8")), tier))

@@ -280,8 +280,8 @@ INFORMATIONAL: Mapping[str, str] = {
     "CallLoad.minutes_each": "`voice cost` prices calls",
     "Cells.per_account": "`voice plan` counts accounts and quotas by it",
     "CallLoad.speech_share": "`voice cost` prices traffic",
-    "Measured.date": "for the file's reader: `voice plan` shows it",
-    "Measured.conditions": "for the file's reader: `voice plan` shows it",
+    "MeasuredCapacity.date": "for the file's reader: `voice plan` shows it",
+    "MeasuredCapacity.conditions": "for the file's reader: `voice plan` shows it",
     "TtsService.model": "the catalogue has one model of speech: there is no other value",
 }
 """Settings without any effect."""

@@ -5,17 +5,17 @@ from dataclasses import replace
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.contract.network import PROMETHEUS, Tier
 from voice_userdata import (
-    AfXdp,
+    AfXdpDataPath,
     Artifacts,
+    CommandReadinessCheck,
     Container,
-    HealthCommand,
-    HealthPort,
-    HostBoot,
+    HostUserDataConfig,
     HugePages,
     LifecycleHooks,
     Mount,
-    StateAccess,
-    Vfio,
+    PortReadinessCheck,
+    StateStoreConnection,
+    VfioDataPath,
 )
 
 REGISTRY = "111122223333.dkr.ecr.us-east-1.amazonaws.com"
@@ -47,20 +47,20 @@ def telemetry(sources: str, *, hardware: bool = False) -> Container:
             "VOICE_TELEMETRY_SOURCES": sources,
             "VOICE_PROMETHEUS_PORT": str(PROMETHEUS.number),
         },
-        health=HealthCommand("/usr/bin/voice-telemetry --check"),
+        health=CommandReadinessCheck("/usr/bin/voice-telemetry --check"),
         user_id=10001,
         uses_hardware=hardware,
     )
 
 
-def vad(port: int = READY_PORT) -> HostBoot:
-    return HostBoot(
+def vad(port: int = READY_PORT) -> HostUserDataConfig:
+    return HostUserDataConfig(
         deployment="production",
         fleet="vad-use1-az1",
         tier=Tier.VAD,
         region="us-east-1",
         auto_scaling_group="production-vad-use1-az1",
-        hooks=LifecycleHooks("launching", "terminating", heartbeat_s=45, ready_budget_s=60, drain_budget_s=120),
+        hooks=LifecycleHooks("launching", "terminating", heartbeat_timeout_s=45, ready_budget_s=60, drain_budget_s=120),
         containers=(
             Container(
                 name="vad-dataplane",
@@ -71,29 +71,29 @@ def vad(port: int = READY_PORT) -> HostBoot:
                     "VOICE_HEALTH_PORT": str(port),
                     "VOICE_DRAIN_TIMEOUT_S": "110",
                 },
-                health=HealthPort(port),
+                health=PortReadinessCheck(port),
                 capabilities=("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE"),
                 uses_hardware=True,
                 mounts=(Mount(CONTROL_DIR, CONTROL_DIR, is_writable=True),),
                 arguments=("--log", "json"),
             ),
-            replace(telemetry("dataplane"), groups=(0,), mounts=(Mount(CONTROL_DIR, CONTROL_DIR),)),
+            replace(telemetry("dataplane"), supplementary_group_ids=(0,), mounts=(Mount(CONTROL_DIR, CONTROL_DIR),)),
         ),
         log_group="/voice-serve/production/vad",
-        state=StateAccess(STATE_HOST, SECRET_ARN, "password"),
+        state=StateStoreConnection(STATE_HOST, SECRET_ARN, "password"),
         environment=valkey("vad"),
         mtu=3498,
         huge_pages=HugePages(size_mib=2, count=24576),
         ena_express=True,
-        data_path=AfXdp(rx_queues=4, rx_ring_size=256),
+        data_path=AfXdpDataPath(rx_queues=4, rx_ring_size=256),
     )
 
 
-def vad_vfio(port: int = READY_PORT) -> HostBoot:
-    return replace(vad(port), mtu=None, ena_express=False, data_path=Vfio(8, 1024, TARGET_GROUP))
+def vad_vfio(port: int = READY_PORT) -> HostUserDataConfig:
+    return replace(vad(port), mtu=None, ena_express=False, data_path=VfioDataPath(8, 1024, TARGET_GROUP))
 
 
-def asr(port: int = READY_PORT) -> HostBoot:
+def asr(port: int = READY_PORT) -> HostUserDataConfig:
     """Return an ASR host without an accelerator."""
     return replace(
         vad(port),
@@ -118,12 +118,12 @@ def asr(port: int = READY_PORT) -> HostBoot:
                     "VOICE_CACHE_DIR": "/var/cache/voice",
                     "VOICE_DRAIN_TIMEOUT_S": "110",
                 },
-                health=HealthPort(port),
+                health=PortReadinessCheck(port),
                 user_id=10001,
                 mounts=(Mount("/var/cache/voice/asr", "/var/cache/voice", is_writable=True),),
                 uses_hardware=True,
                 shared_memory_mib=4096,
-                start_log={},
+                start_log_prefix_by_phase={},
             ),
             telemetry("neuron,engine", hardware=True),
         ),
@@ -133,11 +133,11 @@ def asr(port: int = READY_PORT) -> HostBoot:
 ARTIFACTS = Artifacts("s3://artifacts/0badf00d", "/var/cache/voice/asr", 10001)
 
 
-def asr_neuron(port: int = READY_PORT) -> HostBoot:
+def asr_neuron(port: int = READY_PORT) -> HostUserDataConfig:
     return replace(asr(port), accelerator="neuron", artifacts=ARTIFACTS)
 
 
-def asr_gpu(port: int = READY_PORT) -> HostBoot:
+def asr_gpu(port: int = READY_PORT) -> HostUserDataConfig:
     engine, sidecar = asr(port).containers
     return replace(
         asr(port),
@@ -150,14 +150,17 @@ def asr_gpu(port: int = READY_PORT) -> HostBoot:
             replace(
                 engine,
                 mounts=(Mount("/mnt/nvme/cache", "/var/cache/voice", is_writable=True),),
-                start_log={StartPhase.WEIGHTS: "Loading weights took ", StartPhase.GRAPHS: "Graphs took "},
+                start_log_prefix_by_phase={
+                    StartPhase.WEIGHTS: "Loading weights took ",
+                    StartPhase.GRAPHS: "Graphs took ",
+                },
             ),
             replace(sidecar, environment={**sidecar.environment, "VOICE_TELEMETRY_SOURCES": "gpu,engine"}),
         ),
     )
 
 
-def asr_vllm(port: int = READY_PORT) -> HostBoot:
+def asr_vllm(port: int = READY_PORT) -> HostUserDataConfig:
     """Return a host whose Whisper engine sends requests to vLLM."""
     boot = replace(asr(port), fleet="asr-p5", auto_scaling_group="production-asr-p5")
     engine, sidecar = boot.containers
@@ -166,10 +169,10 @@ def asr_vllm(port: int = READY_PORT) -> HostBoot:
         name="asr-vllm",
         image_uri=image("asr-vllm", "d"),
         environment={},
-        health=HealthPort(port, "/health"),
-        start_log=None,
+        health=PortReadinessCheck(port, "/health"),
+        start_log_prefix_by_phase=None,
     )
-    return replace(boot, containers=(replace(engine, health=HealthPort(port, "/healthz")), vllm, sidecar))
+    return replace(boot, containers=(replace(engine, health=PortReadinessCheck(port, "/healthz")), vllm, sidecar))
 
 
 ALL = {"vad": vad, "vad-vfio": vad_vfio, "asr-neuron": asr_neuron, "asr-gpu": asr_gpu}

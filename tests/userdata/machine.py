@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.userdata.hosts import PASSWORD, READY_PORT
-from voice_userdata import HostBoot, render_user_data
+from voice_userdata import HostUserDataConfig, render_user_data
 
 FAKED_COMMANDS = (
     "aws", "blkid", "chown", "curl", "date", "docker", "ethtool", "install", "ip", "journalctl", "logger", "mkfs.xfs",
@@ -126,7 +126,7 @@ class Machine:
             timeout=60,
         )
 
-    def launch(self, boot: HostBoot) -> subprocess.CompletedProcess[str]:
+    def launch(self, boot: HostUserDataConfig) -> subprocess.CompletedProcess[str]:
         """Run the user data, and the units that systemd would start."""
         script = self.root.parent / "part-001"
         script.write_text(render_user_data(boot))

@@ -7,9 +7,9 @@ import pytest
 from tests.userdata import hosts
 from tests.userdata.hosts import image
 from tests.userdata.machine import Machine
-from voice_userdata import BakeJob, HugePages, render_bake_script
+from voice_userdata import HostImageConfig, HugePages, render_bake_script
 
-BAKE = BakeJob("us-east-1", {"vad-dataplane": image("vad-dataplane", "a")}, HugePages(2, 100), "64788ef")
+BAKE = HostImageConfig("us-east-1", {"vad-dataplane": image("vad-dataplane", "a")}, HugePages(2, 100), "64788ef")
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def builder(machine: Machine) -> Machine:
     return machine
 
 
-def run(machine: Machine, tmp_path: Path, bake: BakeJob, *steps: str) -> str:
+def run(machine: Machine, tmp_path: Path, bake: HostImageConfig, *steps: str) -> str:
     """Run steps and return the reason of the first failure."""
     for step in steps:
         script = tmp_path / f"{step}.sh"
@@ -47,7 +47,7 @@ def test_a_baked_image_contains_images_huge_pages_and_the_vfio_marker(builder: M
 def test_baked_images_are_not_pulled_at_boot(builder: Machine, tmp_path: Path, ready_port: int) -> None:
     boot = hosts.vad(ready_port)
     containers = {each.name: each.image_uri for each in boot.containers}
-    assert run(builder, tmp_path, BakeJob("us-east-1", containers), "bake") == ""
+    assert run(builder, tmp_path, HostImageConfig("us-east-1", containers), "bake") == ""
     builder.power_cycle()
     assert builder.launch(boot).returncode == 0
     booted = builder.transcript
@@ -65,6 +65,6 @@ def test_a_kernel_without_no_iommu_mode_is_refused(builder: Machine, tmp_path: P
 
 
 def test_an_accelerators_image_has_neither_pages_nor_vfio(builder: Machine, tmp_path: Path) -> None:
-    engine = BakeJob("us-east-1", {"engine": image("asr-neuron", "c")})
+    engine = HostImageConfig("us-east-1", {"engine": image("asr-neuron", "c")})
     assert run(builder, tmp_path, engine, "bake", "check") == ""
     assert not any(call.startswith(("grubby", "git", "modprobe")) for call in builder.transcript)

@@ -8,12 +8,12 @@ import pytest
 
 from tests.userdata import hosts
 from tests.userdata.machine import PRIMARY, Machine
-from voice_userdata import HostBoot
+from voice_userdata import HostUserDataConfig
 
 Break = Callable[[Machine], None]
 
 
-def assert_abandoned(machine: Machine, boot: HostBoot, reason: str) -> None:
+def assert_abandoned(machine: Machine, boot: HostUserDataConfig, reason: str) -> None:
     assert machine.launch(boot).returncode != 0
     assert machine.reason == reason
     assert machine.answers == [("launching", "ABANDON")]
@@ -229,7 +229,7 @@ def test_a_newer_driver_supports_every_queue(machine: Machine, ready_port: int) 
     ],
 )
 def test_an_asr_host_without_its_hardware_aborts(
-    machine: Machine, ready_port: int, boot: Callable[[int], HostBoot], reason: str
+    machine: Machine, ready_port: int, boot: Callable[[int], HostUserDataConfig], reason: str
 ) -> None:
     assert_abandoned(machine, boot(ready_port), reason)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
-from voice_userdata import HealthPort, HostBoot, render_user_data
+from voice_userdata import HostUserDataConfig, PortReadinessCheck, render_user_data
 
 LIFECYCLE = files("voice_userdata") / "steps" / "lifecycle.sh"
 
@@ -21,7 +21,7 @@ def test_a_host_whose_engine_hangs_is_replaced_in_five_minutes(
     """Its health check fails. A start, which takes longer, continues while the port is closed."""
     boot = hosts.asr_vllm(ready_port)
     machine.launch(boot)
-    hung = replace(boot.containers[0], health=HealthPort(unhealthy_port, "/healthz"))
+    hung = replace(boot.containers[0], health=PortReadinessCheck(unhealthy_port, "/healthz"))
     _serve_until(machine, replace(boot, containers=(hung, *boot.containers[1:])), polls)
     assert any("set-instance-health" in line for line in machine.transcript) is unhealthy
     assert any("not ready for 300 s: engine" in line for line in machine.transcript) is unhealthy
@@ -35,15 +35,15 @@ def test_a_restarting_vllm_has_the_start_timeout(
     boot = replace(boot, hooks=replace(boot.hooks, ready_budget_s=500))
     machine.launch(boot)
     engine, vllm, telemetry = boot.containers
-    engine = replace(engine, health=HealthPort(unhealthy_port, "/healthz"))
-    vllm = replace(vllm, health=HealthPort(silent_port, "/health"))
+    engine = replace(engine, health=PortReadinessCheck(unhealthy_port, "/healthz"))
+    vllm = replace(vllm, health=PortReadinessCheck(silent_port, "/health"))
     _serve_until(machine, replace(boot, containers=(engine, vllm, telemetry)), 90)
     assert not any("set-instance-health" in line for line in machine.transcript)
     _serve_until(machine, replace(boot, containers=(engine, vllm, telemetry)), 110)
     assert any("not ready for 500 s: engine asr-vllm" in line for line in machine.transcript)
 
 
-def _serve_until(machine: Machine, boot: HostBoot, polls: int) -> None:
+def _serve_until(machine: Machine, boot: HostUserDataConfig, polls: int) -> None:
     """Continue as a host in service, whose containers have changed, for this many polls."""
     machine.installed_script.write_text(
         render_user_data(boot).replace('main "$@"', "identify; touch $RUN/serving; watch")

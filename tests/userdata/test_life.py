@@ -9,7 +9,7 @@ from tests.nonempty import nonempty
 from tests.userdata import hosts
 from tests.userdata.hosts import PASSWORD
 from tests.userdata.machine import Machine, check_golden
-from voice_userdata import HOST_ACTIONS, HealthCommand, HealthPort
+from voice_userdata import HOST_IAM_ACTIONS, CommandReadinessCheck, PortReadinessCheck
 
 
 def drain_transcript(machine: Machine) -> str:
@@ -143,7 +143,7 @@ def test_the_host_calls_only_the_actions_that_its_role_needs(machine: Machine, r
     }
     actions.discard("ecr:GetLoginPassword")  # the command of ecr:GetAuthorizationToken
     assert "autoscaling:SetInstanceHealth" in actions
-    assert actions <= set(HOST_ACTIONS)
+    assert actions <= set(HOST_IAM_ACTIONS)
 
 
 def test_spot_notice_drains_within_the_notice(machine: Machine, ready_port: int) -> None:
@@ -270,8 +270,8 @@ def test_a_host_with_a_dead_engine_drains_and_is_replaced(
     machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
     boot = hosts.asr_gpu(ready_port)
     engine, *others = boot.containers
-    engine = replace(engine, health=HealthCommand("check"))
-    others = [replace(other, health=HealthPort(ready_port)) for other in others]
+    engine = replace(engine, health=CommandReadinessCheck("check"))
+    others = [replace(other, health=PortReadinessCheck(ready_port)) for other in others]
     machine.set("health", health)
     machine.set("drain-polls", "2")
     machine.targets(*["InService"] * 8, "Terminated")
@@ -289,11 +289,11 @@ def test_a_host_with_a_dead_engine_reports_it_until_aws_responds(machine: Machin
     machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
     boot = hosts.asr_gpu(ready_port)
     engine, *others = boot.containers
-    others = [replace(other, health=HealthPort(ready_port)) for other in others]
+    others = [replace(other, health=PortReadinessCheck(ready_port)) for other in others]
     machine.set("health", "healthy\nunhealthy")
     machine.set("fail-once", "\n".join(["set-instance-health"] * 7))
     machine.targets(*["InService"] * 40, "Terminated")
-    containers = (replace(engine, health=HealthCommand("check")), *others)
+    containers = (replace(engine, health=CommandReadinessCheck("check")), *others)
     machine.launch(replace(boot, containers=containers, hooks=replace(boot.hooks, ready_budget_s=20)))
     told = [index for index, line in enumerate(machine.transcript) if "set-instance-health" in line]
     assert len(told) == 8
@@ -306,8 +306,8 @@ def test_a_dead_data_plane_on_vfio_leaves_its_target_group_and_is_replaced(machi
     machine.add_secondary_interface()
     boot = hosts.vad_vfio(ready_port)
     plane, *others = boot.containers
-    plane = replace(plane, health=HealthCommand("check"))
-    others = [replace(other, health=HealthPort(ready_port)) for other in others]
+    plane = replace(plane, health=CommandReadinessCheck("check"))
+    others = [replace(other, health=PortReadinessCheck(ready_port)) for other in others]
     machine.set("health", "healthy\nunhealthy")
     machine.targets(*["InService"] * 8, "Terminated")
     machine.launch(replace(boot, containers=(plane, *others), hooks=replace(boot.hooks, ready_budget_s=20)))

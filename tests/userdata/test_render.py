@@ -19,12 +19,12 @@ from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.metrics import StartPhase
 from voice_userdata import (
     MAX_USER_DATA_BYTES,
+    CommandReadinessCheck,
     Container,
-    HealthCommand,
-    HealthPort,
-    HostBoot,
+    HostUserDataConfig,
     LifecycleHooks,
     Mount,
+    PortReadinessCheck,
     calculate_max_deployed_bytes,
     render_user_data,
     unpack_script,
@@ -140,7 +140,7 @@ def _container(**changes: object) -> Container:
     return replace(hosts.vad().containers[0], **changes)  # type: ignore[arg-type]
 
 
-def _host(**changes: object) -> HostBoot:
+def _host(**changes: object) -> HostUserDataConfig:
     return replace(hosts.vad(), **changes)  # type: ignore[arg-type]
 
 
@@ -156,22 +156,30 @@ def _host(**changes: object) -> HostBoot:
         (lambda: _host(containers=(_container(environment={"VOICE_FLEET": "x"}),)), "VOICE_FLEET is set"),
         (lambda: _host(environment={"VOICE_HOST": "x"}), "VOICE_HOST is set"),
         (lambda: _host(environment={VALKEY_PASSWORD.name: "x"}), "every process of the host can read"),
-        (lambda: _container(start_log={StartPhase.COMPILE: "a=b"}), "has one of"),
+        (lambda: _container(start_log_prefix_by_phase={StartPhase.COMPILE: "a=b"}), "has one of"),
         (
-            lambda: _host(containers=(_container(start_log={}), _container(name="other", start_log={}))),
+            lambda: _host(
+                containers=(
+                    _container(start_log_prefix_by_phase={}),
+                    _container(name="other", start_log_prefix_by_phase={}),
+                )
+            ),
             "not vad-dataplane, other",
         ),
         (lambda: _container(name="VAD"), "'VAD' must be lower-case words with hyphens, such as vad-dataplane"),
         (lambda: _container(image_uri="registry/voice:latest"), "has no digest"),
         (lambda: _container(environment={VALKEY_PASSWORD.name: "x"}), "every process of the host can read"),
         (lambda: _container(environment={"lower": "x"}), "'lower' is not a valid variable name"),
-        (lambda: LifecycleHooks("a", "b", heartbeat_s=14, ready_budget_s=1, drain_budget_s=1), "heartbeat_s=14"),
+        (
+            lambda: LifecycleHooks("a", "b", heartbeat_timeout_s=14, ready_budget_s=1, drain_budget_s=1),
+            "heartbeat_s=14",
+        ),
         (lambda: render_user_data(_host(log_group="a\nb")), "spans several lines"),
         (lambda: render_user_data(_host(environment={"VOICE_NOTE": "a\nb"})), "spans several lines"),
         (lambda: render_user_data(_host(log_group="a\rb")), "spans several lines"),
         (lambda: render_user_data(_host(log_group="a\0b")), "spans several lines"),
         (lambda: _container(mounts=(Mount("/a b", "/c"),)), "mount '/a b' has a space"),
-        (lambda: _container(start_log={StartPhase.COMPILE: "a|b"}), "has one of"),
+        (lambda: _container(start_log_prefix_by_phase={StartPhase.COMPILE: "a|b"}), "has one of"),
     ],
 )
 def test_values_that_would_fail_on_a_host_are_refused(make: Callable[[], object], answer: str) -> None:
@@ -181,8 +189,8 @@ def test_values_that_would_fail_on_a_host_are_refused(make: Callable[[], object]
 
 def test_values_at_the_limit_are_accepted() -> None:
     """EC2 accepts 16 KiB; a hook's heartbeat is sent every third of its time, in whole polls of 5 s."""
-    hooks = LifecycleHooks("a", "b", heartbeat_s=15, ready_budget_s=1, drain_budget_s=1)
-    assert (hooks.heartbeat_interval_s, replace(hooks, heartbeat_s=100).heartbeat_interval_s) == (5, 30)
+    hooks = LifecycleHooks("a", "b", heartbeat_timeout_s=15, ready_budget_s=1, drain_budget_s=1)
+    assert (hooks.heartbeat_interval_s, replace(hooks, heartbeat_timeout_s=100).heartbeat_interval_s) == (5, 30)
     assert _host(data_path=None, mtu=8900).mtu == 8900
     empty = len(render_user_data(_host(environment={"VOICE_NOTE": ""})).encode())
     full = render_user_data(_host(environment={"VOICE_NOTE": "x" * (16_384 - empty)}))
@@ -205,8 +213,8 @@ def test_ethtool_is_installed_where_needed(changes: dict[str, object], required:
 
 
 def test_container_defaults_add_no_option() -> None:
-    bare = Container("engine", image("engine", "a"), {}, HealthCommand("true"))
-    assert (bare.user_id, bare.uses_hardware, bare.shared_memory_mib, HealthCommand("true").interval_s) == (
+    bare = Container("engine", image("engine", "a"), {}, CommandReadinessCheck("true"))
+    assert (bare.user_id, bare.uses_hardware, bare.shared_memory_mib, CommandReadinessCheck("true").interval_s) == (
         0,
         False,
         None,
@@ -220,5 +228,5 @@ def test_container_defaults_add_no_option() -> None:
 
 def test_the_script_is_reproducible() -> None:
     assert render_user_data(hosts.vad()) == render_user_data(hosts.vad())
-    other = replace(hosts.vad().containers[0], health=HealthPort(1))
+    other = replace(hosts.vad().containers[0], health=PortReadinessCheck(1))
     assert render_user_data(replace(hosts.vad(), containers=(other,))) != render_user_data(hosts.vad())

@@ -12,7 +12,7 @@ from tests.userdata import hosts
 from tests.userdata.machine import Machine
 from tests.userdata.test_failures import assert_abandoned
 from voice_blueprint.signing import extract_pem_body
-from voice_userdata import BakeJob, HostBoot, render_bake_script
+from voice_userdata import HostImageConfig, HostUserDataConfig, render_bake_script
 
 TELEMETRY = "telemetry"
 
@@ -34,7 +34,7 @@ def machine(machine: Machine, served: Registry) -> Machine:
     return machine
 
 
-def boot(served: Registry, key: SigningKey, port: int, digest: str) -> HostBoot:
+def boot(served: Registry, key: SigningKey, port: int, digest: str) -> HostUserDataConfig:
     """Return a host with two images in the registry: a signed data plane, and the given telemetry."""
     signed = served.push("vad-dataplane", "signed", key=key)
     uris = {"vad-dataplane": signed, TELEMETRY: digest}
@@ -103,7 +103,7 @@ def test_unsigned_images_are_not_baked(served: Registry, ours: SigningKey, machi
     images = {TELEMETRY: uri(served, TELEMETRY, served.push(TELEMETRY, "unsigned-too"))}
     script = tmp_path / "bake"
     script.write_text(
-        render_bake_script(BakeJob("us-east-1", images, signing_key=extract_pem_body(ours.public)), "bake")
+        render_bake_script(HostImageConfig("us-east-1", images, signing_key=extract_pem_body(ours.public)), "bake")
     )
     baked = machine.run(script)
     assert baked.returncode != 0

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from voice_ops.call.recording import SAMPLE_RATE, SAMPLES_PER_FRAME, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, read_samples
 from voice_ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
 from voice_ops.call.session import CallError, Session, TranscriptEvent
 from voice_ops.demo.command import SAMPLE_FILE, calculate_word_error_rate
@@ -34,9 +34,9 @@ Transport = Literal["websocket", "srtp"]
 def speech(sentences: tuple[str, ...], pause_s: float) -> Samples:
     """Return sentences of the sample with a pause after each, in whole frames."""
     sample = read_samples(SAMPLE_FILE)
-    pause = np.zeros(round(pause_s * SAMPLE_RATE), np.int16)
+    pause = np.zeros(round(pause_s * SAMPLE_RATE_HZ), np.int16)
     parts = [
-        sample[round(begin * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
+        sample[round(begin * SAMPLE_RATE_HZ) : round(end * SAMPLE_RATE_HZ)]
         for begin, end in map(SENTENCE_STARTS_S.__getitem__, sentences)
     ]
     said = np.concatenate([piece for part in parts for piece in (part, pause)])

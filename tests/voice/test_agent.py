@@ -15,7 +15,7 @@ from voice_ops.demo.agent.caller import FRAME_S, SAMPLE_RATE_HZ, SAMPLES_PER_FRA
 from voice_ops.demo.agent.command import (
     INTERRUPTION_TEXT,
     LONG_STORY_PROMPT,
-    MAX_ERROR_RATE,
+    MAX_WORD_ERROR_RATE,
     QUESTIONS,
     Turn,
     read_conversation,
@@ -78,7 +78,7 @@ def test_answers_are_transcribed_correctly(path: AgentPath) -> None:
     held = asyncio.run(run_conversation(path, [QUESTION]))
     [turn] = held.turns
     assert turn.text
-    assert turn.error_rate <= MAX_ERROR_RATE, turn
+    assert turn.error_rate <= MAX_WORD_ERROR_RATE, turn
     assert {"endpointing_wait", "transcription", "llm_inference", "speech_synthesis"} <= held.stages_ms[0].keys()
 
 
@@ -176,7 +176,7 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
     heard = np.asarray(32767 * np.asarray(page.evaluate("window.played")), np.int16)
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
     turn = Turn(answered, transcribe(whisper, heard, SPEAKER_RATE))
-    assert turn.error_rate <= MAX_ERROR_RATE, turn
+    assert turn.error_rate <= MAX_WORD_ERROR_RATE, turn
 
     page.evaluate(RECORD_STATUSES)
     say(page, path, LONG_STORY_PROMPT)

@@ -8,7 +8,7 @@ from deepgram.core.events import EventType
 
 from tests.voice.callers import SENTENCES, speech
 from tests.voice.test_clients import ENDED_WITHIN_S, DeepgramCaller, in_real_time, started
-from voice_ops.call.recording import SAMPLE_RATE, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, read_samples
 from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
 
@@ -30,7 +30,7 @@ class FastUploader(DeepgramCaller):
         options: dict[str, Any] = {
             "model": "nova-3",
             "encoding": "linear16",
-            "sample_rate": SAMPLE_RATE,
+            "sample_rate": SAMPLE_RATE_HZ,
             "language": "en",
         }
         async with self._client.listen.v1.connect(**options) as connection:
@@ -48,13 +48,14 @@ class EarlyCommitter(DeepgramCaller):
 
     async def speak(self) -> None:
         options: dict[str, Any] = {
-            "model": "nova-3", "encoding": "linear16", "sample_rate": SAMPLE_RATE, "language": "en", "endpointing": 25,
+            "model": "nova-3", "encoding": "linear16", "sample_rate": SAMPLE_RATE_HZ, "language": "en",
+            "endpointing": 25,
         }  # fmt: skip
         async with self._client.listen.v1.connect(**options) as connection:
             connection.on(EventType.MESSAGE, self.messages.append)
             listening = asyncio.create_task(connection.start_listening())
             number = 0
-            async for piece in in_real_time(speech(SENTENCES[:3], 1.5), SAMPLE_RATE):
+            async for piece in in_real_time(speech(SENTENCES[:3], 1.5), SAMPLE_RATE_HZ):
                 await connection.send_media(piece)
                 number += 1
                 if number % 33 == 0:

@@ -22,9 +22,9 @@ from openai import AsyncOpenAI
 from yarl import URL
 
 from tests.voice.callers import SENTENCES, speech
-from voice_ops.call.recording import SAMPLE_RATE
+from voice_ops.call.recording import SAMPLE_RATE_HZ
 from voice_ops.call.senders import Samples
-from voice_ops.call.session import TIMEOUT_S, Session
+from voice_ops.call.session import REQUEST_TIMEOUT_S, Session
 from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
 from voice_ops.loadtest import client_session
@@ -69,7 +69,7 @@ async def in_real_time(audio: np.ndarray, rate: int) -> AsyncIterator[bytes]:
 
 
 def resample_audio(samples: Samples, rate: int) -> np.ndarray:
-    return np.asarray(soxr.resample(samples, SAMPLE_RATE, rate), "<i2") if rate != SAMPLE_RATE else samples
+    return np.asarray(soxr.resample(samples, SAMPLE_RATE_HZ, rate), "<i2") if rate != SAMPLE_RATE_HZ else samples
 
 
 def mulaw(samples: Samples) -> np.ndarray:
@@ -171,7 +171,7 @@ async def test_openai_package_without_turns_has_one_transcript_per_commit(gatewa
 class DeepgramCaller:
     """A program with the `deepgram-sdk`."""
 
-    def __init__(self, gateway: Gateway, key: str = "any", *, rate: int = SAMPLE_RATE) -> None:
+    def __init__(self, gateway: Gateway, key: str = "any", *, rate: int = SAMPLE_RATE_HZ) -> None:
         self._rate = rate
         socket = gateway.url.replace("http", "ws", 1)
         place = DeepgramClientEnvironment(base=gateway.url, production=socket, agent=socket, agent_rest=gateway.url)
@@ -219,7 +219,7 @@ class DeepgramCaller:
         return " ".join(final.transcript for final in self.finals)
 
 
-@pytest.mark.parametrize(("rate", "max_error_rate"), [(SAMPLE_RATE, MAX_ERROR_RATE), TELEPHONE])
+@pytest.mark.parametrize(("rate", "max_error_rate"), [(SAMPLE_RATE_HZ, MAX_ERROR_RATE), TELEPHONE])
 async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, max_error_rate: float) -> None:
     caller = DeepgramCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
@@ -265,12 +265,12 @@ async def test_client_with_a_session_token_continues_after_a_gateway_restart(
 ) -> None:
     """The first socket is closed during the pause; the second one delivers missed events, some of them again."""
     gateway = started(path)
-    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
     first, second = kind(gateway, session.token), kind(gateway, session.token)
 
     async def kill() -> None:
-        await asyncio.sleep(speech(SENTENCES[:1], 0.0).size / SAMPLE_RATE + 0.3)
+        await asyncio.sleep(speech(SENTENCES[:1], 0.0).size / SAMPLE_RATE_HZ + 0.3)
         await asyncio.to_thread(path.services["gateway"].stop, signal.SIGKILL)
         path.services["gateway"].start()
         await asyncio.to_thread(path.services["gateway"].wait_until_ready)
@@ -299,7 +299,7 @@ async def test_a_client_receives_all_transcripts_before_its_gateway_stops(
     spoken = speech(SENTENCES[:1], 0.0)
 
     async def stop() -> None:
-        await asyncio.sleep(spoken.size / SAMPLE_RATE)
+        await asyncio.sleep(spoken.size / SAMPLE_RATE_HZ)
         service = path.services["gateway"]
         assert service.process
         service.process.send_signal(signal.SIGTERM)
@@ -321,7 +321,7 @@ async def test_load_tests_support_their_protocols(
     async with asyncio.timeout(ENDED_WITHIN_S):
         async with Endpoint("gateway", URL(gateway.url), "", {}) as endpoint:
             await driver(endpoint, (Recording("sentence", b"", pcm),)).send(0, trace)
-    assert trace.first_s
+    assert trace.first_piece_delay_s
     assert trace.input_ended_s
     assert trace.ended_s >= trace.input_ended_s
 
@@ -340,7 +340,7 @@ def documented_function(package: str, gateway: Gateway, prints: Callable[[Any], 
     return main
 
 
-@pytest.mark.parametrize(("package", "rate"), [("AsyncOpenAI", 24_000), ("AsyncDeepgramClient", SAMPLE_RATE)])
+@pytest.mark.parametrize(("package", "rate"), [("AsyncOpenAI", 24_000), ("AsyncDeepgramClient", SAMPLE_RATE_HZ)])
 async def test_the_documented_programs_transcribe(gateway: Gateway, package: str, rate: int) -> None:
     told: list[Any] = []
 

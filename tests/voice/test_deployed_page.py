@@ -14,7 +14,7 @@ from tests.blueprint.documents import Edits, edit_document, load_text
 from tests.voice.api_gateway import ApiGateway
 from tests.voice.test_page import check_transcript, wait_for_transcript
 from voice_blueprint.shipped import ROOT
-from voice_ops.call.access import Auth, ClientAuth, create_header_provider
+from voice_ops.call.access import AuthorizerType, ClientAuth, create_header_provider
 from voice_ops.demo.command import find_weights
 from voice_ops.demo.services import VoicePath
 from voice_ops.demo.web import PageServer
@@ -48,7 +48,7 @@ class Deployed:
     """A deployed sandbox connected to the voice path.
 
     Attributes:
-        api: Address of its session API.
+        path: The voice path of the sandbox.
         page: The demo's page, at a different origin.
     """
 
@@ -156,7 +156,7 @@ def test_events_of_a_session_only_require_its_token(
         refused = page.evaluate(TRY_TO_OPEN, f"{api.url}/v1/sessions")
         assert (refused["status"], refused["error"]) == (403, "Missing Authentication Token")
 
-        auth = ClientAuth(create_header_provider(Auth.IAM, None, api.url))
+        auth = ClientAuth(create_header_provider(AuthorizerType.IAM, None, api.url))
         opened = httpx2.post(f"{api.url}/v1/sessions", json={"transport": "websocket"}, auth=auth).json()
         module, url = f"{origin(deployed.page)}/events.js", f"{api.url}/v1/sessions/{opened['id']}"
         closed, *types = page.evaluate(CLOSE_AND_READ, [module, url, opened["token"]])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.voice.callers import Caller
 from voice_blueprint.contract.network import Tier
-from voice_ops.call.session import TIMEOUT_S
+from voice_ops.call.session import REQUEST_TIMEOUT_S
 from voice_ops.demo.services import VoicePath
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.store import connect
@@ -35,7 +35,7 @@ async def test_drained_asr_host_loses_no_final_of_50_live_streams(path: VoicePat
     path.wait_until_ready()
     path.wait_for_capacity(gateway)
     leaving = path.services["asr-1"]
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         callers = [
             # Every second caller continues after a pause, when the remaining host has all sessions.
             await Caller.open(client, gateway.url, number, sentences=1 + number % 2, pause_s=PAUSE_S)

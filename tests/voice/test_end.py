@@ -12,9 +12,9 @@ import pytest
 import websockets
 
 from tests.voice.callers import SENTENCES, Transport, speech
-from voice_ops.call.recording import FRAME_S, SAMPLE_RATE, SAMPLES_PER_FRAME
+from voice_ops.call.recording import FRAME_S, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME
 from voice_ops.call.senders import Samples, create_sender
-from voice_ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Session, TranscriptEvent
+from voice_ops.call.session import REQUEST_TIMEOUT_S, SUBPROTOCOL, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import calculate_word_error_rate
 from voice_ops.demo.services import VoicePath
 
@@ -78,7 +78,7 @@ async def test_the_end_event_follows_the_last_final_immediately(whole_path: Voic
     whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     reader = Reader()
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, transport)
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(reader.read(session))
@@ -97,7 +97,7 @@ async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
     whole_path.wait_until_ready()
     whole_path.wait_for_capacity(gateway)
     reader = Reader()
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
         listening = asyncio.create_task(reader.read(session))
         async with open_audio_socket(session) as socket:
@@ -107,7 +107,7 @@ async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
             while reader.commits < 1:
                 await asyncio.sleep(0.01)
             took_s = time.monotonic() - requested_at - reader.engine_s()
-            await send_speech(socket, np.zeros(SAMPLE_RATE, np.int16))
+            await send_speech(socket, np.zeros(SAMPLE_RATE_HZ, np.int16))
             await socket.send(json.dumps({"type": "commit"}))
             while reader.commits < 2:
                 await asyncio.sleep(0.01)
@@ -134,9 +134,9 @@ async def test_a_killed_vad_host_does_not_shift_times_and_its_loss_is_reported(p
     path.wait_for_capacity(gateway)
     pause_s = 6.0
     said = speech(SENTENCES[1:3], pause_s)
-    second_ms = 1000 * (speech(SENTENCES[1:2], pause_s).size / SAMPLE_RATE)
+    second_ms = 1000 * (speech(SENTENCES[1:2], pause_s).size / SAMPLE_RATE_HZ)
     reader = Reader()
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
         async with asyncio.TaskGroup() as group:
             group.create_task(reader.read(session))
@@ -161,7 +161,7 @@ async def test_a_transcript_after_killed_asr_hosts_is_complete_or_reported_as_in
     path.wait_for_capacity(gateway)
     said = speech(SENTENCES, 0.4)
     reader = Reader()
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
         async with asyncio.TaskGroup() as group:
             group.create_task(reader.read(session))

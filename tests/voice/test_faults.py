@@ -9,7 +9,7 @@ import httpx2
 
 from tests.voice.callers import Caller, Transport, check_together
 from tests.voice.relay import LOSS_SHARE, load_balancer, lossy_network
-from voice_ops.call.session import TIMEOUT_S
+from voice_ops.call.session import REQUEST_TIMEOUT_S
 from voice_ops.demo.services import VoicePath
 from voice_sandbox.loopback import find_free_port
 
@@ -28,7 +28,7 @@ async def calls(
     Args:
         through: Port that forwards audio to the gateway.
     """
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         callers = [await Caller.open(client, server, number, transport=transport) for number in range(CALLERS)]
         async with asyncio.TaskGroup() as group:
             for number, caller in enumerate(callers):

@@ -20,7 +20,7 @@ from openai import BadRequestError, OpenAI
 from openai.types.audio import TranscriptionVerbose
 
 from tests.voice.callers import SENTENCE_STARTS_S, SENTENCES, speech
-from voice_ops.call.recording import SAMPLE_RATE, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, read_samples
 from voice_ops.call.senders import Samples
 from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate, find_weights
 from voice_ops.demo.services import Gateway, Service, VoicePath
@@ -69,7 +69,7 @@ def wav(samples: Samples) -> io.BytesIO:
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
-        sound.setframerate(SAMPLE_RATE)
+        sound.setframerate(SAMPLE_RATE_HZ)
         sound.writeframes(samples.tobytes())
     return named_file(file, "speech.wav")
 
@@ -86,7 +86,7 @@ def encode(samples: Samples, container: str, codec: str, rate: int) -> io.BytesI
         stream = output.add_stream(codec, rate=rate, layout="stereo")
         assert isinstance(stream, av.AudioStream)
         frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="mono")
-        frame.sample_rate = SAMPLE_RATE
+        frame.sample_rate = SAMPLE_RATE_HZ
         for packet in [*stream.encode(frame), *stream.encode(None)]:
             output.mux(packet)
     return named_file(file, f"speech.{container}")
@@ -102,7 +102,7 @@ def test_words_have_the_times_at_which_they_were_spoken(client: OpenAI) -> None:
     heard = verbose(client, wav(read_samples(SAMPLE_FILE)))
     assert calculate_word_error_rate(SPOKEN_TEXT, heard.text) <= MAX_ERROR_RATE
     assert heard.language == "en"
-    assert heard.duration == pytest.approx(len(read_samples(SAMPLE_FILE)) / SAMPLE_RATE, abs=0.01)
+    assert heard.duration == pytest.approx(len(read_samples(SAMPLE_FILE)) / SAMPLE_RATE_HZ, abs=0.01)
     assert heard.words
     assert heard.segments
     starts = [word.start for word in heard.words]
@@ -128,14 +128,14 @@ def stereo(left: Samples, right: Samples) -> io.BytesIO:
     with wave.open(file, "wb") as sound:
         sound.setnchannels(2)
         sound.setsampwidth(2)
-        sound.setframerate(SAMPLE_RATE)
+        sound.setframerate(SAMPLE_RATE_HZ)
         sound.writeframes(both.astype("<i2").tobytes())
     return named_file(file, "call.wav")
 
 
 CALL = stereo(
-    np.concatenate([speech(SENTENCES[:1], 0.5), np.zeros(4 * SAMPLE_RATE, np.int16)]),
-    np.concatenate([np.zeros(4 * SAMPLE_RATE, np.int16), speech(SENTENCES[2:3], 0.5)]),
+    np.concatenate([speech(SENTENCES[:1], 0.5), np.zeros(4 * SAMPLE_RATE_HZ, np.int16)]),
+    np.concatenate([np.zeros(4 * SAMPLE_RATE_HZ, np.int16), speech(SENTENCES[2:3], 0.5)]),
 ).getvalue()
 """Two speakers, one after the other."""
 
@@ -158,7 +158,7 @@ def test_speakers_of_two_channels_are_distinguished(client: OpenAI, gateway: Gat
     heard = listen(request=CALL, model="nova-3", multichannel=True, utterances=True, punctuate=False)
     assert (heard.metadata.channels, heard.metadata.duration) == (
         2,
-        pytest.approx(len(CALL) / 4 / SAMPLE_RATE, abs=0.01),
+        pytest.approx(len(CALL) / 4 / SAMPLE_RATE_HZ, abs=0.01),
     )
     for channel, sentence in zip(heard.results.channels, (SENTENCES[0], SENTENCES[2]), strict=True):
         (best,) = channel.alternatives
@@ -214,9 +214,9 @@ def test_common_audio_formats_are_supported(client: OpenAI, container: str, code
 
 def test_an_hour_of_audio_needs_little_memory_and_has_correct_times(client: OpenAI, files: VoicePath) -> None:
     said, places_s = speech(SENTENCES[1:2], 0.0), (0.0, 1800.5, 3590.0)
-    hour = np.zeros(HOUR_S * SAMPLE_RATE, np.int16)
+    hour = np.zeros(HOUR_S * SAMPLE_RATE_HZ, np.int16)
     for at_s in places_s:
-        hour[round(at_s * SAMPLE_RATE) : round(at_s * SAMPLE_RATE) + len(said)] = said
+        hour[round(at_s * SAMPLE_RATE_HZ) : round(at_s * SAMPLE_RATE_HZ) + len(said)] = said
     process = files.services["gateway"].process
     assert process
     before, most = memory_mib(process.pid), 0.0

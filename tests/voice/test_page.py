@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from voice_ops.demo.command import MAX_ERROR_RATE, SAMPLE_TEXT_FILE, calculate_word_error_rate, find_weights
+from voice_ops.demo.command import MAX_WORD_ERROR_RATE, SAMPLE_TEXT_FILE, calculate_word_error_rate, find_weights
 from voice_ops.demo.services import DATA_PLANE_BUILD, VoicePath
 from voice_ops.demo.web import PageServer
 
@@ -77,7 +77,7 @@ def wait_for_transcript(page: Page, tmp_path: Path) -> str:
 
 
 def check_transcript(transcript: str) -> None:
-    assert calculate_word_error_rate(SAMPLE_TEXT_FILE.read_text(encoding="utf-8"), transcript) <= MAX_ERROR_RATE, (
+    assert calculate_word_error_rate(SAMPLE_TEXT_FILE.read_text(encoding="utf-8"), transcript) <= MAX_WORD_ERROR_RATE, (
         transcript
     )
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from tests.voice.callers import SENTENCES, speech
-from voice_ops.call.recording import SAMPLE_RATE
+from voice_ops.call.recording import SAMPLE_RATE_HZ
 from voice_ops.demo.services import VoicePath
 from voice_ops.rollout.aws import create_probe
 
@@ -20,7 +20,7 @@ def test_a_probe_call_measures_and_compares_a_release(
     whole_path.wait_for_capacity(gateway)
     recording, text = tmp_path / "said.wav", tmp_path / "said.txt"
     with wave.open(str(recording), "wb") as sound:
-        sound.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
+        sound.setparams((1, 2, SAMPLE_RATE_HZ, 0, "NONE", ""))
         sound.writeframes(speech(SENTENCES[:2], 1.0).tobytes())
     text.write_text(" ".join(SENTENCES[:2]), encoding="utf-8")
     compare = create_probe(gateway.url, None, None, recording, text)

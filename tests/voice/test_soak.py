@@ -14,7 +14,7 @@ from tests.nonempty import nonempty
 from tests.voice.callers import Caller
 from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
 from voice_blueprint.contract.session_api import SESSIONS_PATH
-from voice_ops.call.session import TIMEOUT_S
+from voice_ops.call.session import REQUEST_TIMEOUT_S
 from voice_ops.demo.services import LOOPBACK, Gateway, VoicePath
 
 SOAK_S = float(os.environ.get("VOICE_SOAK_S", "300"))
@@ -47,7 +47,7 @@ async def test_memory_of_every_program_is_flat(path: VoicePath) -> None:
 
 
 async def _round(path: VoicePath, gateway: Gateway) -> None:
-    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         callers = [
             await Caller.open(client, gateway.url, number, sentences=1, pause_s=1.0) for number in range(CALLERS)
         ]

@@ -14,7 +14,7 @@ from voice_blueprint.shipped import ROOT
 from voice_ops.exits import FAILED
 from voice_ops.output import create_exit, out
 from voice_sandbox.azure import arm
-from voice_sandbox.azure.definitions import READ_ONLY, Node
+from voice_sandbox.azure.definitions import READ_ONLY, DefinitionNode
 from voice_sandbox.azure.graph import shorten_type
 from voice_sandbox.azure.schema import DEFINITIONS_FILE, find_api_version
 from voice_sandbox.azure.values import reveal_secrets
@@ -35,7 +35,7 @@ class TypeDefinitionReader:
         self._files = self._run_git("ls-tree", "-r", "--name-only", "HEAD", "generated").splitlines()
         self._types = cache(lambda file: json.loads(self._run_git("show", f"HEAD:{file}")))
 
-    def find_resource(self, name: str, names: NameTree) -> dict[str, Any]:
+    def find_resource_definition(self, name: str, names: NameTree) -> dict[str, Any]:
         """Return the definition of a resource type, limited to the properties in ``names``.
 
         Raises:
@@ -50,11 +50,11 @@ class TypeDefinitionReader:
                         return {"type": each["name"], "body": self._convert_type(types, each["body"], names)}
         raise KeyError(name)
 
-    def _convert_type(self, types: list[Any], reference: Mapping[str, str], names: NameTree | None) -> Node:
+    def _convert_type(self, types: list[Any], reference: Mapping[str, str], names: NameTree | None) -> DefinitionNode:
         result = types[int(reference["$ref"].partition("#/")[2])]
         match result["$type"]:
             case "BooleanType":
-                node: Node = "bool"
+                node: DefinitionNode = "bool"
             case "IntegerType":
                 node = {"int": _select_limits(result, "minValue", "maxValue")}
             case "StringType":
@@ -75,14 +75,14 @@ class TypeDefinitionReader:
                 node = "any"
         return node
 
-    def _convert_union(self, types: list[Any], type_: Mapping[str, Any]) -> Node:
+    def _convert_union(self, types: list[Any], type_: Mapping[str, Any]) -> DefinitionNode:
         of = [types[int(each["$ref"].partition("#/")[2])] for each in type_["elements"]]
         values = [each["value"] for each in of if each["$type"] == "StringLiteralType"]
         # Microsoft.Compute no longer updates its list of VM sizes (the newest are of 2018), so sizes are validated by
         # the catalogue.
         return {"enum": values} if values and "Standard_A0" not in values else "any"
 
-    def _convert_object(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
+    def _convert_object(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> DefinitionNode:
         if type_.get("additionalProperties") and not type_["properties"]:
             return {"map": self._convert_type(types, type_["additionalProperties"], names.get("*", {}))}
         return {"object": dict(self._convert_properties(types, type_["properties"], names))}
@@ -97,7 +97,7 @@ class TypeDefinitionReader:
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
             yield name, [flags, "any" if read_only else self._convert_type(types, each["type"], children)]
 
-    def _convert_choice(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
+    def _convert_choice(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> DefinitionNode:
         base = dict(self._convert_properties(types, type_["baseProperties"], names))
         of = {name: self._convert_type(types, each, names) for name, each in type_["elements"].items()}
         merged = {name: {"object": {**base, **node["object"]}} for name, node in of.items()}
@@ -133,7 +133,7 @@ def collect_names_by_type() -> dict[str, NameTree]:
         deployment = voice_blueprint.load(file)
         if deployment.azure_section is None:
             continue
-        with Rehearsal.for_deployment(deployment) as rehearsal:
+        with Rehearsal.from_deployment(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
         for resource in (each for graph in graphs for each in graph.iter_managed_resources()):
             if resource.type.startswith("azure-native:"):
@@ -151,7 +151,7 @@ def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HE
     for kind, names in sorted(collect_names_by_type().items()):
         name = f"{arm.to_arm_type(kind)}@{find_api_version(f'azure-native:{kind}')}"
         try:
-            definition = definitions.find_resource(name, names)
+            definition = definitions.find_resource_definition(name, names)
         except KeyError:
             raise create_exit(f"{kind}: {REPOSITORY_URL} has no {name} at {definitions.commit}", FAILED) from None
         resources[kind] = definition

@@ -14,8 +14,8 @@ from tools.engine_tables.tables import build_table, render_table
 from tools.engine_tables.wheels import DownloadError
 from voice_blueprint import catalog
 from voice_blueprint.catalog import EngineVersion
-from voice_blueprint.engines.published.release import EngineTable, Origin, parse_table
-from voice_ops.exits import FAILED, REFUSED
+from voice_blueprint.engines.published.release import EngineTable, PublishedFile, parse_engine_table
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.output import create_exit, err, print_error
 from voice_ops.progress import Progress
 
@@ -38,7 +38,7 @@ def refresh(
     desired = names or list(RECIPES)
     for name in desired:
         if name not in RECIPES:
-            raise create_exit(f"{name} has no table; available tables: {', '.join(RECIPES)}", REFUSED)
+            raise create_exit(f"{name} has no table; available tables: {', '.join(RECIPES)}", INVALID_INPUT)
     done = [_refresh_table(catalog.engines()[name]) for name in desired]
     if not all(done):
         raise typer.Exit(FAILED)
@@ -61,10 +61,10 @@ def _refresh_table(engine: EngineVersion) -> bool:
 
 def _build_table_from_wheel(engine: EngineVersion, committed: Path) -> EngineTable:
     package = engine.package or engine.name
-    before = parse_table(committed.read_text(encoding="utf-8")).origin if committed.exists() else None
+    before = parse_engine_table(committed.read_text(encoding="utf-8")).origin if committed.exists() else None
     known_sha256 = before.sha256 if before and before.version == engine.version else None
     file = wheels.fetch_wheel(package, engine.version, known_sha256)
-    origin = Origin(distribution=package, version=engine.version, file=file.name, sha256=wheels.hash_file(file))
+    origin = PublishedFile(distribution=package, version=engine.version, file=file.name, sha256=wheels.hash_file(file))
     return build_table(SourceTree.from_wheel(file), RECIPES[engine.name], origin)
 
 

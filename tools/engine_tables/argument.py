@@ -8,11 +8,11 @@ from tools.engine_tables.classes import (
     TypeHint,
     build_annotation_hint,
     build_choice_settings,
-    describe_value,
+    build_value_settings,
     evaluate_default,
 )
 from tools.engine_tables.names import Definition, Scope
-from tools.engine_tables.values import Reader, find_called_name
+from tools.engine_tables.values import SourceReader, find_called_name
 from voice_blueprint.engines.published.release import Setting
 
 _MAX_CALL_DEPTH = 2
@@ -20,13 +20,13 @@ _MAX_CALL_DEPTH = 2
 
 
 @dataclass
-class Arguments:
+class ArgumentSpec:
     """Keyword arguments of an ``add_argument`` call.
 
     Attributes:
         origin: Field of a configuration class from which arguments are derived, as in vLLM's ``get_kwargs``.
         passed_arguments: Explicit keyword arguments, which take precedence.
-        dropped: Derived keyword arguments that are removed.
+        dropped_keys: Derived keyword arguments that are removed.
     """
 
     origin: Field | None = None
@@ -53,7 +53,7 @@ class Arguments:
         return ""
 
 
-def build_setting(reader: Reader, name: str, arguments: Arguments, sizes: frozenset[str]) -> Setting:
+def build_setting(reader: SourceReader, name: str, arguments: ArgumentSpec, sizes: frozenset[str]) -> Setting:
     """Return the setting that an ``add_argument`` call defines.
 
     Args:
@@ -68,7 +68,7 @@ def build_setting(reader: Reader, name: str, arguments: Arguments, sizes: frozen
     return Setting.model_validate(setting_fields | _collect_passed_settings(reader, arguments))
 
 
-def _collect_passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
+def _collect_passed_settings(reader: SourceReader, arguments: ArgumentSpec) -> dict[str, object]:
     setting_fields: dict[str, object] = {}
     for key, (node, scope) in arguments.passed_arguments.items():
         match key:
@@ -98,7 +98,7 @@ def _collect_passed_settings(reader: Reader, arguments: Arguments) -> dict[str, 
     return setting_fields
 
 
-def infer_converter_type(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
+def infer_converter_type(reader: SourceReader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
     """Return the type of the values that a converter (``type=`` of ``add_argument``) accepts."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if "json.loads" in ast.unparse(node):
@@ -116,7 +116,7 @@ def infer_converter_type(reader: Reader, node: ast.expr, scope: Scope, depth: in
     return "str"
 
 
-def _infer_function_type(reader: Reader, function: Definition, depth: int) -> str:
+def _infer_function_type(reader: SourceReader, function: Definition, depth: int) -> str:
     calls = [each for each in ast.walk(function.node) if isinstance(each, ast.Call)]
     kinds = [
         find_called_name(call)
@@ -127,7 +127,7 @@ def _infer_function_type(reader: Reader, function: Definition, depth: int) -> st
     return next((kind for kind in ("json", "size", "float", "int") if kind in kinds), "str")
 
 
-def find_size_fields(reader: Reader) -> frozenset[str]:
+def find_size_fields(reader: SourceReader) -> frozenset[str]:
     """Return the fields of vLLM whose numbers may have a suffix such as ``k``. Other distributions have none."""
     for module in reader.tree.iter_modules("vllm/engine/", "human_readable_int_args"):
         for node in ast.walk(module.tree):
@@ -137,20 +137,20 @@ def find_size_fields(reader: Reader) -> frozenset[str]:
     return frozenset()
 
 
-def _derive_arguments(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
+def _derive_arguments(reader: SourceReader, config_field: Field, sizes: frozenset[str]) -> dict[str, object]:
     """Return the settings that vLLM's ``get_kwargs`` derives from a field of a configuration class."""
-    allowed = build_annotation_hint(reader, each.annotation, each.scope)
+    allowed = build_annotation_hint(reader, config_field.annotation, config_field.scope)
     setting_fields: dict[str, object] = {
         "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,
-        "default": evaluate_default(reader, each),
+        "default": evaluate_default(reader, config_field),
     }
-    return setting_fields | _derive_type(each.name, allowed, sizes)
+    return setting_fields | _derive_type(config_field.name, allowed, sizes)
 
 
 def _derive_type(name: str, allowed: TypeHint, sizes: frozenset[str]) -> dict[str, object]:
     kinds = allowed.kinds - {"none"}
     if "config" in kinds:
-        return describe_value(allowed, kinds & {"config", "dict"})
+        return build_value_settings(allowed, kinds & {"config", "dict"})
     if allowed.kinds == {"bool", "str", "none"}:
         return {"type": "str", "nargs": "?"}
     if "bool" in kinds:
@@ -163,7 +163,7 @@ def _derive_type(name: str, allowed: TypeHint, sizes: frozenset[str]) -> dict[st
 
 
 def _build_collection_arguments(allowed: TypeHint, items: TypeHint) -> dict[str, object]:
-    setting_fields = describe_value(items, items.kinds - {"none"})
+    setting_fields = build_value_settings(items, items.kinds - {"none"})
     return setting_fields | {
         "type": "str" if setting_fields["type"] == "any" else setting_fields["type"],
         "nargs": allowed.length or "+",

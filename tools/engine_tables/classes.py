@@ -6,13 +6,20 @@ from dataclasses import dataclass, field
 
 from tools.engine_tables.names import Definition, Scope
 from tools.engine_tables.source import Node
-from tools.engine_tables.values import Reader, UnknownValueError, find_called_name
+from tools.engine_tables.values import SourceReader, UnknownValueError, find_called_name
 from voice_blueprint.engines.published.release import Setting
 
-_DECORATORS = {"config", "dataclass", "pydantic_dataclass"}
-_COLLECTIONS = {"list": "list", "List": "list", "Sequence": "list", "tuple": "tuple", "Tuple": "tuple", "set": "set"}
-_WRAPPERS = {"Annotated", "SkipValidation", "Optional", "Required", "NotRequired", "Final"}
-_MAPPINGS = {"dict", "Dict", "Mapping", "defaultdict"}
+_CONFIG_DECORATORS = {"config", "dataclass", "pydantic_dataclass"}
+_COLLECTION_KIND_BY_TYPE = {
+    "list": "list",
+    "List": "list",
+    "Sequence": "list",
+    "tuple": "tuple",
+    "Tuple": "tuple",
+    "set": "set",
+}
+_WRAPPER_TYPES = {"Annotated", "SkipValidation", "Optional", "Required", "NotRequired", "Final"}
+_MAPPING_TYPES = {"dict", "Dict", "Mapping", "defaultdict"}
 
 
 @dataclass(frozen=True)
@@ -50,17 +57,17 @@ class TypeHint:
         self.config = self.config or other.config
 
 
-def is_config(reader: Reader, cls: Definition) -> bool:
+def is_config_class(reader: SourceReader, cls: Definition) -> bool:
     """Return True if a class is a dataclass, according to its decorators."""
     decorators = [
         find_called_name(each) if isinstance(each, ast.Call) else getattr(each, "id", getattr(each, "attr", ""))
         for parent in reader.iter_ancestors(cls)
         for each in getattr(parent.node, "decorator_list", [])
     ]
-    return any(name in _DECORATORS for name in decorators)
+    return any(name in _CONFIG_DECORATORS for name in decorators)
 
 
-def collect_class_fields(reader: Reader, cls: Definition) -> dict[str, Field]:
+def collect_class_fields(reader: SourceReader, cls: Definition) -> dict[str, Field]:
     """Return the fields of a configuration class by name. Inherited fields come first."""
     results: dict[str, Field] = {}
     for each in reversed(list(reader.iter_ancestors(cls))):
@@ -79,7 +86,7 @@ def _is_constructor_argument(name: str, annotation: ast.expr, default: ast.expr 
     return not any(each.arg == "init" and getattr(each.value, "value", True) is False for each in keywords)
 
 
-def build_annotation_hint(reader: Reader, node: Node, scope: Scope) -> TypeHint:
+def build_annotation_hint(reader: SourceReader, node: Node, scope: Scope) -> TypeHint:
     """Return the values that an annotation allows."""
     match node:
         case ast.Constant(value=None):
@@ -100,14 +107,14 @@ def build_annotation_hint(reader: Reader, node: Node, scope: Scope) -> TypeHint:
     return TypeHint({"other"})
 
 
-def _build_union_hint(reader: Reader, parts: list[ast.expr], scope: Scope) -> TypeHint:
+def _build_union_hint(reader: SourceReader, parts: list[ast.expr], scope: Scope) -> TypeHint:
     combined = TypeHint()
     for part in parts:
         combined.merge(build_annotation_hint(reader, part, scope))
     return combined
 
 
-def _build_subscript_hint(reader: Reader, node: ast.Subscript, scope: Scope) -> TypeHint:
+def _build_subscript_hint(reader: SourceReader, node: ast.Subscript, scope: Scope) -> TypeHint:
     name = getattr(node.value, "id", getattr(node.value, "attr", ""))
     inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name == "Literal":
@@ -117,26 +124,28 @@ def _build_subscript_hint(reader: Reader, node: ast.Subscript, scope: Scope) -> 
             return TypeHint({"other"})
     if name == "Union":
         return _build_union_hint(reader, inside, scope)
-    if name in _WRAPPERS:
+    if name in _WRAPPER_TYPES:
         combined = build_annotation_hint(reader, inside[0], scope)
         if name == "Optional":
             combined.kinds.add("none")
         return combined
-    if name in _COLLECTIONS:
+    if name in _COLLECTION_KIND_BY_TYPE:
         open_ended = name not in {"tuple", "Tuple"} or any(getattr(each, "value", None) is ... for each in inside)
         length = None if open_ended else len(inside)
-        return TypeHint({_COLLECTIONS[name]}, items=build_annotation_hint(reader, inside[0], scope), length=length)
-    return TypeHint({"dict"} if name in _MAPPINGS else {"other"})
+        return TypeHint(
+            {_COLLECTION_KIND_BY_TYPE[name]}, items=build_annotation_hint(reader, inside[0], scope), length=length
+        )
+    return TypeHint({"dict"} if name in _MAPPING_TYPES else {"other"})
 
 
-def _build_class_hint(reader: Reader, class_definition: Definition) -> TypeHint:
+def _build_class_hint(reader: SourceReader, class_definition: Definition) -> TypeHint:
     match class_definition.node:
         case ast.ClassDef(bases=bases):
-            if is_config(reader, class_definition):
+            if is_config_class(reader, class_definition):
                 return TypeHint({"config"}, config=class_definition)
             if reader.is_enum(class_definition):
                 return TypeHint({"enum"}, values=_list_accepted_values(reader.read_enum_members(class_definition)))
-            is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPINGS for base in bases)
+            is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPING_TYPES for base in bases)
             return TypeHint({"dict"} if is_mapping else {"other"})
         case ast.AnnAssign(value=ast.expr() as alias) | (ast.expr() as alias):
             return build_annotation_hint(reader, alias, class_definition.scope)
@@ -148,22 +157,27 @@ def _list_accepted_values(members: dict[str, object]) -> list[object]:
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
 
-def build_field_setting(reader: Reader, each: Field) -> Setting:
-    allowed = build_annotation_hint(reader, each.annotation, each.scope)
+def build_field_setting(reader: SourceReader, config_field: Field) -> Setting:
+    allowed = build_annotation_hint(reader, config_field.annotation, config_field.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})
     simple = len(kinds) == 1
     of = allowed.items if many and simple and allowed.items else allowed
     item_kinds = of.kinds - {"none"}
-    changes = describe_value(of, item_kinds)
+    changes = build_value_settings(of, item_kinds)
     if many and simple:
         changes["nargs"] = allowed.length or "*"
     return Setting.model_validate(
-        {"name": each.name, "nullable": "none" in allowed.kinds, "default": evaluate_default(reader, each), **changes}
+        {
+            "name": config_field.name,
+            "nullable": "none" in allowed.kinds,
+            "default": evaluate_default(reader, config_field),
+            **changes,
+        }
     )
 
 
-def describe_value(allowed: TypeHint, kinds: set[str]) -> dict[str, object]:
+def build_value_settings(allowed: TypeHint, kinds: set[str]) -> dict[str, object]:
     """Return the type, choices and class of a value that is not a collection, as fields of ``Setting``."""
     if kinds == {"config"} and allowed.config is not None:
         return {"type": "json", "config": getattr(allowed.config.node, "name", None)}
@@ -190,13 +204,17 @@ def build_choice_settings(values: list[object], *, extensible: bool) -> dict[str
     return {"type": of_type, "choices": tuple(in_order), "extensible": extensible}
 
 
-def evaluate_default(reader: Reader, each: Field) -> object:
+def evaluate_default(reader: SourceReader, config_field: Field) -> object:
     """Return the default of a field. It is None if the engine determines the default at start-up."""
-    return reader.evaluate_or_default(each.default, each.scope, None) if each.default is not None else None
+    return (
+        reader.evaluate_or_default(config_field.default, config_field.scope, None)
+        if config_field.default is not None
+        else None
+    )
 
 
 def iter_reachable_classes(
-    reader: Reader, roots: dict[str, Definition], without: frozenset[str]
+    reader: SourceReader, roots: dict[str, Definition], without: frozenset[str]
 ) -> Iterator[tuple[str, dict[str, Field]]]:
     """Yield the name and fields of each root class, and recursively of the configuration classes of its fields.
 

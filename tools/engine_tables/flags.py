@@ -3,12 +3,12 @@
 import ast
 from dataclasses import dataclass, field, replace
 
-from tools.engine_tables.argument import Arguments, find_size_fields
+from tools.engine_tables.argument import ArgumentSpec, find_size_fields
 from tools.engine_tables.argument import build_setting as argument_setting
 from tools.engine_tables.classes import Field, collect_class_fields
 from tools.engine_tables.names import Definition, MissingDefinitionError, Scope
 from tools.engine_tables.source import Module, Symbols, collect_symbols, iter_blocks
-from tools.engine_tables.values import Reader, find_called_name
+from tools.engine_tables.values import SourceReader, find_called_name
 from voice_blueprint.engines.published.release import Command, Setting
 
 _GROUP_METHODS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
@@ -22,11 +22,11 @@ class FieldArguments:
     """Keyword arguments of ``add_argument`` for each field of a configuration class."""
 
     fields: dict[str, Field]
-    changed_arguments: dict[str, Arguments] = field(default_factory=dict)
+    changed_arguments: dict[str, ArgumentSpec] = field(default_factory=dict)
 
-    def get_arguments(self, name: str) -> Arguments:
+    def get_arguments(self, name: str) -> ArgumentSpec:
         """Return the arguments of a field. Each call returns the same object."""
-        return self.changed_arguments.setdefault(name, Arguments(origin=self.fields.get(name)))
+        return self.changed_arguments.setdefault(name, ArgumentSpec(origin=self.fields.get(name)))
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Frame:
     cls: Definition | None
     owner: Definition | None
     parsers: set[str]
-    arguments: dict[str, FieldArguments | Arguments] = field(default_factory=dict)
+    arguments: dict[str, FieldArguments | ArgumentSpec] = field(default_factory=dict)
 
 
 class FlagReader:
@@ -49,7 +49,7 @@ class FlagReader:
         flexible: Whether the parser is vLLM's own, which treats ``_`` as ``-`` and supports dotted flags.
     """
 
-    def __init__(self, reader: Reader, *, flexible: bool = False) -> None:
+    def __init__(self, reader: SourceReader, *, flexible: bool = False) -> None:
         self._reader = reader
         self._flexible = flexible
         self._supports_negation = any(reader.tree.iter_modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
@@ -85,7 +85,7 @@ class FlagReader:
         function: Definition,
         cls: Definition | None,
         owner: Definition | None,
-        arguments: dict[str, FieldArguments | Arguments],
+        arguments: dict[str, FieldArguments | ArgumentSpec],
     ) -> FieldArguments | None:
         """Interpret a function, and return the field arguments that were passed to it, including changes."""
         node, module = function.node, function.scope.module
@@ -130,17 +130,17 @@ class FlagReader:
                     frame.arguments[name] = result
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))), _:
                 field_arguments = self._find_field_arguments(base, frame)
-                if isinstance(field_arguments, Arguments):
+                if isinstance(field_arguments, ArgumentSpec):
                     field_arguments.set(key, value, frame.scope)
 
     def _interpret_deletion(self, target: ast.expr, frame: _Frame) -> None:
         match target:
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))):
                 field_arguments = self._find_field_arguments(base, frame)
-                if isinstance(field_arguments, Arguments):
+                if isinstance(field_arguments, ArgumentSpec):
                     field_arguments.drop(key)
 
-    def _find_field_arguments(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
+    def _find_field_arguments(self, node: ast.expr, frame: _Frame) -> FieldArguments | ArgumentSpec | None:
         """Return the arguments that an expression refers to, or None if it refers to none."""
         match node:
             case ast.Name(id=name):
@@ -204,7 +204,7 @@ class FlagReader:
             if not isinstance(each, ast.Starred)
         ]
         texts = [name for name in names if isinstance(name, str)]
-        arguments = Arguments()
+        arguments = ArgumentSpec()
         for keyword in call.keywords:
             if keyword.arg is None:
                 arguments = self._unpack_arguments(keyword.value, frame, arguments)
@@ -213,7 +213,7 @@ class FlagReader:
         if texts:
             self._add_flag(texts, arguments, frame.scope)
 
-    def _unpack_arguments(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
+    def _unpack_arguments(self, node: ast.expr, frame: _Frame, arguments: ArgumentSpec) -> ArgumentSpec:
         """Return the arguments of ``**node``, overridden by explicit arguments."""
         match node:
             case ast.Dict(keys=keys, values=values):
@@ -226,11 +226,11 @@ class FlagReader:
         result = self._find_field_arguments(node, frame)
         return (
             replace(result, passed_arguments={**result.passed_arguments, **arguments.passed_arguments})
-            if isinstance(result, Arguments)
+            if isinstance(result, ArgumentSpec)
             else arguments
         )
 
-    def _add_flag(self, names: list[str], arguments: Arguments, scope: Scope) -> None:
+    def _add_flag(self, names: list[str], arguments: ArgumentSpec, scope: Scope) -> None:
         if arguments.action in {"help", "version"}:
             return
         name = next((each for each in names if each.startswith("--")), names[0])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tools.engine_tables.names import Definition
 from tools.engine_tables.source import Node
-from tools.engine_tables.values import Reader
-from voice_blueprint.engines.published.release import Kernel
+from tools.engine_tables.values import SourceReader
+from voice_blueprint.engines.published.release import AttentionKernel
 
 MAJOR_CAPABILITIES = (8, 9, 10, 12)
 """Major compute capabilities of data centre GPUs from Ampere on."""
@@ -22,7 +22,7 @@ UNKNOWN_VALUE = object()
 """Value of an expression that is only known at run time."""
 
 
-def read_kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
+def read_kernels(reader: SourceReader, chooser: str) -> tuple[AttentionKernel, ...]:
     """Return the kernels from which a function selects, ordered by name.
 
     Raises:
@@ -37,7 +37,7 @@ def read_kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
         if (cls := reader.find_definition(path))
     }
     return tuple(
-        Kernel(name=name, blocks=tuple(sorted(_read_block_sizes(reader, cls))), kv_types=types)
+        AttentionKernel(name=name, blocks=tuple(sorted(_read_block_sizes(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
         if (types := dict(_iter_supported_types(reader, cls)))  # one that delegates to others has none
         and not any(
@@ -46,7 +46,7 @@ def read_kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
     )
 
 
-def _read_block_sizes(reader: Reader, cls: Definition) -> set[int]:
+def _read_block_sizes(reader: SourceReader, cls: Definition) -> set[int]:
     """Return the block sizes of a kernel. A block must be a multiple of one of these sizes."""
     method = reader.find_member(cls, BLOCKS_METHOD)
     returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
@@ -56,7 +56,7 @@ def _read_block_sizes(reader: Reader, cls: Definition) -> set[int]:
     return {size for size in sizes if not any(size % less == 0 for less in sizes if less < size)}
 
 
-def _iter_supported_types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _iter_supported_types(reader: SourceReader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
     declared = _PredicateEvaluator(reader, cls, 0).evaluate(ast.parse(f"cls.{TYPES_ATTRIBUTE}", mode="eval").body)
     for kind in declared if isinstance(declared, list) else ():
         majors = [
@@ -71,7 +71,7 @@ def _iter_supported_types(reader: Reader, cls: Definition) -> Iterator[tuple[str
 class _PredicateEvaluator:
     """Evaluates a predicate of a kernel statically, for GPUs of one major compute capability."""
 
-    reader: Reader
+    reader: SourceReader
     cls: Definition
     major_capability: int
     defining_class: Definition | None = None

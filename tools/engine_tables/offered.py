@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tools.engine_tables.names import MissingDefinitionError, Scope
 from tools.engine_tables.source import Module
-from tools.engine_tables.values import Reader, find_called_name
+from tools.engine_tables.values import SourceReader, find_called_name
 from voice_blueprint.engines.published.release import Endpoint, PublishedMetric
 
-_HTTP_METHODS = {
+_HTTP_METHOD_BY_DECORATOR = {
     "get": "GET",
     "post": "POST",
     "put": "PUT",
@@ -18,17 +18,17 @@ _HTTP_METHODS = {
     "websocket": "WEBSOCKET",
 }
 _METRIC_KINDS = ("counter", "gauge", "histogram", "summary", "info")
-_UNIT_NAMES = {
+_UNIT_NAME_BY_OTEL_UNIT = {
     "1": "", "s": "seconds", "ms": "milliseconds", "us": "microseconds", "By": "bytes", "MiBy": "mebibytes",
     "GiBy": "gibibytes", "%": "percent",
 }  # fmt: skip
 """Unit names in OpenTelemetry's Prometheus exporter. Other units are unchanged."""
-_METRIC_CONSTRUCTOR = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
-_ENVIRONMENT_ACCESS = re.compile(r"\bgetenv\(|\benviron\b")
-_RATE_UNITS = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+_METRIC_CONSTRUCTOR_PATTERN = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
+_ENVIRONMENT_ACCESS_PATTERN = re.compile(r"\bgetenv\(|\benviron\b")
+_RATE_UNIT_NAME_BY_OTEL_UNIT = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 
 
-def find_registered_names(reader: Reader, function: str, owner: str = "") -> list[str]:
+def find_registered_names(reader: SourceReader, function: str, owner: str = "") -> list[str]:
     """Return the names that are registered by calls such as ``Owner.function("name", ...)``."""
     results: set[str] = set()
     for module in reader.tree.iter_modules(containing=f"{function}("):
@@ -40,7 +40,7 @@ def find_registered_names(reader: Reader, function: str, owner: str = "") -> lis
     return sorted(results)
 
 
-def find_dotted_names(reader: Reader, start: str) -> list[str]:
+def find_dotted_names(reader: SourceReader, start: str) -> list[str]:
     """Return the string literals in the source that are dotted names with a prefix."""
     pattern = re.compile(rf"{re.escape(start)}[a-z0-9_.]*[a-z0-9]")
     return sorted(
@@ -53,10 +53,10 @@ def find_dotted_names(reader: Reader, start: str) -> list[str]:
     )
 
 
-def find_metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, ...]:
+def find_metrics(reader: SourceReader, prefixes: Sequence[str]) -> tuple[PublishedMetric, ...]:
     """Return the metrics whose names start with one of the prefixes, with their names in Prometheus."""
     results: set[tuple[str, str]] = set()
-    for module in reader.tree.iter_modules(pattern=_METRIC_CONSTRUCTOR):
+    for module in reader.tree.iter_modules(pattern=_METRIC_CONSTRUCTOR_PATTERN):
         scope = reader.create_scope(module)
         for node in ast.walk(module.tree):
             results |= set(_find_node_metrics(reader, node, scope, prefixes))
@@ -70,7 +70,7 @@ def find_metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetr
 
 
 def _find_node_metrics(
-    reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[str]
+    reader: SourceReader, node: ast.AST, scope: Scope, prefixes: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the name and kind of each metric. A unit that OpenTelemetry adds follows the name after a bar."""
     match node:
@@ -94,7 +94,7 @@ def _find_node_metrics(
 
 
 def _find_mapping_metrics(
-    reader: Reader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
+    reader: SourceReader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the metric that an entry of a mapping defines. The key is the name, and the value's class is the kind."""
     if key is not None and isinstance(value, ast.Call) and (kind := _find_metric_kind(value)):
@@ -127,11 +127,11 @@ def _format_prometheus_unit(unit: str) -> str:
     unit = re.sub(r"\{.*?\}", "", unit)
     top, slash, bottom = unit.partition("/")
     if slash:
-        return f"{_UNIT_NAMES.get(top, top)}_per_{_RATE_UNITS.get(bottom, bottom)}"
-    return _UNIT_NAMES.get(unit, unit)
+        return f"{_UNIT_NAME_BY_OTEL_UNIT.get(top, top)}_per_{_RATE_UNIT_NAME_BY_OTEL_UNIT.get(bottom, bottom)}"
+    return _UNIT_NAME_BY_OTEL_UNIT.get(unit, unit)
 
 
-def find_endpoints(reader: Reader, folders: Sequence[str]) -> tuple[Endpoint, ...]:
+def find_endpoints(reader: SourceReader, folders: Sequence[str]) -> tuple[Endpoint, ...]:
     """Return the endpoints that the modules in some folders define."""
     results: set[tuple[str, str]] = set()
     for folder in folders:
@@ -142,25 +142,25 @@ def find_endpoints(reader: Reader, folders: Sequence[str]) -> tuple[Endpoint, ..
     return tuple(Endpoint.model_validate({"method": method, "path": path}) for method, path in rows)
 
 
-def _find_call_endpoints(reader: Reader, call: ast.Call, scope: Scope) -> Iterator[tuple[str, str]]:
+def _find_call_endpoints(reader: SourceReader, call: ast.Call, scope: Scope) -> Iterator[tuple[str, str]]:
     path = reader.evaluate_or_default(call.args[0], scope, None) if call.args else None
     if not isinstance(path, str) or not path.startswith("/"):
         return
     on = ast.unparse(call.func).rpartition(".")[0]
-    if find_called_name(call) in _HTTP_METHODS and ("router" in on or "app" in on):
-        yield _HTTP_METHODS[find_called_name(call)], _find_router_prefix(reader, call, scope) + path
+    if find_called_name(call) in _HTTP_METHOD_BY_DECORATOR and ("router" in on or "app" in on):
+        yield _HTTP_METHOD_BY_DECORATOR[find_called_name(call)], _find_router_prefix(reader, call, scope) + path
     elif find_called_name(call) in {"add_api_route", "api_route"}:
         entries = next(
             (reader.evaluate_or_default(each.value, scope, []) for each in call.keywords if each.arg == "methods"), []
         )
         for method in entries if isinstance(entries, list) else []:
-            if str(method).lower() in _HTTP_METHODS:
+            if str(method).lower() in _HTTP_METHOD_BY_DECORATOR:
                 yield str(method), path
     elif find_called_name(call) == "Mount":
         yield "GET", path
 
 
-def _find_router_prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
+def _find_router_prefix(reader: SourceReader, call: ast.Call, scope: Scope) -> str:
     if not isinstance(call.func, ast.Attribute):
         return ""
     router = reader.resolve(call.func.value, scope)
@@ -170,10 +170,10 @@ def _find_router_prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
     )
 
 
-def find_read_variables(reader: Reader, prefix: str) -> dict[str, object]:
+def find_read_variables(reader: SourceReader, prefix: str) -> dict[str, object]:
     """Return the environment variables with a prefix that the source reads. Their defaults are unknown."""
     results: dict[str, object] = {}
-    for module in reader.tree.iter_modules(pattern=_ENVIRONMENT_ACCESS, containing=prefix):
+    for module in reader.tree.iter_modules(pattern=_ENVIRONMENT_ACCESS_PATTERN, containing=prefix):
         for call in _find_calls(module):
             if find_called_name(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
                 name = reader.evaluate_or_default(call.args[0], reader.create_scope(module), None)
@@ -182,7 +182,7 @@ def find_read_variables(reader: Reader, prefix: str) -> dict[str, object]:
     return results
 
 
-def find_declared_variables(reader: Reader, table: str) -> dict[str, object]:
+def find_declared_variables(reader: SourceReader, table: str) -> dict[str, object]:
     """Return the variables that a module declares as ``NAME: type = default`` or in ``environment_variables``."""
     results: dict[str, object] = {}
     module = reader.tree.module(table)
@@ -198,7 +198,7 @@ def find_declared_variables(reader: Reader, table: str) -> dict[str, object]:
     return results | {str(key.value): results.get(str(key.value)) for key in keys if isinstance(key, ast.Constant)}
 
 
-def find_listed_variables(reader: Reader, dotted: str) -> dict[str, object]:
+def find_listed_variables(reader: SourceReader, dotted: str) -> dict[str, object]:
     """Return the environment variables that a module lists by name."""
     result = reader.require_definition(dotted)
     entries = reader.evaluate_or_default(result.node, result.scope, None)
@@ -207,7 +207,7 @@ def find_listed_variables(reader: Reader, dotted: str) -> dict[str, object]:
     return {str(name): None for name in entries}
 
 
-def find_settings_variables(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
+def find_settings_variables(reader: SourceReader, prefix: str, mapping: str) -> dict[str, object]:
     """Return an environment variable and its default for each setting in a mapping of definitions."""
     result = reader.require_definition(mapping)
     node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
@@ -225,7 +225,7 @@ def _find_calls(module: Module) -> Iterator[ast.Call]:
     return (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
 
 
-VARIABLE_FINDERS: Mapping[str, Callable[..., dict[str, object]]] = {
+VARIABLE_FINDER_BY_KIND: Mapping[str, Callable[..., dict[str, object]]] = {
     "read": find_read_variables,
     "declared": find_declared_variables,
     "listed": find_listed_variables,

@@ -24,7 +24,7 @@ class Import:
     name: str | None
 
 
-_MATCH_ALL = re.compile("")
+_MATCH_ALL_PATTERN = re.compile("")
 
 Symbols = dict[str, "Node | Import"]
 
@@ -73,7 +73,7 @@ class SourceTree:
         return cls(frozenset(wheel.namelist()), lambda path: wheel.read(path).decode("utf-8"))
 
     def iter_modules(
-        self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL
+        self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL_PATTERN
     ) -> Iterator[Module]:
         """Yield the modules whose path has a prefix, and whose text contains a word and matches a pattern.
 

@@ -11,18 +11,20 @@ from tools.engine_tables.kernels import read_kernels
 from tools.engine_tables.names import Definition
 from tools.engine_tables.recipes import Recipe
 from tools.engine_tables.source import SourceTree
-from tools.engine_tables.values import Reader
-from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting
+from tools.engine_tables.values import SourceReader
+from voice_blueprint.engines.published.release import Command, EngineTable, PublishedFile, Setting
 
 
-def build_table(tree: SourceTree, recipe: Recipe, origin: Origin) -> EngineTable:
+def build_table(tree: SourceTree, recipe: Recipe, origin: PublishedFile) -> EngineTable:
     """Return the table of a distribution that a recipe describes.
 
     Raises:
         MissingDefinitionError: A definition is not at the location that the recipe specifies.
     """
-    plain = Reader(tree)
-    reader = Reader(tree, {name: offered.find_registered_names(plain, by) for name, by in recipe.registries.items()})
+    plain = SourceReader(tree)
+    reader = SourceReader(
+        tree, {name: offered.find_registered_names(plain, by) for name, by in recipe.registries.items()}
+    )
     commands = {
         name: FlagReader(reader, flexible=recipe.flexible).read(function) for name, function in recipe.commands.items()
     }
@@ -46,7 +48,7 @@ def build_table(tree: SourceTree, recipe: Recipe, origin: Origin) -> EngineTable
 
 
 def _collect_config_settings(
-    reader: Reader, recipe: Recipe, commands: dict[str, Command]
+    reader: SourceReader, recipe: Recipe, commands: dict[str, Command]
 ) -> dict[str, tuple[Setting, ...]]:
     roots = {name.rpartition(".")[2]: reader.require_definition(name) for name in recipe.configs}
     for flag in (flag for command in commands.values() for flag in command.flags):
@@ -58,15 +60,15 @@ def _collect_config_settings(
     }
 
 
-def _find_class(reader: Reader, folder: str, name: str) -> Definition | None:
+def _find_class(reader: SourceReader, folder: str, name: str) -> Definition | None:
     modules = reader.tree.iter_modules(folder, f"class {name}")
     return next((result for module in modules if (result := reader.find_definition(f"{module.name}.{name}"))), None)
 
 
-def _collect_environment_variables(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
+def _collect_environment_variables(reader: SourceReader, recipe: Recipe) -> dict[str, JsonValue]:
     results: dict[str, object] = {}
     for function_name, arguments in recipe.environment.items():
-        results |= offered.VARIABLE_FINDERS[function_name](reader, **arguments)
+        results |= offered.VARIABLE_FINDER_BY_KIND[function_name](reader, **arguments)
     return dict(sorted(results.items()))  # type: ignore[arg-type]
 
 
@@ -74,19 +76,19 @@ def render_table(engine_table: EngineTable) -> str:
     """Render a table as JSON, with one line for each flag, field, metric, endpoint and variable."""
     document = engine_table.model_dump(mode="json", exclude_defaults=True)
     entries = (
-        f" {_dump_json(key)}: {_expand_json(value, ' ', depth=2 if key == 'commands' else 1)}"
+        f" {_dump_json(key)}: {_render_json(value, ' ', depth=2 if key == 'commands' else 1)}"
         for key, value in document.items()
     )
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
-def _expand_json(value: object, indent: str, depth: int) -> str:
+def _render_json(value: object, indent: str, depth: int) -> str:
     """Render JSON in which containers are expanded up to a depth. Deeper containers stay on one line."""
     if depth < 0 or not isinstance(value, dict | list) or not value:
         return _dump_json(value)
     inner = f"{indent} "
     if isinstance(value, dict):
-        rows = [f"{inner}{_dump_json(name)}: {_expand_json(each, inner, depth - 1)}" for name, each in value.items()]
+        rows = [f"{inner}{_dump_json(name)}: {_render_json(each, inner, depth - 1)}" for name, each in value.items()]
     else:
         rows = [f"{inner}{_dump_json(row)}" for row in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"

@@ -24,10 +24,10 @@ _BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": list, "sorted": sorted,
     "set": sorted, "frozenset": sorted,
 }  # fmt: skip
-_ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")
+_ENUM_BASES = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")
 
 
-class Reader(NameResolver):
+class SourceReader(NameResolver):
     """Looks up names and evaluates expressions across the modules of one distribution.
 
     Args:
@@ -42,7 +42,7 @@ class Reader(NameResolver):
     def is_enum(self, cls: Definition) -> bool:
         """Return True if a class is an enumeration."""
         return any(
-            getattr(base, "id", getattr(base, "attr", "")) in _ENUMS
+            getattr(base, "id", getattr(base, "attr", "")) in _ENUM_BASES
             for each in self.iter_ancestors(cls)
             for base in getattr(each.node, "bases", [])
         )
@@ -80,10 +80,10 @@ class Reader(NameResolver):
             case ast.ListComp():
                 return self._evaluate_comprehension(node, scope)
             case ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
-                return self._evaluate_display(node, scope)
+                return self._evaluate_collection(node, scope)
         return self._evaluate_operation(node, scope)
 
-    def _evaluate_display(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
+    def _evaluate_collection(self, node: ast.List | ast.Tuple | ast.Set | ast.Dict, scope: Scope) -> object:
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             return {str(self.evaluate(key, scope)): self.evaluate(value, scope) for key, value in pairs if key}
@@ -151,12 +151,12 @@ class Reader(NameResolver):
         if name in {"lower", "upper", "strip"} and isinstance(call.func, ast.Attribute):
             return getattr(str(self.evaluate(call.func.value, scope)), name)()
         if name in _BUILTIN_FUNCTIONS and len(call.args) == 1:
-            return self._construct_value(name, self._evaluate_list(call.args[0], scope))
+            return self._construct_value(name, self._evaluate_iterable(call.args[0], scope))
         if name in {"list", "tuple", "set", "frozenset", "dict"} and not call.args and not call.keywords:
             return {} if name == "dict" else []
         raise UnknownValueError(ast.unparse(call))
 
-    def _evaluate_list(self, node: ast.expr, scope: Scope) -> object:
+    def _evaluate_iterable(self, node: ast.expr, scope: Scope) -> object:
         result = self.resolve(node, scope)
         if result and isinstance(result.node, ast.ClassDef) and self.is_enum(result):
             return list(self.read_enum_members(result).values())
@@ -195,7 +195,7 @@ class Reader(NameResolver):
                 elt=ast.Name() | ast.Attribute(value=ast.Name(), attr="value" | "name"),
                 generators=[ast.comprehension(target=ast.Name(), iter=source, ifs=[])],
             ):
-                return self._evaluate_list(source, scope)
+                return self._evaluate_iterable(source, scope)
         raise UnknownValueError(ast.unparse(node))
 
     def evaluate_literal_values(self, node: Node, scope: Scope) -> list[object]:

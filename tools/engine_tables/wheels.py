@@ -9,7 +9,7 @@ from pathlib import Path
 
 CACHE_FOLDER = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "voice-serve" / "wheels"
 PYTHON_VERSION = "3.12"
-PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 31, 34, 35))
+PLATFORM_TAGS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 31, 34, 35))
 _MAX_ERROR_LINES = 5
 
 
@@ -39,7 +39,7 @@ def fetch_wheel(package: str, version: str, known_sha256: str | None = None) -> 
         return cached
     CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE_FOLDER) as folder:
-        _download(package, version, known_sha256, Path(folder))
+        _download_wheel(package, version, known_sha256, Path(folder))
         arrived = next(Path(folder).glob("*.whl"))
         return arrived.rename(CACHE_FOLDER / arrived.name)
 
@@ -50,13 +50,13 @@ def hash_file(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _download(package: str, version: str, known_sha256: str | None, folder: Path) -> None:
+def _download_wheel(package: str, version: str, known_sha256: str | None, folder: Path) -> None:
     """Download a wheel with pip, which uses the index, proxy and certificates that are configured on the machine."""
     desired = folder / "wanted.txt"
     desired.write_text(f"{package}=={version}" + (f" --hash=sha256:{known_sha256}" if known_sha256 else "") + "\n")
     command = [
         *(_find_pip(), "download", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON_VERSION),
-        *(f"--platform={platform}" for platform in PLATFORMS),
+        *(f"--platform={platform}" for platform in PLATFORM_TAGS),
         *("--dest", str(folder), "--requirement", str(desired)),
     ]
     # pip prints its progress bar on stdout, and errors on stderr.

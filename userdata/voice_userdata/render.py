@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Literal
 
-from voice_userdata.values import AfXdp, BakeJob, Container, HealthCommand, HealthPort, HostBoot, PreparationJob, Vfio
+from voice_userdata.values import (
+    AfXdpDataPath,
+    CommandReadinessCheck,
+    Container,
+    HostImageConfig,
+    HostUserDataConfig,
+    PortReadinessCheck,
+    PreparationJob,
+    VfioDataPath,
+)
 
 MAX_USER_DATA_BYTES = 16_384
 """EC2's limit of user data before encoding.
@@ -17,7 +26,7 @@ MAX_TOKEN_BYTES = 160
 """Maximum length of a resolved CDK token: the ARN of a secret or target group with names of 64 characters and the
 longest partition and region. The token itself has about 20 bytes."""
 _CDK_TOKEN_PATTERN = re.compile(r"\$\{Token\[[^\]]*\]\}")
-_UNPACK_COMMAND = (
+_UNPACK_COMMAND_TEMPLATE = (
     "BODIES=$(python3 -c 'import base64, bz2, sys; "
     'sys.stdout.write(bz2.decompress(base64.b64decode(sys.argv[1])).decode())\' {})\neval "$BODIES"'
 )
@@ -25,7 +34,7 @@ _UNPACK_COMMAND = (
 differs between builds of zlib: user data that depends on the deploying machine would replace all hosts."""
 _PACKED_BODY_PATTERN = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
 
-HOST_ACTIONS = (
+HOST_IAM_ACTIONS = (
     "autoscaling:CompleteLifecycleAction",
     "autoscaling:RecordLifecycleActionHeartbeat",
     "autoscaling:SetInstanceHealth",
@@ -47,7 +56,7 @@ _FILES_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "d
 _FINAL_STEPS = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
 
 
-def render_user_data(boot: HostBoot) -> str:
+def render_user_data(boot: HostUserDataConfig) -> str:
     """Render the user data of a fleet's hosts.
 
     Values are quoted assignments at the top, so that CDK tokens in them reach CloudFormation unchanged. They are
@@ -63,10 +72,10 @@ def render_user_data(boot: HostBoot) -> str:
         "#!/bin/bash",
         "set -Eeuo pipefail",
         *_format_value_assignments(boot),
-        _UNPACK_COMMAND.format(packed),
+        _UNPACK_COMMAND_TEMPLATE.format(packed),
         'main "$@"',
     ]
-    return _check_size("\n".join(parts) + "\n", boot.fleet)
+    return _check_user_data_size("\n".join(parts) + "\n", boot.fleet)
 
 
 def unpack_script(script: str) -> str:
@@ -79,7 +88,7 @@ def calculate_max_deployed_bytes(script: str) -> int:
     return len(_CDK_TOKEN_PATTERN.sub("x" * MAX_TOKEN_BYTES, script).encode())
 
 
-def render_bake_script(bake: BakeJob, function: Literal["bake", "check"]) -> str:
+def render_bake_script(bake: HostImageConfig, function: Literal["bake", "check"]) -> str:
     """Render the script that EC2 Image Builder runs on the build machine of a host image.
 
     Image Builder first runs the function ``bake``, then ``check``.
@@ -147,10 +156,10 @@ def render_preparation_script(job: PreparationJob) -> str:
         *(_read_step(step) for step in bodies),
         "main",
     ]
-    return _check_size("\n".join(parts) + "\n", f"the artifacts job of {name}")
+    return _check_user_data_size("\n".join(parts) + "\n", f"the artifacts job of {name}")
 
 
-def _list_step_files(boot: HostBoot) -> list[str]:
+def _list_step_files(boot: HostUserDataConfig) -> list[str]:
     """Return the names of the step files, in the order in which they run.
 
     AF_XDP creates the queues that ENA Express tunes; VFIO changes the interface that containers use.
@@ -158,9 +167,9 @@ def _list_step_files(boot: HostBoot) -> list[str]:
     optional = (
         ("huge_pages", boot.huge_pages),
         ("mtu", boot.mtu),
-        ("af_xdp", isinstance(boot.data_path, AfXdp)),
+        ("af_xdp", isinstance(boot.data_path, AfXdpDataPath)),
         ("ena_express", boot.ena_express),
-        ("vfio", isinstance(boot.data_path, Vfio)),
+        ("vfio", isinstance(boot.data_path, VfioDataPath)),
         ("instance_store", boot.instance_store_mount),
         ("neuron", boot.accelerator == "neuron"),
         ("gpu", boot.accelerator == "gpu"),
@@ -171,11 +180,11 @@ def _list_step_files(boot: HostBoot) -> list[str]:
     return [*_INITIAL_STEPS, *(name for name, enabled in optional if enabled), *_FINAL_STEPS]
 
 
-def _list_signature_steps(of: BakeJob | PreparationJob) -> list[str]:
-    return ["signature"] if of.signing_key else []
+def _list_signature_steps(job: HostImageConfig | PreparationJob) -> list[str]:
+    return ["signature"] if job.signing_key else []
 
 
-def _list_boot_steps(boot: HostBoot) -> list[str]:
+def _list_boot_steps(boot: HostUserDataConfig) -> list[str]:
     """Return the functions to call at every boot.
 
     They first install tools that a minimal image may lack, and then run the function of each step file. ``aws`` is the
@@ -201,16 +210,16 @@ def _read_step(step: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
-def _format_value_assignments(boot: HostBoot) -> list[str]:
+def _format_value_assignments(boot: HostUserDataConfig) -> list[str]:
     hooks = boot.hooks
-    af_xdp = boot.data_path if isinstance(boot.data_path, AfXdp) else None
-    target_group = boot.data_path.ip_target_group_arn if isinstance(boot.data_path, Vfio) else None
+    af_xdp = boot.data_path if isinstance(boot.data_path, AfXdpDataPath) else None
+    target_group = boot.data_path.ip_target_group_arn if isinstance(boot.data_path, VfioDataPath) else None
     values: dict[str, str | int | None] = {
         "REGION": boot.region,
         "TIER": boot.tier.value,
         "GROUP": boot.auto_scaling_group,
-        "LAUNCH_HOOK": hooks.launch,
-        "TERMINATE_HOOK": hooks.terminate,
+        "LAUNCH_HOOK": hooks.launch_hook_name,
+        "TERMINATE_HOOK": hooks.terminate_hook_name,
         "HEARTBEAT_EVERY_S": hooks.heartbeat_interval_s,
         "READY_BUDGET_S": hooks.ready_budget_s,
         "DRAIN_BUDGET_S": hooks.drain_budget_s,
@@ -243,10 +252,10 @@ def _format_value_assignments(boot: HostBoot) -> list[str]:
 
 
 def _format_start_log(container: Container) -> str:
-    return "|".join(f"{phase}={text}" for phase, text in (container.start_log or {}).items())
+    return "|".join(f"{phase}={text}" for phase, text in (container.start_log_prefix_by_phase or {}).items())
 
 
-def _format_container_tables(boot: HostBoot) -> str:
+def _format_container_tables(boot: HostUserDataConfig) -> str:
     """Return associative arrays with the values of each container. A container without a value has no entry."""
     tables: dict[str, Callable[[Container], Iterable[str]]] = {
         "IMAGE": lambda c: [c.image_uri],
@@ -256,7 +265,9 @@ def _format_container_tables(boot: HostBoot) -> str:
         "RUN_AS": lambda c: [str(c.user_id)],
         "WRITABLE": lambda c: [mount.source for mount in c.mounts if mount.is_writable],
         "HARDWARE": lambda c: ["yes"] if c.uses_hardware else [],
-        "HEALTH_PORT": lambda c: [f"{c.health.number}{c.health.path}"] if isinstance(c.health, HealthPort) else [],
+        "HEALTH_PORT": lambda c: (
+            [f"{c.health.number}{c.health.path}"] if isinstance(c.health, PortReadinessCheck) else []
+        ),
     }
     rendered = []
     for table, of in tables.items():
@@ -265,16 +276,16 @@ def _format_container_tables(boot: HostBoot) -> str:
     return "declare -A " + " ".join(rendered)
 
 
-def _build_docker_options(boot: HostBoot, container: Container) -> list[str]:
+def _build_docker_options(boot: HostUserDataConfig, container: Container) -> list[str]:
     """Return the arguments of ``docker run`` that differ between containers and do not depend on the host."""
     options = []
     if container.shared_memory_mib:
         options.append(f"--shm-size={container.shared_memory_mib}m")
-    options += [f"--group-add={group}" for group in container.groups]
+    options += [f"--group-add={group}" for group in container.supplementary_group_ids]
     options += [f"--cap-add={capability}" for capability in container.capabilities]
     options += [f"--device={device}" for device in container.devices]
     options += [f"--volume={m.source}:{m.target}:{'rw' if m.is_writable else 'ro'}" for m in container.mounts]
-    if isinstance(container.health, HealthCommand):
+    if isinstance(container.health, CommandReadinessCheck):
         options += [f"--health-cmd={container.health.command}", f"--health-interval={container.health.interval_s}s"]
     if container.uses_hardware and boot.data_path:
         options.append("--ulimit=memlock=-1:-1")
@@ -285,7 +296,7 @@ def _build_docker_options(boot: HostBoot, container: Container) -> list[str]:
     return options
 
 
-def _check_size(script: str, owner: str) -> str:
+def _check_user_data_size(script: str, owner: str) -> str:
     size = calculate_max_deployed_bytes(script)
     if size > MAX_USER_DATA_BYTES:
         raise ValueError(

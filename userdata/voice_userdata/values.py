@@ -41,7 +41,7 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_variables(owner: str, environment: Mapping[str, str]) -> None:
+def _validate_environment(owner: str, environment: Mapping[str, str]) -> None:
     for name in environment:
         _require(_VARIABLE_PATTERN.fullmatch(name) is not None, f"{owner}: {name!r} is not a valid variable name")
     _require(
@@ -68,39 +68,39 @@ class LifecycleHooks:
     """The lifecycle hooks of the Auto Scaling group. The default result of both hooks must be ``ABANDON``.
 
     Attributes:
-        launch: Name of the hook on ``EC2_INSTANCE_LAUNCHING``.
-        terminate: Name of the hook on ``EC2_INSTANCE_TERMINATING``.
-        heartbeat_s: Heartbeat timeout of both hooks. No heartbeat is sent during the pull of an image.
+        launch_hook_name: Name of the hook on ``EC2_INSTANCE_LAUNCHING``.
+        terminate_hook_name: Name of the hook on ``EC2_INSTANCE_TERMINATING``.
+        heartbeat_timeout_s: Heartbeat timeout of both hooks. No heartbeat is sent during the pull of an image.
         ready_budget_s: Maximum time from the start of the containers until they are ready.
         drain_budget_s: Maximum time to finish sessions; after a spot notice, at most 100 s.
     """
 
-    launch: str
-    terminate: str
-    heartbeat_s: int
+    launch_hook_name: str
+    terminate_hook_name: str
+    heartbeat_timeout_s: int
     ready_budget_s: int
     drain_budget_s: int
 
     def __post_init__(self) -> None:
         _require(
-            self.heartbeat_s >= 3 * POLL_INTERVAL_S,
-            f"heartbeat_s={self.heartbeat_s} is shorter than three polls of {POLL_INTERVAL_S} s",
+            self.heartbeat_timeout_s >= 3 * POLL_INTERVAL_S,
+            f"heartbeat_s={self.heartbeat_timeout_s} is shorter than three polls of {POLL_INTERVAL_S} s",
         )
 
     @property
     def heartbeat_interval_s(self) -> int:
         """A third of the heartbeat timeout, rounded down to whole polls, so that two heartbeats may be lost."""
-        return self.heartbeat_s // 3 // POLL_INTERVAL_S * POLL_INTERVAL_S
+        return self.heartbeat_timeout_s // 3 // POLL_INTERVAL_S * POLL_INTERVAL_S
 
 
 @dataclass(frozen=True)
-class StateAccess:
+class StateStoreConnection:
     """Address and credentials of the state store for a host.
 
     Attributes:
         host_parameter: Name of the Systems Manager parameter with the store's endpoint.
         secret_arn: JSON secret in Secrets Manager of the tier's Valkey user.
-        field: Field of the password in the secret.
+        password_field: Field of the password in the secret.
     """
 
     host_parameter: str
@@ -109,7 +109,7 @@ class StateAccess:
 
 
 @dataclass(frozen=True)
-class AfXdp:
+class AfXdpDataPath:
     """AF_XDP on the primary interface."""
 
     rx_queues: int
@@ -117,7 +117,7 @@ class AfXdp:
 
 
 @dataclass(frozen=True)
-class Vfio:
+class VfioDataPath:
     """DPDK's own driver on the interface with device number 1.
 
     Attributes:
@@ -142,7 +142,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class HealthPort:
+class PortReadinessCheck:
     """Readiness check of a container: a TCP port of the host must accept connections.
 
     Attributes:
@@ -154,7 +154,7 @@ class HealthPort:
 
 
 @dataclass(frozen=True)
-class HealthCommand:
+class CommandReadinessCheck:
     """Readiness check of a container: a command that runs inside the container must succeed."""
 
     command: str
@@ -168,34 +168,34 @@ class Container:
     Attributes:
         name: Name of the container, its systemd unit and its log stream.
         image_uri: Image in an ECR registry, by digest.
-        environment: Variables in addition to those of the host (``HostBoot.variables_for``).
+        environment: Variables in addition to those of the host (``HostUserDataConfig.variables_for``).
         health: Readiness check.
         user_id: User of the container, which owns the container's copy of the password.
-        groups: Additional groups of that user, for sockets and devices of other users.
+        supplementary_group_ids: Additional groups of that user, for sockets and devices of other users.
         capabilities: Linux capabilities to add, without ``CAP_``.
         devices: Additional device files.
         mounts: Mounted host directories.
-        hardware: Whether the container receives the resources of the data path or accelerator: huge pages and locked
-            memory, the VFIO group, Neuron devices, or GPUs.
+        uses_hardware: Whether the container receives the resources of the data path or accelerator: huge pages and
+            locked memory, the VFIO group, Neuron devices, or GPUs.
         shared_memory_mib: Size of ``/dev/shm``; Docker's default is 64.
         arguments: Arguments of the image's entry point.
-        start_log: For the container that determines the host's start-up time: the log text that precedes the seconds of
-            each phase, by phase. Empty if it logs none, ``None`` for all other containers.
+        start_log_prefix_by_phase: For the container that determines the host's start-up time: the log text that
+            precedes the seconds of each phase, by phase. Empty if it logs none, ``None`` for all other containers.
     """
 
     name: str
     image_uri: str
     environment: Mapping[str, str]
-    health: HealthPort | HealthCommand
+    health: PortReadinessCheck | CommandReadinessCheck
     user_id: int = 0
-    groups: tuple[int, ...] = ()
+    supplementary_group_ids: tuple[int, ...] = ()
     capabilities: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     uses_hardware: bool = False
     shared_memory_mib: int | None = None
     arguments: tuple[str, ...] = ()
-    start_log: Mapping[StartPhase, str] | None = None
+    start_log_prefix_by_phase: Mapping[StartPhase, str] | None = None
 
     def __post_init__(self) -> None:
         _require(
@@ -206,11 +206,11 @@ class Container:
             "@sha256:" in self.image_uri or "${Token[" in self.image_uri,
             f"{self.name}: image {self.image_uri} has no digest: hosts would run different images if its tag moves",
         )
-        _check_variables(self.name, self.environment)
+        _validate_environment(self.name, self.environment)
         for mount in self.mounts:
             _require(" " not in mount.source, f"{self.name}: mount {mount.source!r} has a space")
-        for text in (self.start_log or {}).values():
-            _require(not set(text) & set("|=\\"), f"{self.name}: start_log {text!r} has one of | = \\")
+        for text in (self.start_log_prefix_by_phase or {}).values():
+            _require(not set(text) & set("|=\\"), f"{self.name}: start_log_prefix_by_phase {text!r} has one of | = \\")
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Artifacts:
 
 
 @dataclass(frozen=True)
-class HostBoot:
+class HostUserDataConfig:
     """All values of one fleet's user data.
 
     Attributes:
@@ -263,12 +263,12 @@ class HostBoot:
     hooks: LifecycleHooks
     containers: tuple[Container, ...]
     log_group: str
-    state: StateAccess
+    state: StateStoreConnection
     environment: Mapping[str, str] = field(default_factory=dict)
     mtu: int | None = None
     huge_pages: HugePages | None = None
     ena_express: bool = False
-    data_path: AfXdp | Vfio | None = None
+    data_path: AfXdpDataPath | VfioDataPath | None = None
     instance_store_mount: str | None = None
     accelerator: Literal["neuron", "gpu"] | None = None
     artifacts: Artifacts | None = None
@@ -278,28 +278,30 @@ class HostBoot:
         names = [container.name for container in self.containers]
         _require(bool(names), "a host requires at least one container")
         _require(len(set(names)) == len(names), f"container names repeat: {', '.join(names)}")
-        timed = [container.name for container in self.containers if container.start_log is not None]
+        timed = [container.name for container in self.containers if container.start_log_prefix_by_phase is not None]
         _require(len(timed) <= 1, f"only one container can report start-up phases, not {', '.join(timed)}")
         _require(
             not (self.data_path and self.accelerator),
             "a host has either a packet data path or an accelerator, since 'hardware' of a container refers to one "
             "of them",
         )
-        if isinstance(self.data_path, AfXdp):
+        if isinstance(self.data_path, AfXdpDataPath):
             self._check_mtu(XDP_MTU, "native XDP on ENA")
         if self.ena_express:
             self._check_mtu(ENA_EXPRESS_MTU, "ENA Express")
-        _check_variables(self.fleet, self.environment)
-        self._check_not_reserved(self.fleet, self.environment, HOST_VARIABLES | self._own_environment().keys())
+        _validate_environment(self.fleet, self.environment)
+        self._reject_reserved_variables(
+            self.fleet, self.environment, HOST_VARIABLES | self._build_own_environment().keys()
+        )
         for container in self.containers:
-            self._check_not_reserved(
+            self._reject_reserved_variables(
                 container.name, container.environment, HOST_VARIABLES | self.shared_environment.keys()
             )
 
     @staticmethod
-    def _check_not_reserved(owner: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
+    def _reject_reserved_variables(owner: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
         overridden = sorted(environment.keys() & reserved)
-        _require(not overridden, f"{owner}: {', '.join(overridden)} is set by HostBoot or by the host")
+        _require(not overridden, f"{owner}: {', '.join(overridden)} is set by HostUserDataConfig or by the host")
 
     def _check_mtu(self, limit: int, name: str) -> None:
         mtu = self.mtu or 9001
@@ -308,17 +310,19 @@ class HostBoot:
     @property
     def timed_container(self) -> Container | None:
         """The container whose start-up phases are measured."""
-        return next((container for container in self.containers if container.start_log is not None), None)
+        return next(
+            (container for container in self.containers if container.start_log_prefix_by_phase is not None), None
+        )
 
     @property
     def shared_environment(self) -> dict[str, str]:
         """Variables of every container, derived from the values above."""
-        return {**self._own_environment(), **self.environment}
+        return {**self._build_own_environment(), **self.environment}
 
-    def _own_environment(self) -> dict[str, str]:
+    def _build_own_environment(self) -> dict[str, str]:
         own = {DEPLOYMENT.name: self.deployment, FLEET.name: self.fleet, REGION.name: self.region}
         if self.data_path:
-            own[DATA_PATH.name] = "af_xdp" if isinstance(self.data_path, AfXdp) else "vfio"
+            own[DATA_PATH.name] = "af_xdp" if isinstance(self.data_path, AfXdpDataPath) else "vfio"
             own[RX_QUEUES.name] = str(self.data_path.rx_queues)
             own[RX_RING_SIZE.name] = str(self.data_path.rx_ring_size)
         if self.huge_pages:
@@ -331,14 +335,14 @@ class HostBoot:
 
 
 @dataclass(frozen=True)
-class BakeJob:
+class HostImageConfig:
     """Values of a host image, in addition to AWS's base image.
 
     Attributes:
         images: Container image URIs with digests, by name.
         huge_pages: Huge pages that the kernel reserves at boot.
         vfio_drivers: Commit of amzn-drivers whose patch adds write combining to vfio-pci, or ``None``.
-        signing_key: As in ``HostBoot``.
+        signing_key: As in ``HostUserDataConfig``.
     """
 
     region: str
@@ -356,7 +360,7 @@ class PreparationJob:
         image: Name of the engine's image, and the URI of the image with its digest.
         command: Arguments of the engine's container, including the program.
         cache_mount_path: Path of the cache in the container.
-        signing_key: As in ``HostBoot``.
+        signing_key: As in ``HostUserDataConfig``.
     """
 
     region: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.file.model.aws import Purchase
+from voice_blueprint.file.model.aws import PurchaseOption
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import ScalingRule
 from voice_blueprint.file.source import Location
@@ -17,7 +17,7 @@ class Fleet:
     """A fleet as described in the deployment file.
 
     Attributes:
-        groups: Number of Auto Scaling groups of the fleet. The bounds in the file apply to each group.
+        group_count: Number of Auto Scaling groups of the fleet. The bounds in the file apply to each group.
         min_hosts: Minimum number of hosts of the whole fleet.
         max_hosts: Maximum number of hosts of the whole fleet.
         warm_hosts: Number of additional hosts in the warm pool. Each of them uses an address, and boots before it
@@ -30,10 +30,10 @@ class Fleet:
     location: Location
     instance_type: InstanceType
     zones: tuple[str, ...]
-    groups: int
+    group_count: int
     min_hosts: int
     max_hosts: int
-    purchase: Purchase | None
+    purchase: PurchaseOption | None
     rules: tuple[ScalingRule, ...]
     warm_hosts: int = 0
     machine_image: str | None = None
@@ -41,7 +41,7 @@ class Fleet:
     @property
     def max_hosts_per_zone(self) -> int:
         """Maximum number of hosts in the subnet of one zone."""
-        return self.max_hosts // self.groups + self.warm_hosts
+        return self.max_hosts // self.group_count + self.warm_hosts
 
     @property
     def vcpu_range(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def iter_fleets(deployment: Deployment) -> Iterator[Fleet]:
         location=("aws", "vad"),
         instance_type=catalog.instance_types()[aws.vad.instance_type],
         zones=zones,
-        groups=len(zones),
+        group_count=len(zones),
         min_hosts=aws.vad.hosts_per_zone.min * len(zones),
         max_hosts=aws.vad.hosts_per_zone.max * len(zones),
         purchase=None,
@@ -76,7 +76,7 @@ def iter_fleets(deployment: Deployment) -> Iterator[Fleet]:
             location=("aws", "asr", index),
             instance_type=catalog.instance_types()[fleet.instance_type],
             zones=fleet.availability_zones or zones,
-            groups=1,
+            group_count=1,
             min_hosts=fleet.hosts.min,
             max_hosts=fleet.hosts.max,
             purchase=fleet.purchase,

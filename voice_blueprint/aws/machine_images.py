@@ -16,13 +16,13 @@ def get_public_image_parameter(instance_type: InstanceType) -> str:
     return PUBLIC_IMAGE_PARAMETERS[instance_type.compute_kind]
 
 
-def is_ami(machine_image: str) -> bool:
+def is_ami_id(machine_image: str) -> bool:
     return machine_image.startswith("ami-")
 
 
 def is_mutable_image(machine_image: str | None) -> bool:
     """Return True if the image can change without an edit: AWS's latest image, or a parameter without a version."""
-    return machine_image is None or not (is_ami(machine_image) or ":" in machine_image)
+    return machine_image is None or not (is_ami_id(machine_image) or ":" in machine_image)
 
 
 def may_be_custom_built(machine_image: str | None) -> bool:

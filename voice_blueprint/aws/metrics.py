@@ -102,8 +102,8 @@ def _build_log_counter(name: str, meaning: str, *tiers: Tier) -> Metric:
     return Metric(name, "Count", "log-filter", meaning, tiers, dimensions=(), namespace=LOG_NAMESPACE)
 
 
-_ABANDONED_PATTERN = f"[marker={LOG_FAILURE_MARKER}, ...]"
-_REJECTED_PATTERN = (
+_ABANDONED_LAUNCH_PATTERN = f"[marker={LOG_FAILURE_MARKER}, ...]"
+_REJECTED_FLOW_PATTERN = (
     "[version, account, interface, source={address_prefix}*, destination, source_port, destination_port, protocol, "
     "packets, bytes, start, end, action=REJECT, status]"
 )
@@ -112,15 +112,15 @@ LOG_METRICS: dict[str, LogMetric] = {
     log_metric.metric.name: log_metric
     for log_metric in (
         LogMetric(_build_log_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD),
-                  _ABANDONED_PATTERN, "vad"),
+                  _ABANDONED_LAUNCH_PATTERN, "vad"),
         LogMetric(_build_log_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR),
-                  _ABANDONED_PATTERN, "asr"),
+                  _ABANDONED_LAUNCH_PATTERN, "asr"),
         LogMetric(_build_log_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
                   f'{{ $.{LOG_LEVEL_FIELD} = "error" }}', "gateway"),
         LogMetric(_build_log_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the "
                                "contract allows. Packets from the internet are not counted: scanners send them all "
                                "day.", *_HOST_TIERS),
-                  _REJECTED_PATTERN, "flow-logs", "$packets"),
+                  _REJECTED_FLOW_PATTERN, "flow-logs", "$packets"),
     )
 }  # fmt: skip
 

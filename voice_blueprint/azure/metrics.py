@@ -35,13 +35,13 @@ class SpeechMetric(StrEnum):
 
     GENERATION_TOKENS = "vllm_omni:generation_tokens_total"
     PROMPT_TOKENS = "vllm_omni:prompt_tokens_total"
-    FRAMES = "vllm_omni:audio_frames_total"
+    AUDIO_FRAMES = "vllm_omni:audio_frames_total"
     RUNNING = "vllm_omni:num_requests_running"
     WAITING = "vllm_omni:num_requests_waiting"
     """Requests that wait for a stage; ``RUNNING`` excludes them (``OmniBase._publish_request_gauges``)."""
     TIME_TO_FIRST_AUDIO = "vllm_omni:audio_ttfp_s"
-    FAILED = "vllm_omni:requests_failed_total"
-    SUCCEEDED = "vllm_omni:requests_success_total"
+    FAILED_REQUESTS = "vllm_omni:requests_failed_total"
+    SUCCESSFUL_REQUESTS = "vllm_omni:requests_success_total"
 
 
 class CacheMetric(StrEnum):
@@ -83,14 +83,14 @@ class ClusterMetric(StrEnum):
     Source: https://github.com/kubernetes/kube-state-metrics/tree/main/docs/metrics
     """
 
-    AVAILABLE = "kube_deployment_status_replicas_available"
-    READY = "kube_deployment_status_replicas_ready"
+    AVAILABLE_REPLICAS = "kube_deployment_status_replicas_available"
+    READY_REPLICAS = "kube_deployment_status_replicas_ready"
     DESIRED_REPLICAS = "kube_deployment_spec_replicas"
     AUTOSCALER_REPLICAS = "kube_horizontalpodautoscaler_status_current_replicas"
     AUTOSCALER_MIN_REPLICAS = "kube_horizontalpodautoscaler_spec_min_replicas"
     AUTOSCALER_MAX_REPLICAS = "kube_horizontalpodautoscaler_spec_max_replicas"
     JOB_FAILED = "kube_job_status_failed"
-    NODE = "kube_node_info"
+    NODE_INFO = "kube_node_info"
     NODE_CONDITION = "kube_node_status_condition"
     ALLOCATABLE = "kube_node_status_allocatable"
     """Allocatable amounts by ``resource``; in its names, dots and slashes are replaced by underscores."""

@@ -16,7 +16,7 @@ from voice_blueprint.file.model.azure import (
 )
 from voice_blueprint.file.model.deployment import Deployment
 
-CLUSTER_PROJECT = "voice-cluster"
+CLUSTER_PROJECT_NAME = "voice-cluster"
 
 API_SERVER_APP_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
 """Application id of every AKS API server in Microsoft Entra. https://azure.github.io/kubelogin/concepts/aks.html"""
@@ -190,10 +190,10 @@ MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
 models)."""
 
 CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
-CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in (*CALLER_TIERS, Component.AGENT)}
+SERVICE_ACCOUNT_BY_TIER = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in (*CALLER_TIERS, Component.AGENT)}
 """Service accounts of the caller tiers. Each signs in to the state store, and some read the vault."""
 VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
-TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  name of the secret
+TOKEN_KEY_SECRET_NAME = "session-token-key"  # noqa: S105  name of the secret
 """Secret of the vault with the key that signs tokens of sessions and conversations. An operator creates the secret."""
 
 

@@ -5,13 +5,13 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from itertools import islice
 from typing import NamedTuple
 
-ANY_RANGES = frozenset({"*", "any", "internet"})
+ANY_ADDRESS_KEYWORDS = frozenset({"*", "any", "internet"})
 """Azure's names for all addresses, in lower case."""
 MAX_ADDRESS_FRACTION = 2**-8
 """Share of the address space above which ranges do not identify a single organisation. It is a /8, the largest range of
 one organisation (https://www.iana.org/assignments/ipv4-address-space)."""
 
-_SMALL_PREFIX_LENGTH = 26
+_INFRASTRUCTURE_PREFIX_LENGTH = 26
 """Prefix length of a small range, with 59 usable addresses. Two endpoints use four, Bastion requires the same prefix,
 and an application gateway uses one per instance."""
 
@@ -33,7 +33,9 @@ def calculate_nodes_range(cidr: str) -> str:
 def calculate_infrastructure_ranges(cidr: str) -> InfrastructureRanges:
     """Return the ranges of everything except the nodes."""
     _, upper_half = IPv4Network(cidr).subnets()
-    return InfrastructureRanges(*(str(each) for each in islice(upper_half.subnets(new_prefix=_SMALL_PREFIX_LENGTH), 4)))
+    return InfrastructureRanges(
+        *(str(each) for each in islice(upper_half.subnets(new_prefix=_INFRASTRUCTURE_PREFIX_LENGTH), 4))
+    )
 
 
 def calculate_gateway_address(cidr: str) -> str:
@@ -46,14 +48,14 @@ def calculate_agent_address(cidr: str) -> str:
     return str(IPv4Network(calculate_nodes_range(cidr))[-3])
 
 
-def admits_any_address(ranges: Iterable[str]) -> bool:
+def are_effectively_public(ranges: Iterable[str]) -> bool:
     """Return True if the ranges together contain more addresses than a single organisation has.
 
     Args:
         ranges: Prefixes, addresses, or Azure's names for all addresses. Service tags are ignored.
     """
     texts = [text.strip() for text in ranges]
-    if any(text.lower() in ANY_RANGES for text in texts):
+    if any(text.lower() in ANY_ADDRESS_KEYWORDS for text in texts):
         return True
     networks = [network for text in texts if (network := _parse_network(text))]
     v4 = (each for each in networks if isinstance(each, IPv4Network))

@@ -6,7 +6,7 @@ from voice_blueprint import catalog
 from voice_blueprint.file.model.azure import AggregatedService, AzureService, GpuPool, PrefillDecodeCell
 from voice_blueprint.file.model.base import HostCount
 
-START_TIMEOUT_S = 2400
+ENGINE_STARTUP_TIMEOUT_S = 2400
 """Maximum start-up time of an engine, without the download of its weights. 11 min were measured with empty compile
 caches (https://github.com/siderolabs/talos, pull request 1848); the first engine also reads its weights over NFS."""
 
@@ -52,13 +52,13 @@ DRAIN_MARGIN_S = 120
 """Time for a pod to stop its engine after its drain timeout."""
 
 
-def calculate_node_drain_s(service: AzureService, pool: GpuPool) -> int:
+def calculate_max_node_drain_s(service: AzureService, pool: GpuPool) -> int:
     """Return the maximum time in which a node's pods of a service are evicted and have stopped.
 
     An eviction waits until the replacements of earlier ones are ready.
     """
     rounds = math.ceil(calculate_max_pods_per_node(service, pool) / calculate_evictable_pod_count(service, pool))
-    return min(MAX_NODE_DRAIN_S, rounds * (START_TIMEOUT_S + service.drain_timeout_s + DRAIN_MARGIN_S))
+    return min(MAX_NODE_DRAIN_S, rounds * (ENGINE_STARTUP_TIMEOUT_S + service.drain_timeout_s + DRAIN_MARGIN_S))
 
 
 SURGE_PERCENT = 33

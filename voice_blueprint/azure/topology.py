@@ -21,7 +21,7 @@ NumaNodes = frozenset[int]
 
 
 @dataclass(frozen=True)
-class Request:
+class ContainerRequest:
     """Resource requests of one container.
 
     Attributes:
@@ -52,7 +52,7 @@ class FreeResources:
 
 
 @dataclass(frozen=True)
-class Admission:
+class AdmissionDecision:
     """The kubelet's decision about a container.
 
     Attributes:
@@ -71,7 +71,7 @@ class Admission:
     reason: str = ""
 
 
-class _Hint(NamedTuple):
+class _TopologyHint(NamedTuple):
     nodes: NumaNodes
     is_preferred: bool
 
@@ -85,7 +85,7 @@ def calculate_kube_reserved_cpus(size: VmSize) -> float:
     return 0.14 + 0.01 * max(0, size.vcpus - 4)
 
 
-def list_empty_node_resources(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
+def calculate_empty_node_resources(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
     """Return the resources of an empty node.
 
     Args:
@@ -99,34 +99,36 @@ def list_empty_node_resources(size: VmSize, reserved_cpus: int | None = None) ->
     return FreeResources((cpus[0] - reserved_cpus, *cpus[1:]) if cpus else (), tuple(range(size.gpu_count)))
 
 
-def admit_container(size: VmSize, free: FreeResources, request: Request, policy: TopologyPolicy) -> Admission:
+def admit_container(
+    size: VmSize, free: FreeResources, request: ContainerRequest, policy: TopologyPolicy
+) -> AdmissionDecision:
     """Return the kubelet's decision about a container, given the free resources of its node.
 
     If the catalogue does not contain the NUMA nodes of a size, the result is exact only for ``none`` and
     ``best-effort``, which never reject a pod; the other policies are assumed to admit it.
     """
     if request.gpus > len(free.gpus):
-        return Admission(False, reason=f"{request.gpus} GPUs of {len(free.gpus)} that are free")
+        return AdmissionDecision(False, reason=f"{request.gpus} GPUs of {len(free.gpus)} that are free")
     if size.numa_nodes and (request.cpus or 0) > sum(free.cpus):
-        return Admission(False, reason=f"{request.cpus} CPUs of {sum(free.cpus)} that are free")
+        return AdmissionDecision(False, reason=f"{request.cpus} CPUs of {sum(free.cpus)} that are free")
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
-        return Admission(True, _select_preferred_gpus(size, free.gpus, request.gpus))
+        return AdmissionDecision(True, _select_preferred_gpus(size, free.gpus, request.gpus))
     offers = _build_resource_hints(size, free, request)
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         offers = [[hint for hint in hints if hint.is_preferred and len(hint.nodes) == 1] for hints in offers]
     merged_hint = _merge_hints(offers, frozenset(range(len(size.numa_nodes))))
     if policy is not TopologyPolicy.BEST_EFFORT and not merged_hint.is_preferred:
-        return Admission(False, nodes=merged_hint.nodes, reason=_explain_refusal(size, request, policy))
+        return AdmissionDecision(False, nodes=merged_hint.nodes, reason=_explain_refusal(size, request, policy))
     local_gpus = tuple(gpu for gpu in free.gpus if _find_numa_node(size, gpu) in merged_hint.nodes)
     remote_gpus = tuple(gpu for gpu in free.gpus if gpu not in local_gpus)
     gpus = _select_preferred_gpus(size, local_gpus, min(request.gpus, len(local_gpus)))
     gpus += _select_preferred_gpus(size, remote_gpus, request.gpus - len(gpus))
-    return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.is_preferred)
+    return AdmissionDecision(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.is_preferred)
 
 
 def admit_pods(
-    size: VmSize, requests: Sequence[Request], policy: TopologyPolicy, free: FreeResources
-) -> Iterator[Admission]:
+    size: VmSize, requests: Sequence[ContainerRequest], policy: TopologyPolicy, free: FreeResources
+) -> Iterator[AdmissionDecision]:
     """Yield the decisions about containers that start one after another on the same node."""
     for request in requests:
         admission = admit_container(size, free, request, policy)
@@ -144,11 +146,11 @@ def are_nvlink_connected(size: VmSize, gpus: Sequence[int]) -> bool:
 
 def find_admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
     """Return the CPU requests with which a policy admits a container with this number of GPUs to an empty node."""
-    free = list_empty_node_resources(size)
+    free = calculate_empty_node_resources(size)
     fit = [
         cpus
         for cpus in range(1, size.vcpus + 1)
-        if admit_container(size, free, Request(gpus, cpus), policy).is_admitted
+        if admit_container(size, free, ContainerRequest(gpus, cpus), policy).is_admitted
     ]
     return range(fit[0], fit[-1] + 1) if fit else None
 
@@ -161,8 +163,8 @@ def _count_gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
     return tuple(sum(gpu in node.gpus for gpu in gpus) for node in size.numa_nodes)
 
 
-def _build_resource_hints(size: VmSize, free: FreeResources, request: Request) -> list[list[_Hint]]:
-    """Return the hints for each requested resource of a container."""
+def _build_resource_hints(size: VmSize, free: FreeResources, request: ContainerRequest) -> list[list[_TopologyHint]]:
+    """Return the sets of NUMA nodes that could provide CPUs and GPUs, one list for each that is requested."""
     offers = []
     if request.cpus:
         offers.append(_build_numa_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
@@ -172,14 +174,14 @@ def _build_resource_hints(size: VmSize, free: FreeResources, request: Request) -
     return offers
 
 
-def _build_numa_hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
+def _build_numa_hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_TopologyHint]:
     """Return every set of NUMA nodes with enough free resources for a request.
 
     Sets as small as those of an empty node are preferred.
     """
     min_nodes = _calculate_min_node_count(total, amount)
     return [
-        _Hint(nodes, len(nodes) == min_nodes)
+        _TopologyHint(nodes, len(nodes) == min_nodes)
         for nodes in _iter_node_sets(len(total))
         if sum(free[node] for node in nodes) >= amount
     ]
@@ -195,23 +197,24 @@ def _iter_node_sets(count: int) -> Iterator[NumaNodes]:
         yield from map(frozenset, itertools.combinations(range(count), length))
 
 
-def _merge_hints(offers: list[list[_Hint]], all_nodes: NumaNodes) -> _Hint:
+def _merge_hints(offers: list[list[_TopologyHint]], all_nodes: NumaNodes) -> _TopologyHint:
     """Return the best intersection of one hint per resource."""
     # If no merge is preferred, the resource that needs the most nodes determines the desired number of nodes.
     desired = max((min((len(hint.nodes) for hint in hints), default=0) for hints in offers), default=0)
-    merged_hint: _Hint | None = None
+    merged_hint: _TopologyHint | None = None
     for hints in itertools.product(*offers):
         nodes = all_nodes.intersection(*(hint.nodes for hint in hints))
         preferred = all(hint.is_preferred and hint.nodes == hints[0].nodes for hint in hints)
         if nodes and (
             merged_hint is None
-            or _build_hint_sort_key(_Hint(nodes, preferred), desired) < _build_hint_sort_key(merged_hint, desired)
+            or _build_hint_sort_key(_TopologyHint(nodes, preferred), desired)
+            < _build_hint_sort_key(merged_hint, desired)
         ):
-            merged_hint = _Hint(nodes, preferred)
-    return merged_hint or _Hint(all_nodes, False)
+            merged_hint = _TopologyHint(nodes, preferred)
+    return merged_hint or _TopologyHint(all_nodes, False)
 
 
-def _build_hint_sort_key(hint: _Hint, desired_nodes: int) -> tuple[bool, bool, int, int]:
+def _build_hint_sort_key(hint: _TopologyHint, desired_nodes: int) -> tuple[bool, bool, int, int]:
     """Return the key by which merged hints are sorted.
 
     Preferred merges sort first, then those whose number of nodes is closest to the desired one (fewer before more),
@@ -250,7 +253,7 @@ def _calculate_remaining_cpus(free: tuple[int, ...], cpus: int, nodes: NumaNodes
     return tuple(remaining)
 
 
-def _explain_refusal(size: VmSize, request: Request, policy: TopologyPolicy) -> str:
+def _explain_refusal(size: VmSize, request: ContainerRequest, policy: TopologyPolicy) -> str:
     count = len(size.numa_nodes)
     gpu_nodes = _calculate_min_node_count(_count_gpus_by_node(size, range(size.gpu_count)), request.gpus)
     node_counts = [f"{request.gpus} GPUs lie on {gpu_nodes} of {count} NUMA nodes"] if request.gpus else []

@@ -14,17 +14,17 @@ from voice_blueprint.engines.sizing.service import size_fleet
 from voice_blueprint.file.model.aws import AsrFleet, StateStore, VadFleet
 from voice_blueprint.file.model.azure_callers import GatewayPods, VadPods
 from voice_blueprint.file.model.edge import GatewayService
-from voice_blueprint.file.model.load import Measured
+from voice_blueprint.file.model.load import MeasuredCapacity
 
 BoundKind = Literal["measured", "published", "assumed"]
 
-STREAMS_PER_CORE = 2_000
+VAD_STREAMS_PER_CORE = 2_000
 """Streams per polled core of a VAD host: half of what the data plane's benchmark handles without loss on a shared x86
 machine. Graviton4 is not measured."""
 
 SOCKET_STREAMS_PER_CORE = 500
-"""Streams per core that polls kernel sockets in a pod: a quarter of ``STREAMS_PER_CORE``, since the kernel also needs
-CPU time. ASSUMED."""
+"""Streams per core that polls kernel sockets in a pod: a quarter of ``VAD_STREAMS_PER_CORE``, since the kernel
+also needs CPU time. ASSUMED."""
 
 MAX_VAD_STREAMS = 8_192
 """Maximum number of streams of the VAD module (images/vad-dataplane/src/vad)."""
@@ -36,7 +36,7 @@ LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
 """Model and tokens per session that determine how many sessions fit in an accelerator's memory, regardless of the
 served model: the largest Whisper with a full decoder."""
 
-CPU_S_PER_SPEECH_S = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
+CPU_S_PER_SPEECH_S_BY_MODEL = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
 """Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts: measured on a
 shared x86 machine in int8 (docs/measurements.md, the voice path)."""
 
@@ -72,7 +72,7 @@ MAX_STORE_UTILIZATION = 0.78
 """Share of a store's maximum calls that is planned for the peak: `valkey-memory-high` fires at 80 %, and the number of
 calls varies by its square root."""
 
-REDIS_MEMORY_GB = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
+REDIS_MEMORY_GB_BY_SKU = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
 """Memory of Azure Managed Redis by size, in ascending order.
 https://azure.microsoft.com/pricing/details/managed-redis"""
 
@@ -95,7 +95,7 @@ STORE_BYTES_PER_CALL = MAX_UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + T
 
 
 @dataclass(frozen=True)
-class Bound:
+class CallBound:
     """A limit on the calls of a host, task or store.
 
     Attributes:
@@ -108,43 +108,43 @@ class Bound:
     source: str
 
 
-Bounds = tuple[Bound, ...]
+CallBounds = tuple[CallBound, ...]
 
 
-def find_limiting_bound(bounds: Bounds) -> Bound:
+def find_limiting_bound(bounds: CallBounds) -> CallBound:
     """Return the bound that allows the fewest calls."""
     return min(bounds, key=lambda bound: bound.calls)
 
 
-def calculate_gateway_task_bounds(gateway: GatewayService) -> Bounds:
+def calculate_gateway_task_call_bounds(gateway: GatewayService) -> CallBounds:
     """Return the bounds of a gateway task, whose process uses at most one core.
 
     A measured value replaces the assumed one.
     """
-    return _calculate_gateway_bounds(
+    return _calculate_gateway_call_bounds(
         gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured
     )
 
 
 def calculate_max_gateway_sockets(gateway: GatewayService) -> int:
     """Return the maximum number of sockets of a gateway task, which rejects further ones."""
-    return find_limiting_bound(calculate_gateway_task_bounds(gateway)).calls * SOCKETS_PER_CALL
+    return find_limiting_bound(calculate_gateway_task_call_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
-def calculate_gateway_pod_bounds(gateway: GatewayPods) -> Bounds:
+def calculate_gateway_pod_call_bounds(gateway: GatewayPods) -> CallBounds:
     """Return the bounds of a gateway pod on Azure."""
-    return _calculate_gateway_bounds(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
+    return _calculate_gateway_call_bounds(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
 
 
 def calculate_max_gateway_pod_sockets(gateway: GatewayPods) -> int:
     """Return the maximum number of sockets of a gateway pod, which rejects further ones."""
-    return find_limiting_bound(calculate_gateway_pod_bounds(gateway)).calls * SOCKETS_PER_CALL
+    return find_limiting_bound(calculate_gateway_pod_call_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
-def _calculate_gateway_bounds(
-    vcpu: float, memory_gib: int, max_sockets: int | None, setting: str, measured: Measured | None = None
-) -> Bounds:
-    compute = Bound(
+def _calculate_gateway_call_bounds(
+    vcpu: float, memory_gib: int, max_sockets: int | None, setting: str, measured: MeasuredCapacity | None = None
+) -> CallBounds:
+    compute = CallBound(
         "compute",
         int(60 / GATEWAY_CPU_S_PER_MINUTE * RELATIVE_CORE_SPEED * min(1.0, vcpu)),
         "assumed",
@@ -152,54 +152,56 @@ def _calculate_gateway_bounds(
         f"speed on the one core of {vcpu:g} vCPU that one process uses",
     )
     sockets = (memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
-    memory = Bound("memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB")
+    memory = CallBound(
+        "memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB"
+    )
     results = (_build_measured_bound(measured) if measured else compute, memory)
     if max_sockets is None:
         return results
     source = f"{setting} {max_sockets:,}, {SOCKETS_PER_CALL} a call"
-    return (*results, Bound("sockets", max_sockets // SOCKETS_PER_CALL, "assumed", source))
+    return (*results, CallBound("sockets", max_sockets // SOCKETS_PER_CALL, "assumed", source))
 
 
-def calculate_vad_host_bounds(vad: VadFleet) -> Bounds:
+def calculate_vad_host_call_bounds(vad: VadFleet) -> CallBounds:
     """Return the bounds of a VAD host. A measured value replaces the assumption per polled core."""
     kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
-    packets = Bound(
+    packets = CallBound(
         "packets",
-        STREAMS_PER_CORE * queues,
+        VAD_STREAMS_PER_CORE * queues,
         "assumed",
-        f"{STREAMS_PER_CORE:,} streams on each of {queues} polled cores, half of what x86 handles without loss",
+        f"{VAD_STREAMS_PER_CORE:,} streams on each of {queues} polled cores, half of what x86 handles without loss",
     )
     network = int(kind.network_gbps * 1e9 / 8 / (PACKET_BYTES * PACKETS_PER_S))
     return (
         _build_measured_bound(vad.measured) if vad.measured else packets,
-        Bound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
-        Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
+        CallBound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
+        CallBound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
     )
 
 
-def calculate_vad_pod_bounds(vad: VadPods) -> Bounds:
+def calculate_vad_pod_call_bounds(vad: VadPods) -> CallBounds:
     """Return the bounds of a VAD pod, in which all CPUs except one poll."""
     polled_cores = vad.cpus - 1
     source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled_cores} polled cores, with kernel sockets"
     return (
-        Bound("packets", SOCKET_STREAMS_PER_CORE * polled_cores, "assumed", source),
-        Bound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
+        CallBound("packets", SOCKET_STREAMS_PER_CORE * polled_cores, "assumed", source),
+        CallBound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
     )
 
 
-def calculate_asr_host_bounds(fleet: AsrFleet) -> Bounds:
+def calculate_asr_host_call_bounds(fleet: AsrFleet) -> CallBounds:
     """Return the limits on concurrent calls of a host of an ASR fleet. Without a supported engine, the limit is 0."""
     kind = catalog.instance_types()[fleet.instance_type]
     measured = (_build_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:
-        slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
+        slots = CallBound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
         return (slots, _calculate_vllm_memory_bound(fleet), *measured)
     if kind.accelerator is None:
         return measured or (_calculate_cpu_bound(kind, fleet.model or DEFAULT_WHISPER_MODEL_BY_KIND["cpu"]),)
     return (_calculate_accelerator_memory_bound(kind, kind.accelerator), *measured)
 
 
-def calculate_state_store_bounds(state: StateStore, *, archives: bool) -> Bounds:
+def calculate_state_store_call_bounds(state: StateStore, *, archives: bool) -> CallBounds:
     """Return the number of calls that the memory of a node of the state store allows.
 
     Each call needs the audio and transcript of one utterance, and the finals of the call until they are archived.
@@ -211,19 +213,19 @@ def calculate_state_store_bounds(state: StateStore, *, archives: bool) -> Bounds
     size = STORE_BYTES_PER_CALL + (FINALS_BYTES if archives else 0)
     calls = int(node.memory_gib * 2**30 * USABLE_STORE_FRACTION / size)
     each = f"{size / 1e6:.1f} MB a call: {MAX_UTTERANCE_S} s of audio and a transcript"
-    return (Bound("memory", calls, "assumed", f"{USABLE_STORE_FRACTION:.0%} of {node.memory_gib:g} GiB, {each}"),)
+    return (CallBound("memory", calls, "assumed", f"{USABLE_STORE_FRACTION:.0%} of {node.memory_gib:g} GiB, {each}"),)
 
 
-def _build_measured_bound(measurement: Measured) -> Bound:
-    return Bound("compute", measurement.calls, "measured", f"{measurement.conditions}, {measurement.date}")
+def _build_measured_bound(measurement: MeasuredCapacity) -> CallBound:
+    return CallBound("compute", measurement.calls, "measured", f"{measurement.conditions}, {measurement.date}")
 
 
-def _calculate_vllm_memory_bound(fleet: AsrFleet) -> Bound:
+def _calculate_vllm_memory_bound(fleet: AsrFleet) -> CallBound:
     try:
         engine_sizing = size_fleet(fleet)
     except DoesNotFitError as refusal:
-        return Bound("memory", 0, "published", str(refusal))
-    return Bound(
+        return CallBound("memory", 0, "published", str(refusal))
+    return CallBound(
         "memory",
         engine_sizing.sessions if engine_sizing else 0,
         "published",
@@ -231,18 +233,18 @@ def _calculate_vllm_memory_bound(fleet: AsrFleet) -> Bound:
     )
 
 
-def _calculate_cpu_bound(kind: InstanceType, model: str) -> Bound:
-    work = CPU_S_PER_SPEECH_S.get(model)
+def _calculate_cpu_bound(kind: InstanceType, model: str) -> CallBound:
+    work = CPU_S_PER_SPEECH_S_BY_MODEL.get(model)
     if work is None:
-        return Bound("compute", 0, "assumed", f"the speed of {model} on CPUs is not known")
+        return CallBound("compute", 0, "assumed", f"the speed of {model} on CPUs is not known")
     calls = int(kind.vcpus * RELATIVE_CORE_SPEED / (work * SPEECH_FRACTION))
     source = (
         f"{work:g} s of an x86 core for a second of speech, {RELATIVE_CORE_SPEED:g} of that speed on {kind.vcpus} vCPU"
     )
-    return Bound("compute", calls, "assumed", f"{source}, {SPEECH_FRACTION:.0%} speech")
+    return CallBound("compute", calls, "assumed", f"{source}, {SPEECH_FRACTION:.0%} speech")
 
 
-def _calculate_accelerator_memory_bound(kind: InstanceType, accelerator: Accelerator) -> Bound:
+def _calculate_accelerator_memory_bound(kind: InstanceType, accelerator: Accelerator) -> CallBound:
     chip = catalog.gpus().get(accelerator.model) or Gpu(
         name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
     )
@@ -251,4 +253,4 @@ def _calculate_accelerator_memory_bound(kind: InstanceType, accelerator: Acceler
     source = (
         f"memory of {accelerator.count} x {accelerator.model} for {LARGEST_MODEL}: a ceiling, speed is not measured"
     )
-    return Bound("memory", each * accelerator.count, "published", source)
+    return CallBound("memory", each * accelerator.count, "published", source)

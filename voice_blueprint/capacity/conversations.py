@@ -8,7 +8,7 @@ from voice_blueprint.capacity.bounds import SPEECH_FRACTION
 from voice_blueprint.capacity.load import calculate_peak_calls, is_tier_bypassed
 from voice_blueprint.capacity.tiers import (
     TARGET_UTILIZATION,
-    Capacity,
+    TierCapacity,
     build_agent_capacity,
     build_aws_tier_capacities,
     build_azure_caller_capacities,
@@ -33,7 +33,7 @@ respond immediately. ASSUMED."""
 
 
 @dataclass(frozen=True)
-class ChainStage:
+class ConversationStage:
     """A stage in which a conversation occupies a slot: a tier, or a service that transcribes, answers or speaks.
 
     Attributes:
@@ -74,7 +74,7 @@ def calculate_concurrent_conversations(load: CallLoad) -> tuple[float, int]:
     return load.calls * load.conversation_share, math.ceil(calculate_peak_calls(load) * load.conversation_share)
 
 
-def build_aws_conversation_chain(aws: Aws) -> tuple[ChainStage, ...]:
+def build_aws_conversation_chain(aws: Aws) -> tuple[ConversationStage, ...]:
     """Return the stages of a conversation on AWS: the agents, followed by each tier of a call.
 
     Without agents, there are no stages.
@@ -93,7 +93,7 @@ def build_aws_conversation_chain(aws: Aws) -> tuple[ChainStage, ...]:
     )
 
 
-def build_azure_conversation_chain(azure: Azure) -> tuple[ChainStage, ...]:
+def build_azure_conversation_chain(azure: Azure) -> tuple[ConversationStage, ...]:
     """Return the stages of a conversation on a cluster, including the services that transcribe, answer and speak.
 
     A service that cannot work has no slots.
@@ -120,7 +120,7 @@ def build_azure_conversation_chain(azure: Azure) -> tuple[ChainStage, ...]:
     return (*_build_tier_stages((agents_capacity, *tiers)), *filter(None, engines))
 
 
-def iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
+def iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ConversationStage, ...]]:
     """Yield the stages of a conversation for each section with agents, starting with the agents.
 
     Raises:
@@ -134,7 +134,7 @@ def iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStag
 
 def _build_engine_stage(
     azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0
-) -> ChainStage | None:
+) -> ConversationStage | None:
     """Return the replicas of a service as a stage. Each conversation occupies a session for ``share`` of its time."""
     if not capacities:
         return None
@@ -149,13 +149,13 @@ def _build_engine_stage(
     source = " and ".join(f"{pool.sessions:,} sessions a replica on {pool.pool}" for pool in capacities)
     if share < 1:
         source += f", each conversation {share:.0%} of its time"
-    return ChainStage(name, units, low, high, ("azure", "services", index, "replicas"), source)
+    return ConversationStage(name, units, low, high, ("azure", "services", index, "replicas"), source)
 
 
-def _build_tier_stages(capacities: tuple[Capacity, ...]) -> tuple[ChainStage, ...]:
+def _build_tier_stages(capacities: tuple[TierCapacity, ...]) -> tuple[ConversationStage, ...]:
     links = []
     for tier, (low, high) in sum_calls_by_tier(capacities).items():
         parts = [each for each in capacities if each.tier is tier]
         units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
-        links.append(ChainStage(tier.value, units, low, high, parts[0].location, parts[0].limiting_bound.source))
+        links.append(ConversationStage(tier.value, units, low, high, parts[0].location, parts[0].limiting_bound.source))
     return tuple(links)

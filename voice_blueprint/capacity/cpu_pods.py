@@ -25,7 +25,7 @@ SIDECAR_MEMORY_GIB = 0.375
 
 
 @dataclass(frozen=True)
-class CpuPod:
+class CpuPodGroup:
     """Requests of a pod on the CPU pool, including its sidecars, and the number of these pods."""
 
     cpus: float
@@ -52,7 +52,7 @@ def calculate_allocatable_memory_gib(vm_size: str) -> float:
     return calculate_allocatable_gib(catalog.vm_sizes()[vm_size])
 
 
-def build_cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, CpuPod]:
+def build_cpu_pods_by_tier(callers: Callers | None, agents: AgentPods | None) -> dict[str, CpuPodGroup]:
     """Return the pods of each tier on the CPU pool.
 
     Without callers, the pool has no pods.
@@ -67,12 +67,12 @@ def build_cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[st
         **({Tier.AGENT: (AGENT_CPUS, AGENT_POD_MEMORY_GIB, agents.replicas)} if agents else {}),
     }
     return {
-        tier.value: CpuPod(cpus + SIDECAR_CPUS, memory_gib + SIDECAR_MEMORY_GIB, replicas)
+        tier.value: CpuPodGroup(cpus + SIDECAR_CPUS, memory_gib + SIDECAR_MEMORY_GIB, replicas)
         for tier, (cpus, memory_gib, replicas) in tier_pods.items()
     }
 
 
-def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPod], counts: Mapping[str, int]) -> int:
+def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPodGroup], counts: Mapping[str, int]) -> int:
     """Return the number of nodes of a size for a number of pods of each tier.
 
     CPUs of each node may remain unused, at most as many as the largest pod requests. The result is at least the number

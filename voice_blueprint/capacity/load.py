@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import (
     MAX_STORE_UTILIZATION,
-    REDIS_MEMORY_GB,
+    REDIS_MEMORY_GB_BY_SKU,
     STORE_BYTES_PER_CALL,
     USABLE_REDIS_FRACTION,
-    calculate_state_store_bounds,
+    calculate_state_store_call_bounds,
     find_limiting_bound,
 )
 from voice_blueprint.capacity.tiers import (
-    Capacity,
+    TierCapacity,
     build_aws_tier_capacities,
     build_azure_caller_capacities,
     calculate_supported_peak_calls,
 )
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.file.model.agents import AgentRules
+from voice_blueprint.file.model.agents import ConversationSettings
 from voice_blueprint.file.model.aws import Aws, StateStore
 from voice_blueprint.file.model.azure_callers import Callers
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
 
 
-def calculate_tier_load(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
+def calculate_tier_load(tier: Tier, load: CallLoad, agents: ConversationSettings | None) -> CallLoad:
     """Return the part of a load that reaches a tier.
 
     Audio that the language model consumes bypasses the transcription tiers.
@@ -36,14 +36,14 @@ def calculate_tier_load(tier: Tier, load: CallLoad, agents: AgentRules | None) -
     return load.model_copy(update={"calls": math.ceil(load.calls * (1 - load.conversation_share))})
 
 
-def is_tier_bypassed(tier: Tier, agents: AgentRules | None) -> bool:
+def is_tier_bypassed(tier: Tier, agents: ConversationSettings | None) -> bool:
     """Return True if conversations bypass a tier, because the language model receives their audio."""
     return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
 
 
 def recommend_caller_sizes(
-    callers: Callers, agents: AgentRules | None, load: CallLoad
-) -> Iterator[tuple[Capacity, str]]:
+    callers: Callers, agents: ConversationSettings | None, load: CallLoad
+) -> Iterator[tuple[TierCapacity, str]]:
     """Yield each caller tier of an Azure section with its recommended settings for a load, as YAML."""
     for each in build_azure_caller_capacities(callers):
         tier_load = calculate_tier_load(each.tier, load, agents)
@@ -51,7 +51,10 @@ def recommend_caller_sizes(
             required_gb = (
                 calculate_peak_calls(load) / MAX_STORE_UTILIZATION * STORE_BYTES_PER_CALL / 1e9 / USABLE_REDIS_FRACTION
             )
-            yield each, next((sku for sku, gb in REDIS_MEMORY_GB.items() if gb >= required_gb), "none: use `cells`")
+            yield (
+                each,
+                next((sku for sku, gb in REDIS_MEMORY_GB_BY_SKU.items() if gb >= required_gb), "none: use `cells`"),
+            )
             continue
         low, high = (
             each.calculate_required_units(tier_load.calls),
@@ -60,7 +63,7 @@ def recommend_caller_sizes(
         yield each, f"{{min: {low}, max: {max(high, low + 1)}}}"
 
 
-def recommend_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+def recommend_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[TierCapacity, str]]:
     """Yield each tier's capacity with its recommended settings for a load, as YAML: bounds, or the store's node type.
 
     For a tier that serves no calls, the reason is yielded instead.
@@ -104,7 +107,7 @@ def _find_cheapest_node_type(state: StateStore, calls: int, *, archives: bool) -
         kind
         for kind in catalog.cache_node_types().values()
         if find_limiting_bound(
-            calculate_state_store_bounds(state.model_copy(update={"node_type": kind.name}), archives=archives)
+            calculate_state_store_call_bounds(state.model_copy(update={"node_type": kind.name}), archives=archives)
         ).calls
         >= calls
     ]
@@ -113,18 +116,18 @@ def _find_cheapest_node_type(state: StateStore, calls: int, *, archives: bool) -
     return min(suitable_types, key=lambda kind: (not kind.name.startswith(f"{family}."), kind.memory_gib)).name
 
 
-def exceeds_one_deployment(deployment: Deployment) -> bool:
+def requires_multiple_deployments(deployment: Deployment) -> bool:
     """Return True if the peak exceeds the capacity of every state store, and requires several deployments."""
     if not deployment.load:
         return False
     if aws := deployment.aws_section:
         state_stores = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
         max_calls = max(
-            find_limiting_bound(calculate_state_store_bounds(kind, archives=aws.edge.archive is not None)).calls
+            find_limiting_bound(calculate_state_store_call_bounds(kind, archives=aws.edge.archive is not None)).calls
             for kind in state_stores
         )
     else:
-        max_calls = int(max(REDIS_MEMORY_GB.values()) * 1e9 * USABLE_REDIS_FRACTION / STORE_BYTES_PER_CALL)
+        max_calls = int(max(REDIS_MEMORY_GB_BY_SKU.values()) * 1e9 * USABLE_REDIS_FRACTION / STORE_BYTES_PER_CALL)
     return calculate_supported_peak_calls(Tier.STATE, max_calls) < calculate_peak_calls(deployment.load)
 
 

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 
 from voice_blueprint.capacity.bounds import (
     MAX_STORE_UTILIZATION,
-    REDIS_MEMORY_GB,
+    REDIS_MEMORY_GB_BY_SKU,
     STORE_BYTES_PER_CALL,
     USABLE_REDIS_FRACTION,
-    Bound,
-    Bounds,
-    calculate_asr_host_bounds,
-    calculate_gateway_pod_bounds,
-    calculate_gateway_task_bounds,
-    calculate_state_store_bounds,
-    calculate_vad_host_bounds,
-    calculate_vad_pod_bounds,
+    CallBound,
+    CallBounds,
+    calculate_asr_host_call_bounds,
+    calculate_gateway_pod_call_bounds,
+    calculate_gateway_task_call_bounds,
+    calculate_state_store_call_bounds,
+    calculate_vad_host_call_bounds,
+    calculate_vad_pod_call_bounds,
     find_limiting_bound,
 )
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.file.model.agents import AgentRules
+from voice_blueprint.file.model.agents import ConversationSettings
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure_callers import Callers
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
-HOST_LOAD_DEVIATIONS = 5.0
+HOST_LOAD_STANDARD_DEVIATIONS = 5.0
 """Number of standard deviations by which random assignment can load one of many hosts above the mean. The
 standard deviation is the square root of the mean; larger deviations are rare, although each of 100,000 callers may
 reach a full host."""
@@ -37,7 +37,7 @@ TARGET_UTILIZATION = 0.7
 
 
 @dataclass(frozen=True)
-class Capacity:
+class TierCapacity:
     """Capacity of a fleet, the gateway service or the state store.
 
     Attributes:
@@ -50,12 +50,12 @@ class Capacity:
     tier: Tier
     name: str
     units: HostCount
-    bounds: Bounds
+    bounds: CallBounds
     location: Location
     parts: int = 1
 
     @property
-    def limiting_bound(self) -> Bound:
+    def limiting_bound(self) -> CallBound:
         """The bound that determines the calls per unit."""
         return find_limiting_bound(self.bounds)
 
@@ -87,7 +87,7 @@ class Capacity:
         return self.parts * max(1, math.ceil(calls / (self.calls * TARGET_UTILIZATION * self.parts)))
 
 
-def build_aws_tier_capacities(aws: Aws) -> tuple[Capacity, ...]:
+def build_aws_tier_capacities(aws: Aws) -> tuple[TierCapacity, ...]:
     """Return the capacities of the tiers of an AWS section in the order of a call's path.
 
     The order is gateway, VAD, each ASR fleet, state store.
@@ -96,57 +96,59 @@ def build_aws_tier_capacities(aws: Aws) -> tuple[Capacity, ...]:
     vad = HostCount(min=per_zone.min * zones, max=per_zone.max * zones)
     gateway = HostCount(min=tasks.min, max=tasks.max)
     return (
-        Capacity(
+        TierCapacity(
             Tier.GATEWAY,
             "gateway",
             gateway,
-            calculate_gateway_task_bounds(aws.edge.gateway),
+            calculate_gateway_task_call_bounds(aws.edge.gateway),
             ("aws", "edge", "gateway", "tasks"),
         ),
-        Capacity(Tier.VAD, "vad", vad, calculate_vad_host_bounds(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
+        TierCapacity(
+            Tier.VAD, "vad", vad, calculate_vad_host_call_bounds(aws.vad), ("aws", "vad", "hosts_per_zone"), zones
+        ),
         *(
-            Capacity(
-                Tier.ASR, fleet.name, fleet.hosts, calculate_asr_host_bounds(fleet), ("aws", "asr", index, "hosts")
+            TierCapacity(
+                Tier.ASR, fleet.name, fleet.hosts, calculate_asr_host_call_bounds(fleet), ("aws", "asr", index, "hosts")
             )
             for index, fleet in enumerate(aws.asr)
         ),
-        Capacity(
+        TierCapacity(
             Tier.STATE,
             "state",
             HostCount(min=1, max=1),
-            calculate_state_store_bounds(aws.state, archives=aws.edge.archive is not None),
+            calculate_state_store_call_bounds(aws.state, archives=aws.edge.archive is not None),
             ("aws", "state", "node_type"),
         ),
     )
 
 
-def build_azure_caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
+def build_azure_caller_capacities(callers: Callers) -> tuple[TierCapacity, ...]:
     """Return the capacities of the gateway, VAD, ASR and state tiers of an Azure section.
 
     The services that the ASR tier calls are not included.
     """
     location = ("azure", "callers")
     gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
-    slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
-    memory = int(REDIS_MEMORY_GB[callers.state.sku] * 1e9 * USABLE_REDIS_FRACTION / STORE_BYTES_PER_CALL)
-    memory_bound = Bound(
-        "memory", memory, "assumed", f"{USABLE_REDIS_FRACTION:.0%} of {REDIS_MEMORY_GB[callers.state.sku]:g} GB"
+    slots = CallBound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
+    memory = int(REDIS_MEMORY_GB_BY_SKU[callers.state.sku] * 1e9 * USABLE_REDIS_FRACTION / STORE_BYTES_PER_CALL)
+    memory_bound = CallBound(
+        "memory", memory, "assumed", f"{USABLE_REDIS_FRACTION:.0%} of {REDIS_MEMORY_GB_BY_SKU[callers.state.sku]:g} GB"
     )
     return (
-        Capacity(
+        TierCapacity(
             Tier.GATEWAY,
             "gateway",
             gateway.replicas,
-            calculate_gateway_pod_bounds(gateway),
+            calculate_gateway_pod_call_bounds(gateway),
             (*location, "edge", "gateway", "replicas"),
         ),
-        Capacity(Tier.VAD, "vad", vad.replicas, calculate_vad_pod_bounds(vad), (*location, "vad", "replicas")),
-        Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*location, "asr", "replicas")),
-        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*location, "state", "sku")),
+        TierCapacity(Tier.VAD, "vad", vad.replicas, calculate_vad_pod_call_bounds(vad), (*location, "vad", "replicas")),
+        TierCapacity(Tier.ASR, "asr", asr.replicas, (slots,), (*location, "asr", "replicas")),
+        TierCapacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*location, "state", "sku")),
     )
 
 
-def build_caller_tier_capacities(deployment: Deployment) -> tuple[Capacity, ...]:
+def build_caller_tier_capacities(deployment: Deployment) -> tuple[TierCapacity, ...]:
     """Return the capacities of the tiers that serve callers.
 
     A deployment with both sections uses those of AWS. Without callers, there are none.
@@ -160,19 +162,20 @@ def build_caller_tier_capacities(deployment: Deployment) -> tuple[Capacity, ...]
 def calculate_max_mean_calls(slots: int) -> float:
     """Return the mean number of randomly assigned calls per host at which a host is hardly ever full.
 
-    It is the largest mean for which mean + HOST_LOAD_DEVIATIONS * sqrt(mean) does not exceed the slots of a host.
+    It is the largest mean for which mean + HOST_LOAD_STANDARD_DEVIATIONS * sqrt(mean) does not exceed the slots of a
+    host.
     """
-    return ((math.sqrt(HOST_LOAD_DEVIATIONS**2 + 4 * slots) - HOST_LOAD_DEVIATIONS) / 2) ** 2
+    return ((math.sqrt(HOST_LOAD_STANDARD_DEVIATIONS**2 + 4 * slots) - HOST_LOAD_STANDARD_DEVIATIONS) / 2) ** 2
 
 
-def build_agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
+def build_agent_capacity(agents: ConversationSettings, units: HostCount, location: Location) -> TierCapacity:
     """Return the capacity of the agents for a number of tasks or replicas."""
-    return Capacity(Tier.AGENT, "agent", units, (build_agent_bound(agents),), location)
+    return TierCapacity(Tier.AGENT, "agent", units, (build_agent_bound(agents),), location)
 
 
-def build_agent_bound(agents: AgentRules) -> Bound:
+def build_agent_bound(agents: ConversationSettings) -> CallBound:
     """Return the limit on the conversations of an agent process, which the file configures."""
-    return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
+    return CallBound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
 def calculate_supported_peak_calls(tier: Tier, max_calls: int) -> int:
@@ -180,7 +183,7 @@ def calculate_supported_peak_calls(tier: Tier, max_calls: int) -> int:
     return int(max_calls * MAX_STORE_UTILIZATION) if tier is Tier.STATE else max_calls
 
 
-def sum_calls_by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+def sum_calls_by_tier(capacities: Iterable[TierCapacity]) -> dict[Tier, tuple[int, int]]:
     """Return the calls of each tier at the minimum and the maximum number of units."""
     ranges: dict[Tier, tuple[int, int]] = {}
     for each in capacities:

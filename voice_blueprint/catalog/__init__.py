@@ -98,7 +98,7 @@ class CacheNodeType(Model):
     source: str
 
 
-class Quota(Model):
+class VcpuQuota(Model):
     """An EC2 vCPU quota."""
 
     code: str
@@ -107,7 +107,7 @@ class Quota(Model):
     source: str
 
 
-class Limit(Model):
+class CloudLimit(Model):
     """A limit of a cloud that restricts the size of a deployment."""
 
     id: str
@@ -157,9 +157,9 @@ instance_types = create_table_reader("instance_types.yaml", InstanceType)
 """Every EC2 instance type that a fleet can run on, by name."""
 cache_node_types = create_table_reader("cache_node_types.yaml", CacheNodeType)
 """Every ElastiCache node type for the state store, by name."""
-limits = create_table_reader("limits.yaml", Limit, key="id")
+limits = create_table_reader("limits.yaml", CloudLimit, key="id")
 """Limits other than vCPU quotas, by id."""
-quotas = create_table_reader("quotas.yaml", Quota, key="code")
+quotas = create_table_reader("quotas.yaml", VcpuQuota, key="code")
 """EC2 vCPU quotas by their Service Quotas code."""
 regions = create_table_reader("regions.yaml", Region)
 """AWS regions by name."""

@@ -31,7 +31,7 @@ class Gpu(Model):
         return self.compute_capability >= (8, 9)
 
 
-class Architecture(StrEnum):
+class ModelArchitecture(StrEnum):
     """Architecture of a model, which determines the kind of its cache."""
 
     DECODER_ONLY = "decoder-only"
@@ -39,7 +39,7 @@ class Architecture(StrEnum):
     """Has cross-attention; KV transfer and prefix caching do not apply."""
 
 
-class Task(StrEnum):
+class ModelTask(StrEnum):
     """Task of a model."""
 
     AUDIO_CHAT = "audio-chat"
@@ -56,8 +56,8 @@ class ModelCard(Model):
     name: str
     repository: str
     """Repository on Hugging Face."""
-    task: Task
-    architecture: Architecture
+    task: ModelTask
+    architecture: ModelArchitecture
     served_by: Literal["vllm", "vllm-omni"]
     file_format: Literal["hf", "mistral"] = "hf"
     """``mistral``: tokenizer, configuration and weights are in Mistral's own layout."""

@@ -9,7 +9,7 @@ from voice_blueprint.checks.aws import capacity, edge, load, machines, network, 
 from voice_blueprint.checks.azure import callers as azure_callers
 from voice_blueprint.checks.azure import capacity as azure_capacity
 from voice_blueprint.checks.azure import models, pools, sizing, topology
-from voice_blueprint.checks.base import Check, Finding, Level, Violation, check
+from voice_blueprint.checks.base import Check, Finding, Severity, Violation, deployment_check
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.suggestion import format_suggestion
 
@@ -17,7 +17,7 @@ __all__ = [
     "CHECKS",
     "Check",
     "Finding",
-    "Level",
+    "Severity",
     "Violation",
     "format_blocking_findings",
     "run_checks",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-@check(
+@deployment_check(
     "accepted-checks-exist",
     "Every accepted check exists, and can be accepted.",
     source="voice_blueprint/checks",
@@ -78,7 +78,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
     for index, other in enumerate(other_regions):
         # A finding that is identical in the first region is reported once.
         results += [
-            (rule, _relocate_violation(deployment, index, violation))
+            (rule, _add_region_to_violation(deployment, index, violation))
             for rule in (*AWS_CHECKS, *COMMON_CHECKS)
             for violation in rule.check_deployment(other)
             if (rule, violation) not in results
@@ -87,11 +87,11 @@ def run_checks(deployment: Deployment) -> list[Finding]:
     findings = [
         Finding(rule, violation, reasons.get(rule.id) if rule.is_acceptable else None) for rule, violation in results
     ]
-    order = list(Level)
+    order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.check.level))
 
 
-def _relocate_violation(deployment: Deployment, index: int, violation: Violation) -> Violation:
+def _add_region_to_violation(deployment: Deployment, index: int, violation: Violation) -> Violation:
     """Return a finding of another region, with the name of the region in its message.
 
     If the region overrides the setting, the finding refers to the line of the override.

@@ -6,19 +6,19 @@ from voice_blueprint import catalog
 from voice_blueprint.capacity.conversations import (
     CONVERSATION_CPU_S_PER_MINUTE,
     MAX_CONVERSATIONS_PER_CORE,
-    ChainStage,
+    ConversationStage,
     calculate_concurrent_conversations,
     iter_conversation_chains,
 )
-from voice_blueprint.catalog.inference import ModelCard, Task
+from voice_blueprint.catalog.inference import ModelCard, ModelTask
 from voice_blueprint.checks.azure.sizing import build_scale_out_remedy
-from voice_blueprint.checks.base import Violation, check, format_location
+from voice_blueprint.checks.base import Violation, deployment_check, format_location
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
 
-@check(
+@deployment_check(
     "agents-fit-core",
     f"An agent process has one core, which supports at most {MAX_CONVERSATIONS_PER_CORE} conversations.",
     source="voice_blueprint/capacity: CPU time of a conversation",
@@ -36,7 +36,7 @@ def check_agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "agents-fit-tiers",
     "Agents admit no more conversations than their ASR, language model and speech services support.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
@@ -56,7 +56,7 @@ def check_agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "load-fits-agents",
     "At their maximum, agents and their language model and speech services support the peak of the load.",
     source="voice_blueprint/capacity; the load's `conversation_share`",
@@ -84,7 +84,7 @@ def check_load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "voice-licence-allows-use",
     "The licence of an endpoint's voice, or an agreement, allows the use of the deployment.",
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
@@ -105,12 +105,12 @@ def check_voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation
             )
 
 
-@check(
+@deployment_check(
     "chat-model-hears",
     "A language model that receives audio supports audio input.",
     source="voice_blueprint/catalog/models.yaml: the task audio-chat; models outside the catalogue are not checked",
 )
-def check_chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
+def check_chat_model_supports_audio(deployment: Deployment) -> Iterator[Violation]:
     for at, agents in _iter_agent_sections(deployment):
         if agents.listening != "audio":
             continue
@@ -121,8 +121,10 @@ def check_chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
         else:
             model_name = chat.model
         card = _find_model_card(model_name)
-        if card and card.task is not Task.AUDIO_CHAT:
-            audio_models = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
+        if card and card.task is not ModelTask.AUDIO_CHAT:
+            audio_models = ", ".join(
+                each.name for each in catalog.models().values() if each.task is ModelTask.AUDIO_CHAT
+            )
             yield Violation(
                 (*at, "chat"),
                 f"{card.name} receives the callers' audio, but supports only text ({card.task})",
@@ -140,7 +142,7 @@ def _iter_agent_sections(deployment: Deployment) -> Iterator[tuple[Location, Aws
             yield (cloud, "agents"), section.agents
 
 
-def _iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
+def _iter_conversation_chains(deployment: Deployment) -> Iterator[tuple[ConversationStage, ...]]:
     """Yield the stages of a conversation for each section with agents, starting with the agents."""
     try:
         yield from iter_conversation_chains(deployment)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec
 
-from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
-from voice_blueprint.checks.engine_gpus import EngineGpus, iter_cluster_engines, iter_deployment_engines
+from voice_blueprint.checks.azure.cluster import Cluster, build_configured_cluster
+from voice_blueprint.checks.engine_gpus import EngineWithGpu, iter_cluster_engines, iter_deployment_engines
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location, SourceMap
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """Severity of a finding."""
 
     ERROR = "error"
@@ -55,7 +55,7 @@ class Check:
     """A rule about a deployment.
 
     Attributes:
-        about: The rule in one sentence.
+        description: The rule in one sentence.
         source: Source of the rule.
         check_cluster: Evaluation of the rule on a cluster; policies apply it to the resources of the Pulumi programs.
             ``None`` for a rule that only applies to the file.
@@ -64,16 +64,16 @@ class Check:
     """
 
     id: str
-    level: Level
-    about: str
+    level: Severity
+    description: str
     source: str
     check_deployment: DeploymentCheckFunction
     check_cluster: ClusterCheckFunction | None = None
     is_acceptable: bool = True
 
 
-def check(
-    id_: str, description: str, *, source: str, level: Level = Level.ERROR, is_acceptable: bool = True
+def deployment_check(
+    id_: str, description: str, *, source: str, level: Severity = Severity.ERROR, is_acceptable: bool = True
 ) -> Callable[[DeploymentCheckFunction], Check]:
     """Return a decorator that creates a check from a function over deployments."""
     return lambda examine: Check(id_, level, description, source, examine, is_acceptable=is_acceptable)
@@ -90,19 +90,19 @@ def cluster_check(
     def decorate(check_function: ClusterCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
             # Two engines of a pod may report the same problem in the same line.
-            return iter(dict.fromkeys(check_function(read_cluster(deployment.azure))))
+            return iter(dict.fromkeys(check_function(build_configured_cluster(deployment.azure))))
 
-        return Check(id_, Level.ERROR, description, source, examine, check_function, is_acceptable)
+        return Check(id_, Severity.ERROR, description, source, examine, check_function, is_acceptable)
 
     return decorate
 
 
-EngineCheckFunction = Callable[[Iterable[EngineGpus]], Iterator[Violation]]
+EngineCheckFunction = Callable[[Iterable[EngineWithGpu]], Iterator[Violation]]
 """Function that yields the violations of a rule by engines on GPUs, on either cloud."""
 
 
 def engine_check(
-    id_: str, description: str, *, source: str, level: Level = Level.ERROR, is_acceptable: bool = True
+    id_: str, description: str, *, source: str, level: Severity = Severity.ERROR, is_acceptable: bool = True
 ) -> Callable[[EngineCheckFunction], Check]:
     """Return a decorator that creates a check from a function over engines.
 
@@ -117,7 +117,7 @@ def engine_check(
             return check_function(iter_cluster_engines(cluster))
 
         return Check(
-            id_, level, description, source, examine, check_cluster if level is Level.ERROR else None, is_acceptable
+            id_, level, description, source, examine, check_cluster if level is Severity.ERROR else None, is_acceptable
         )
 
     return decorate
@@ -126,7 +126,7 @@ def engine_check(
 _P = ParamSpec("_P")
 
 
-def find_sizing_violations(
+def iter_sizing_violations(
     at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
     """Yield a violation with the message of the sizing, or nothing if the engine fits.
@@ -154,7 +154,7 @@ class Finding:
     @property
     def is_blocking(self) -> bool:
         """Whether the finding prevents a deploy."""
-        return self.check.level is Level.ERROR and self.acceptance_reason is None
+        return self.check.level is Severity.ERROR and self.acceptance_reason is None
 
     def format_line(self, source: SourceMap) -> str:
         """Return the location, the problem and the remedy on one line."""

@@ -4,11 +4,11 @@ import ipaddress
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from voice_blueprint.checks.base import Violation, check
+from voice_blueprint.checks.base import Violation, deployment_check
 from voice_blueprint.day import LoadCurveError, resolve_design_load_curve
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.deployment import Deployment, Environment
-from voice_blueprint.file.model.edge import CallerRules, JwtAuthorizer, NoAuthorizer
+from voice_blueprint.file.model.edge import CallerSettings, JwtAuthorizer, NoAuthorizer
 from voice_blueprint.file.source import Location
 
 LOCAL_TOP_LEVEL_DOMAINS = (
@@ -22,7 +22,7 @@ RENEWALS_PER_TTL = 2
 (images/gateway/src/voice_gateway/event_stream.py)."""
 
 
-@check(
+@deployment_check(
     "session-limits-agree",
     "A caller who reconnects within the grace period has a valid token for a session that still exists.",
     source="images/gateway/src/voice_gateway: a token is verified when a caller reconnects; event streams renew it",
@@ -49,14 +49,14 @@ def check_session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "archive-knows-callers",
     "Transcripts are archived only if callers are authenticated, since each may read and delete those of its own "
     "sessions.",
     source="images/gateway/src/voice_gateway/transcript_routes.py: a transcript belongs to the caller that opened the "
     "session",
 )
-def check_archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
+def check_archive_callers_authenticated(deployment: Deployment) -> Iterator[Violation]:
     for at, rules in _iter_caller_rules(deployment):
         authorizer = getattr(rules, "authorizer", None)
         if rules.archive and isinstance(authorizer, NoAuthorizer):
@@ -68,7 +68,7 @@ def check_archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "calls-fit-session",
     "The mean call of the load is no longer than a session, nor than the longest call of an engine.",
     source="images/gateway/src/voice_gateway/session_routes.py: a session ends after session_max_s",
@@ -78,7 +78,7 @@ def check_calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
         return
     mean_s, minutes = deployment.load.minutes_each * 60, deployment.load.minutes_each
     limits = [("session_max_s", rules.session_max_s) for _, rules in _iter_caller_rules(deployment)]
-    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _iter_longest_call_limits(deployment)]
+    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _iter_max_call_durations(deployment)]
     for name, limit_s in limits:
         if mean_s > limit_s:
             yield Violation(
@@ -89,12 +89,12 @@ def check_calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "day-fits-load",
     "The CSV file in `load.curve` is readable, and matches the mean and the peak of the load.",
     source="voice_blueprint/day.py: cost, simulation and alerts use the same day",
 )
-def check_day_fits_load(deployment: Deployment) -> Iterator[Violation]:
+def check_load_curve_fits_load(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None:
         return
     try:
@@ -103,7 +103,7 @@ def check_day_fits_load(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(("load", "curve"), str(error), "create the file, or use flat, business-day or spike")
 
 
-def _iter_longest_call_limits(deployment: Deployment) -> Iterator[tuple[str, int]]:
+def _iter_max_call_durations(deployment: Deployment) -> Iterator[tuple[str, int]]:
     loads = (
         [(each.name, each.vllm.load) for each in deployment.aws_section.asr if each.vllm]
         if deployment.aws_section
@@ -119,7 +119,7 @@ def _iter_longest_call_limits(deployment: Deployment) -> Iterator[tuple[str, int
             yield name, load.longest_call_s
 
 
-@check(
+@deployment_check(
     "origins-are-public",
     "In production, web pages with access to the session API are on the public internet.",
     source="https://fetch.spec.whatwg.org/#origin-header; any program on a caller's machine can serve localhost",
@@ -138,7 +138,7 @@ def check_origins_are_public(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "endpoints-are-reachable",
     "Outside the sandbox, no program uses an address of the machine that it runs on.",
     source="RFC 6761, section 6.3 (localhost)",
@@ -190,7 +190,7 @@ def _iter_called_urls(deployment: Deployment) -> Iterator[tuple[Location, str]]:
             yield (*at, "agents", "tools_url"), agents.tools_url
 
 
-def _iter_caller_rules(deployment: Deployment) -> Iterator[tuple[Location, CallerRules]]:
+def _iter_caller_rules(deployment: Deployment) -> Iterator[tuple[Location, CallerSettings]]:
     if deployment.aws_section:
         yield ("aws", "edge"), deployment.aws_section.edge
     if deployment.azure_section and deployment.azure_section.callers:

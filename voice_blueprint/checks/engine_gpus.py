@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu
-from voice_blueprint.checks.azure.cluster import Cluster, Engine, FindingLocation, read_cluster
+from voice_blueprint.checks.azure.cluster import Cluster, Engine, FindingLocation, build_configured_cluster
 from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, list_tensor_parallel_sizes
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
@@ -13,7 +13,7 @@ from voice_blueprint.file.source import Location
 
 
 @dataclass(frozen=True)
-class EngineGpus:
+class EngineWithGpu:
     """An engine and its GPUs.
 
     Attributes:
@@ -32,23 +32,23 @@ class EngineGpus:
     hardware_location: Location
 
 
-def iter_cluster_engines(cluster: Cluster) -> Iterator[EngineGpus]:
+def iter_cluster_engines(cluster: Cluster) -> Iterator[EngineWithGpu]:
     """Yield the engines of a cluster's pods."""
     for pod in cluster.pods:
         for engine in pod.engines:
-            yield EngineGpus(pod.name, pod.title, engine, pod.pool.gpu, pod.location, pod.pool_location)
+            yield EngineWithGpu(pod.name, pod.title, engine, pod.pool.gpu, pod.location, pod.pool_location)
 
 
-def iter_deployment_engines(deployment: Deployment) -> Iterator[EngineGpus]:
+def iter_deployment_engines(deployment: Deployment) -> Iterator[EngineWithGpu]:
     """Yield the engines of a deployment: vLLM on the hosts of AWS fleets, and the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
             yield _build_host_engine(fleet, ("aws", "asr", index))
     if deployment.azure_section:
-        yield from iter_cluster_engines(read_cluster(deployment.azure_section))
+        yield from iter_cluster_engines(build_configured_cluster(deployment.azure_section))
 
 
-def _build_host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
+def _build_host_engine(fleet: AsrFleet, at: Location) -> EngineWithGpu:
     options = fleet.vllm
     if options is None:
         raise ValueError(f"fleet {fleet.name} runs {fleet.engine.value}, not vLLM")
@@ -67,4 +67,4 @@ def _build_host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
         options.quantization,
     )
     title = f"fleet {fleet.name} on {fleet.instance_type}"
-    return EngineGpus(fleet.name, title, engine, gpu, FindingLocation((*at, "vllm")), (*at, "instance_type"))
+    return EngineWithGpu(fleet.name, title, engine, gpu, FindingLocation((*at, "vllm")), (*at, "instance_type"))

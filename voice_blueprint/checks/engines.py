@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu, ModelCard
-from voice_blueprint.catalog.inference import Architecture
+from voice_blueprint.catalog.inference import ModelArchitecture
 from voice_blueprint.checks.azure.cluster import Engine
 from voice_blueprint.checks.azure.sizing import build_scale_out_remedy
-from voice_blueprint.checks.base import Level, Violation, check, engine_check, find_sizing_violations
-from voice_blueprint.checks.engine_gpus import EngineGpus
+from voice_blueprint.checks.base import Severity, Violation, deployment_check, engine_check, iter_sizing_violations
+from voice_blueprint.checks.engine_gpus import EngineWithGpu
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.whisper import DEFAULT_WHISPER_MODEL_BY_KIND
 from voice_blueprint.engines.sizing.fit import validate_engine_configuration, validate_gpu_memory, validate_load
@@ -33,7 +33,7 @@ IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
     source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
     is_acceptable=False,
 )
-def check_engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_engine_serves_model(engines: Iterable[EngineWithGpu]) -> Iterator[Violation]:
     for candidate in engines:
         card, engine = candidate.engine.model, candidate.engine
         if not _supports_model(engine, card):
@@ -53,13 +53,13 @@ def check_engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violati
     "support FP8 from compute capability 8.9)",
     is_acceptable=False,
 )
-def check_kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_kv_type_supported(engines: Iterable[EngineWithGpu]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         kv_type = engine.kv_cache_type
         if kv_type is KvCacheType.FP8 and engine.model.served_by == "vllm" and gpu:
             at = candidate.location.locate_setting("kv_cache_type")
-            yield from find_sizing_violations(
+            yield from iter_sizing_violations(
                 at, candidate.title, validate_engine_configuration, engine.model, gpu, kv_type, 1
             )
 
@@ -70,10 +70,10 @@ def check_kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation
     source="each model's max_context_tokens in the catalogue, from its configuration",
     is_acceptable=False,
 )
-def check_context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_context_fits_model(engines: Iterable[EngineWithGpu]) -> Iterator[Violation]:
     for candidate in engines:
         if load := candidate.engine.load:
-            yield from find_sizing_violations(
+            yield from iter_sizing_violations(
                 candidate.location.locate_setting("load"), candidate.title, validate_load, candidate.engine.model, load
             )
 
@@ -84,12 +84,12 @@ def check_context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violatio
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
     is_acceptable=False,
 )
-def check_load_fits_gpus(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_load_fits_gpus(engines: Iterable[EngineWithGpu]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         # Another check reports models of another kind.
         if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
-            yield from find_sizing_violations(
+            yield from iter_sizing_violations(
                 candidate.hardware_location, candidate.title, _check_gpu_memory, engine, gpu
             )
 
@@ -108,9 +108,9 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
     "weights-type-computes",
     "FP8 weights are used for computation, not only for storage.",
     source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
-    level=Level.INFO,
+    level=Severity.INFO,
 )
-def check_weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_fp8_compute_supported(engines: Iterable[EngineWithGpu]) -> Iterator[Violation]:
     for candidate in engines:
         gpu = candidate.gpu
         if candidate.engine.quantization is Quantization.FP8 and gpu and not gpu.supports_fp8:
@@ -122,12 +122,12 @@ def check_weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Viola
             )
 
 
-@check(
+@deployment_check(
     "replicas-carry-load",
     "All replicas of a service together, and each host of a fleet, support the configured sessions.",
     source="voice_blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
 )
-def check_replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
+def check_replicas_support_load(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         try:
             engine = select_fleet_engine(fleet)
@@ -153,7 +153,7 @@ def _check_service_capacity(azure: Azure) -> Iterator[Violation]:
             sizing = size_service(azure, service)
         except (DoesNotFitError, LookupError):
             continue
-        if (missing := sizing.asked - sizing.sessions) > 0:
+        if (missing := sizing.required_sessions - sizing.sessions) > 0:
             advice = build_scale_out_remedy(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
@@ -162,11 +162,11 @@ def _check_service_capacity(azure: Azure) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "host-memory-holds-engine",
     "A host of a vLLM fleet has memory for the engine's processes.",
     source="voice_blueprint/engines/sizing/host.py: the memory of a vLLM process per GPU is assumed",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
@@ -185,7 +185,7 @@ def check_host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation
             )
 
 
-@check(
+@deployment_check(
     "whisper-model-format",
     "A fleet with the Whisper engine uses a model in a format that its hosts can load.",
     source="https://github.com/SYSTRAN/faster-whisper (CTranslate2 models), and images/asr-neuron (OpenAI's)",
@@ -198,7 +198,7 @@ def check_whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
         compute_kind, card = catalog.instance_types()[fleet.instance_type].compute_kind, cards.get(fleet.model)
         neuron, is_converted = compute_kind == "neuron", "faster-whisper" in fleet.model.lower()
         problem = ""
-        if card and not (neuron and card.architecture is Architecture.ENCODER_DECODER):
+        if card and not (neuron and card.architecture is ModelArchitecture.ENCODER_DECODER):
             problem = f"it is a {card.task} model for {card.served_by}"
         elif neuron and is_converted:
             problem = "it is in CTranslate2's format, but Neuron compiles models in OpenAI's format"

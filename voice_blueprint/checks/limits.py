@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from voice_blueprint.catalog import Limit
-from voice_blueprint.checks.base import Level, Violation, check, format_location
+from voice_blueprint.catalog import CloudLimit
+from voice_blueprint.checks.base import Severity, Violation, deployment_check, format_location
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.limits import LimitUsage, calculate_limit_usages
+from voice_blueprint.limits import LimitUsage, iter_limit_usages
 
 
-@check(
+@deployment_check(
     "within-limits",
     "A deployment at its maximum stays within the strict limits that cannot be raised.",
     source="voice_blueprint/catalog/limits.yaml",
@@ -16,26 +16,26 @@ from voice_blueprint.limits import LimitUsage, calculate_limit_usages
 def check_within_limits(deployment: Deployment) -> Iterator[Violation]:
     yield from (
         _build_limit_violation(use)
-        for use in calculate_limit_usages(deployment)
+        for use in iter_limit_usages(deployment)
         if use.exceeds_limit and _is_fixed(use.limit)
     )
 
 
-@check(
+@deployment_check(
     "limits-requested",
     "A deployment at its maximum stays within the default of each limit that can be raised, or that delays requests.",
     source="voice_blueprint/catalog/limits.yaml; `voice preflight` shows the limits of your account",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_limits_requested(deployment: Deployment) -> Iterator[Violation]:
     yield from (
         _build_limit_violation(use)
-        for use in calculate_limit_usages(deployment)
+        for use in iter_limit_usages(deployment)
         if use.exceeds_limit and not _is_fixed(use.limit)
     )
 
 
-def _is_fixed(limit: Limit) -> bool:
+def _is_fixed(limit: CloudLimit) -> bool:
     return limit.is_strict and not limit.adjustable
 
 

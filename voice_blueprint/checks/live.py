@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint import catalog
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.engines.sizing.live import calculate_call_tokens
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.engines.sizing.service import size_fleet, size_service
@@ -26,13 +26,13 @@ class _LiveTranscriber:
     engines: tuple[EngineSizing, ...]
 
 
-@check(
+@deployment_check(
     "live-load-is-a-call",
     "A model that transcribes audio as it arrives is configured with the length of calls.",
     source="https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602 (12.5 tokens per second of a call)",
     is_acceptable=False,
 )
-def check_live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
+def check_live_load_has_call_length(deployment: Deployment) -> Iterator[Violation]:
     for live_fleet in _iter_live_transcribers(deployment):
         if live_fleet.load.longest_call_s is None:
             model, tokens = catalog.models()[live_fleet.model], live_fleet.load.session_tokens
@@ -46,13 +46,13 @@ def check_live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "live-sessions-were-reached",
     "No GPU is assumed to serve more live calls than the best published figure of its class.",
     source="voice_blueprint/catalog/streams.yaml, each row with its own",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
+def check_live_session_limit(deployment: Deployment) -> Iterator[Violation]:
     rows = sorted(catalog.live_streams().values(), key=lambda row: (row.memory_gib, row.streams))
     for live_fleet in _iter_live_transcribers(deployment):
         for engine in live_fleet.engines:

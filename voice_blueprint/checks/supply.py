@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import iter_fleets
 from voice_blueprint.aws.machine_images import is_mutable_image, may_be_custom_built
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch.whisper import DEFAULT_WHISPER_MODEL_BY_KIND
 from voice_blueprint.file.model.aws import DataPathMode
@@ -15,11 +15,11 @@ from voice_blueprint.hosts import VAD_IMAGES, lacks_digests, list_asr_images, li
 from voice_blueprint.signing import format_digest_manifest, is_signature_valid
 
 
-@check(
+@deployment_check(
     "production-protected",
     "A production deployment has deletion protection after its first deploy.",
     source="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_production_protected(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws_section
@@ -31,11 +31,11 @@ def check_production_protected(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "images-have-digests",
     "Every image that a fleet, the gateway or a service on Azure runs has a digest in the deployment file.",
     source="https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_images_have_digests(deployment: Deployment) -> Iterator[Violation]:
     missing = [image for image in list_required_images(deployment) if image not in deployment.images]
@@ -47,7 +47,7 @@ def check_images_have_digests(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "images-signed",
     "In production, image digests are signed with the pipeline's key; elsewhere, only if the file has a key.",
     source="https://docs.sigstore.dev/cosign/signing/signing_with_blobs/",
@@ -72,7 +72,7 @@ def check_images_signed(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "machine-images-pinned",
     "In production, a fleet whose images have digests boots from a machine image that the file pins.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html",
@@ -91,7 +91,7 @@ def check_machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "vfio-image-baked",
     "VAD hosts on the vfio data path boot from a machine image that was built for it.",
     source="https://github.com/amzn/amzn-drivers/tree/master/userspace/dpdk (vfio-pci with write combining)",
@@ -110,11 +110,11 @@ def check_vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "model-revision-pinned",
     "In production, every model is downloaded at a fixed commit.",
     source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:

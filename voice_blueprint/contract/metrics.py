@@ -60,7 +60,7 @@ class DropReason(StrEnum):
     """The ASR hosts or the network are slower than the audio arrives; silence is dropped first."""
 
 
-class Allowance(StrEnum):
+class NetworkAllowance(StrEnum):
     """EC2 network allowances that the ENA driver counts; the values of ``ALLOWANCE_DIMENSION``.
 
     Source: amzn-drivers, kernel/linux/ena/ena_ethtool.c (``ena_stats_eni_strings``)
@@ -180,7 +180,8 @@ class Metric:
             metric of a service; ``log-filter`` for a metric filter on a log group.
         dimensions: The exact dimension set. A CloudWatch alarm matches the complete set, so an additional dimension
             leaves the alarm without data.
-        load: Whether the value rises or falls with the load of the fleet; ``None`` if it does not depend on load.
+        trend_under_load: Whether the value rises or falls with the load of the fleet; ``None`` if it does not depend on
+            it.
         namespace: CloudWatch namespace.
         is_summable: Whether each value counts the events since the previous value, so that values can be summed.
     """
@@ -190,7 +191,7 @@ class Metric:
     publisher: Image | Literal["aws", "log-filter"]
     meaning: str
     tiers: tuple[Tier, ...]
-    load: Literal["rises", "falls"] | None = None
+    trend_under_load: Literal["rises", "falls"] | None = None
     dimensions: tuple[str, ...] = _FLEET_DIMENSIONS
     namespace: str = NAMESPACE
     is_summable: bool = False

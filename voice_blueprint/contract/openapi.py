@@ -33,41 +33,47 @@ class Route:
     form: tuple[tuple[str, str], ...] = ()
 
 
-_SWITCHING_PROTOCOLS = (101, "the socket is open", None)
-_INVALID_KEY = (401, "the key opens nothing", "Error")
-_NO_SLOT = (503, "no host has a free slot; retry after `Retry-After`", "Error")
-_UNKNOWN_SESSION = (404, "there is no such session", "Error")
+_SWITCHING_PROTOCOLS_RESPONSE = (101, "the socket is open", None)
+_INVALID_KEY_RESPONSE = (401, "the key opens nothing", "Error")
+_NO_SLOT_RESPONSE = (503, "no host has a free slot; retry after `Retry-After`", "Error")
+_UNKNOWN_SESSION_RESPONSE = (404, "there is no such session", "Error")
 
 ROUTES = (
     Route(
         "POST", session_api.SESSIONS_PATH, "opens a session", "caller",
         (
             (201, "it is open", "Session"), (307, "another cell opens it: send the same there", None),
-            (400, "what is wrong in the request", "Error"), _NO_SLOT,
+            (400, "what is wrong in the request", "Error"), _NO_SLOT_RESPONSE,
         ),
         request="SessionRequest",
         query=((session_api.FULL_CELLS_PARAMETER, "cells that have no room, of a redirected request"),),
     ),
-    Route("DELETE", session_api.SESSION_PATH, "closes it", "session", ((204, "it is closed", None), _UNKNOWN_SESSION)),
+    Route(
+        "DELETE",
+        session_api.SESSION_PATH,
+        "closes it",
+        "session",
+        ((204, "it is closed", None), _UNKNOWN_SESSION_RESPONSE),
+    ),
     Route(
         "GET", session_api.EVENTS_PATH, "its transcript, as server-sent events", "session",
-        ((200, "the events", None), _UNKNOWN_SESSION),
+        ((200, "the events", None), _UNKNOWN_SESSION_RESPONSE),
     ),
     Route(
         "GET", session_api.TRANSCRIPT_PATH, "its archived transcript, while it is kept", "caller",
-        ((200, "JSON lines, or WebVTT", None), _UNKNOWN_SESSION), query=(("format", "jsonl or vtt"),),
+        ((200, "JSON lines, or WebVTT", None), _UNKNOWN_SESSION_RESPONSE), query=(("format", "jsonl or vtt"),),
     ),
     Route(
         "DELETE", session_api.TRANSCRIPT_PATH, "deletes it", "caller",
-        ((204, "it is deleted", None), _UNKNOWN_SESSION),
+        ((204, "it is deleted", None), _UNKNOWN_SESSION_RESPONSE),
     ),
     Route(
         "WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, as are the next", "session",
-        (_SWITCHING_PROTOCOLS, _UNKNOWN_SESSION, _NO_SLOT),
+        (_SWITCHING_PROTOCOLS_RESPONSE, _UNKNOWN_SESSION_RESPONSE, _NO_SLOT_RESPONSE),
     ),
     Route(
         "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for OpenAI's clients", "key",
-        (_SWITCHING_PROTOCOLS, _INVALID_KEY, _NO_SLOT),
+        (_SWITCHING_PROTOCOLS_RESPONSE, _INVALID_KEY_RESPONSE, _NO_SLOT_RESPONSE),
         query=(("intent", "transcription"), ("model", "any name")),
     ),
     Route(
@@ -79,7 +85,7 @@ ROUTES = (
     ),
     Route(
         "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key",
-        (_SWITCHING_PROTOCOLS, _INVALID_KEY, _NO_SLOT),
+        (_SWITCHING_PROTOCOLS_RESPONSE, _INVALID_KEY_RESPONSE, _NO_SLOT_RESPONSE),
         query=(
             ("encoding", "linear16, mulaw, alaw or opus; a container needs none"),
             ("sample_rate", "8000 to 48000"), ("channels", "1 or 2, which are mixed"), ("language", "BCP 47"),
@@ -91,7 +97,11 @@ ROUTES = (
     Route(
         "WebSocket", session_api.PRESENCE_PATH, "a session without audio of its own, for as long as the socket is open",
         "key",
-        (_SWITCHING_PROTOCOLS, _INVALID_KEY, (429, "the caller has as many sessions as it may have", "Error")),
+        (
+            _SWITCHING_PROTOCOLS_RESPONSE,
+            _INVALID_KEY_RESPONSE,
+            (429, "the caller has as many sessions as it may have", "Error"),
+        ),
     ),
     Route(
         "POST", session_api.TRANSCRIPTIONS_PATH, "what a file of up to an hour says, for OpenAI's clients", "key",

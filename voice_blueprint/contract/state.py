@@ -7,7 +7,7 @@ from voice_blueprint.contract.network import Tier
 
 
 @dataclass(frozen=True)
-class StateAccess:
+class StateStoreUser:
     """Permissions of a tier's user in the state store, as a Valkey ACL string."""
 
     tier: Tier
@@ -19,18 +19,19 @@ _SAFE_COMMANDS = (
 )
 """Permitted commands. Commands that list keys are excluded: SCAN and RANDOMKEY are not in the dangerous category, and
 ignore key patterns."""
-_RECORD_PERMISSIONS = "%R~session:[0-9]*"
+_SESSION_RECORD_PERMISSIONS = "%R~session:[0-9]*"
 """Session records, which only gateways write, without the callers' sets and the slots, which only gateways read."""
-_KEY_PERMISSIONS: dict[Tier, str] = {
+_KEY_PERMISSIONS_BY_TIER: dict[Tier, str] = {
     Tier.GATEWAY: "~session:* ~srtp:* %R~shipped:* ~transcribed:* ~file:* %R~transcript:* %R~host:* %R~usage:*",
     # VAD hosts remove ids with an expired record from the list of ASR hosts, and write no such record.
-    Tier.VAD: f"{_RECORD_PERMISSIONS} %R~srtp:[0-9]* ~shipped:[0-9]* ~host:vad* ~host:asr %R~host:asr:*",
+    Tier.VAD: f"{_SESSION_RECORD_PERMISSIONS} %R~srtp:[0-9]* ~shipped:[0-9]* ~host:vad* ~host:asr %R~host:asr:*",
     Tier.AGENT: "~conversation:* ~usage:* ~host:agent*",
-    Tier.ASR: f"{_RECORD_PERMISSIONS} %R~shipped:[0-9]* ~transcribed:[0-9]* ~lease:[0-9]* ~held:* ~file:* "
+    Tier.ASR: f"{_SESSION_RECORD_PERMISSIONS} %R~shipped:[0-9]* ~transcribed:[0-9]* ~lease:[0-9]* ~held:* ~file:* "
     "~transcript:* ~audio:* ~host:asr*",
 }
-STATE_USERS: tuple[StateAccess, ...] = tuple(
-    StateAccess(tier, f"on resetkeys {keys} resetchannels {_SAFE_COMMANDS}") for tier, keys in _KEY_PERMISSIONS.items()
+STATE_USERS: tuple[StateStoreUser, ...] = tuple(
+    StateStoreUser(tier, f"on resetkeys {keys} resetchannels {_SAFE_COMMANDS}")
+    for tier, keys in _KEY_PERMISSIONS_BY_TIER.items()
 )
 """Permissions of each tier on the keys below. ``docs/security.md`` lists what a compromised host of each tier can do
 with them, as measured by ``images/runtime/tests/test_blast_radius.py``."""
@@ -38,7 +39,7 @@ with them, as measured by ``images/runtime/tests/test_blast_radius.py``."""
 SESSION_KEY = "session:{ssrc}"
 """Hash of a session, by its SSRC in decimal. Only gateways write it; ``SessionField`` lists its fields."""
 
-SRTP_KEY_KEY = "srtp:{ssrc}"
+SRTP_KEYING_MATERIAL_KEY = "srtp:{ssrc}"
 """Base64 of the master key and salt of a session with ``external`` audio, whose length determines the suite. The
 gateway writes the value, VAD hosts read it, and no other tier has access."""
 
@@ -129,7 +130,7 @@ HOST_SESSIONS_KEY = "held:{host}"
 not read it, so they cannot discover sessions that send them no packets."""
 
 
-REVISION_KEYS = {Tier.GATEWAY: "session:revision", Tier.AGENT: "conversation:revision"}
+REVISION_KEY_BY_TIER = {Tier.GATEWAY: "session:revision", Tier.AGENT: "conversation:revision"}
 """Revision of the task definition of the tier's newest ECS task. Tasks with another revision belong to an older
 deployment."""
 
@@ -241,11 +242,11 @@ class HostField(StrEnum):
     DRAINING = "draining"
     """``1`` if the host accepts no new sessions; otherwise ``0``."""
     HEARTBEAT = "heartbeat"
-    """A number that changes every second; a host whose number does not change for ``HOST_DEAD_AFTER_S`` is dead."""
+    """Changes every second; a host is dead whose number does not change for ``HOST_HEARTBEAT_TIMEOUT_S``."""
 
 
 HOST_HEARTBEAT_INTERVAL_S = 1
-HOST_DEAD_AFTER_S = 3
+HOST_HEARTBEAT_TIMEOUT_S = 3
 """Time without a new heartbeat after which a host counts as dead. Two heartbeats may be late."""
 HOST_TTL_S = 10
 """Time after which the hash of a dead host expires."""

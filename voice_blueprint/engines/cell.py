@@ -7,7 +7,7 @@ binds to.
 
 from collections.abc import Mapping, Sequence
 
-from voice_blueprint.azure.topology import NumaNodes, Request, admit_pods, list_empty_node_resources
+from voice_blueprint.azure.topology import ContainerRequest, NumaNodes, admit_pods, calculate_empty_node_resources
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.engines.sizing.result import DoesNotFitError
@@ -29,15 +29,15 @@ bind to its own nodes. The amount is ASSUMED: copies between GPU and pinned memo
 
 HELPER_CPUS = 2 * LMCACHE_CPUS + PD_ROUTER_CPUS + FRONT_CPUS + GPU_HOLDER_CPUS
 
-LMCACHE_PROCESS_GIB = 8.0
+LMCACHE_PROCESS_MEMORY_GIB = 8.0
 """Memory of an LMCache server without its pool: Python and a CUDA context for each GPU. ASSUMED, not measured."""
-PD_ROUTER_GIB = 4.0
-FRONT_GIB = 4.0
-GPU_HOLDER_GIB = 0.25
+PD_ROUTER_MEMORY_GIB = 4.0
+FRONT_MEMORY_GIB = 4.0
+GPU_HOLDER_MEMORY_GIB = 0.25
 """Memory of the container that requests the GPUs. Its ``sleep`` process uses 1 MiB, but the container runtime's hooks,
 which find and cache the GPUs' libraries, count against the limit, and are killed if the limit is small
 (https://github.com/eclipse-che/che/issues/21765). The device plugin has the same limit. ASSUMED, not measured."""
-HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + GPU_HOLDER_GIB
+HELPER_MEMORY_GIB = 2 * LMCACHE_PROCESS_MEMORY_GIB + PD_ROUTER_MEMORY_GIB + FRONT_MEMORY_GIB + GPU_HOLDER_MEMORY_GIB
 """Memory of a cell's pod without its engines and their KV cache pools."""
 
 MIN_RESERVED_CPUS = 1
@@ -49,9 +49,9 @@ def calculate_helper_memory_gib(service: AzureService) -> float:
     """Return the memory of a pod's helper containers, without KV cache pools."""
     match service:
         case PrefillDecodeCell():
-            return HELPER_GIB
+            return HELPER_MEMORY_GIB
         case AggregatedService(lmcache=LmcachePool()):
-            return LMCACHE_PROCESS_GIB
+            return LMCACHE_PROCESS_MEMORY_GIB
         case _:
             return 0.0
 
@@ -104,19 +104,19 @@ def calculate_total_cell_cpus(cpus: int) -> float:
     return 2 * calculate_cell_engine_cpus(cpus) + HELPER_CPUS
 
 
-def build_cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
+def build_cell_requests(gpus: int, cpus: int) -> tuple[ContainerRequest, ...]:
     """Return the CPU and GPU requests of a cell's prefill engine, decode engine, and GPU holder."""
     return (
-        Request(0, calculate_cell_engine_cpus(cpus)),
-        Request(0, calculate_cell_engine_cpus(cpus)),
-        Request(gpus, None),
+        ContainerRequest(0, calculate_cell_engine_cpus(cpus)),
+        ContainerRequest(0, calculate_cell_engine_cpus(cpus)),
+        ContainerRequest(gpus, None),
     )
 
 
 def can_pin_engines(
     size: VmSize,
     cpus: float,
-    requests: Sequence[Request],
+    requests: Sequence[ContainerRequest],
     engines: Mapping[int, tuple[int, ...]],
     policy: TopologyPolicy,
 ) -> bool:
@@ -133,7 +133,7 @@ def can_pin_engines(
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
-    admissions = list(admit_pods(size, requests, policy, list_empty_node_resources(size, MIN_RESERVED_CPUS)))
+    admissions = list(admit_pods(size, requests, policy, calculate_empty_node_resources(size, MIN_RESERVED_CPUS)))
     return all(answer.is_admitted for answer in admissions) and all(
         admissions[engine].nodes == _find_gpu_numa_nodes(size, gpus) for engine, gpus in engines.items()
     )

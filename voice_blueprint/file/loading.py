@@ -38,7 +38,7 @@ def load(path: Path | str) -> Deployment:
         deployment = Deployment.model_validate_json(json.dumps(document))
     except ValidationError as error:
         located_errors = [describe_error(detail, source) for detail in deduplicate_errors(error)]
-        problems = _sort_problems(source, located_errors)
+        problems = _create_sorted_problems(source, located_errors)
         if len(error.errors()) > MAX_REPORTED_ERRORS:
             omitted = len(error.errors()) - MAX_REPORTED_ERRORS
             problems.append(FileProblem(file, None, f"and {omitted:,} more problems; is it a deployment file?"))
@@ -46,11 +46,11 @@ def load(path: Path | str) -> Deployment:
     unknown = list(_find_unknown_names(deployment))
     unknown += _find_unknown_pools(deployment.azure_section) if deployment.azure_section else ()
     if unknown:
-        raise DeploymentFileError(_sort_problems(source, unknown))
+        raise DeploymentFileError(_create_sorted_problems(source, unknown))
     return deployment.select_cell().attach_source(source)
 
 
-def _sort_problems(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[FileProblem]:
+def _create_sorted_problems(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[FileProblem]:
     problems = [FileProblem(source.file, source.find_line(location), message) for location, message in located_errors]
     return sorted(problems, key=lambda problem: problem.line or 0)
 
@@ -59,7 +59,7 @@ MAX_FILE_BYTES = 10**6
 """Maximum size of a file. The largest shipped file is 10 kB; a file with every setting at its maximum length is smaller
 than a tenth of this limit."""
 
-_MAX_DEPTH = 50
+_MAX_NESTING_DEPTH = 50
 """Maximum nesting; the model has fewer than ten levels."""
 
 
@@ -78,8 +78,8 @@ class _StrictYamlLoader(Composer, yaml.CSafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise self._create_loading_error("aliases (*name) are not supported; write the value out")
-        if self._depth >= _MAX_DEPTH:
-            raise self._create_loading_error(f"nested more than {_MAX_DEPTH} levels deep")
+        if self._depth >= _MAX_NESTING_DEPTH:
+            raise self._create_loading_error(f"nested more than {_MAX_NESTING_DEPTH} levels deep")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -98,13 +98,13 @@ _SCALAR_TAGS = {
     "tag:yaml.org,2002:float",
     "tag:yaml.org,2002:str",
 }
-_MAX_INTEGER = 2**53
+_MAX_SAFE_INTEGER = 2**53
 """Above this, floats cannot represent every integer."""
 _AMBIGUOUS_NUMBER_PATTERN = re.compile(r":|^[-+]?0[0-9_]")
 """Numbers that YAML 1.1 parses in base 60 (``15:00`` is 900) or base 8 (``010`` is 8)."""
 
 
-_YAML_ERROR_HINTS = {
+_HINT_BY_YAML_ERROR = {
     "mapping values are not allowed": "write a space after the colon of a key, and quote a value that contains a colon",
     "could not find expected ':'": "write a space after the colon of a key",
     "did not find expected key": "a setting is indented as those around it are",
@@ -156,7 +156,7 @@ class _DeploymentFileReader:
                     f": {text.splitlines()[mark.line][mark.column]!r}; indent with spaces, and put text in quotes"
                 )
             problem_text += next(
-                (f"; {remedy}" for problem, remedy in _YAML_ERROR_HINTS.items() if problem in problem_text), ""
+                (f"; {remedy}" for problem, remedy in _HINT_BY_YAML_ERROR.items() if problem in problem_text), ""
             )
             raise self._create_error(mark.line + 1 if mark else None, f"is not valid YAML: {problem_text}") from None
         finally:
@@ -206,7 +206,7 @@ class _DeploymentFileReader:
             raise self._create_error(
                 line, f"`{node.value}` reads as the number {value}; write that, or put it in quotes"
             )
-        if isinstance(value, int | float) and not abs(value) < _MAX_INTEGER:
+        if isinstance(value, int | float) and not abs(value) < _MAX_SAFE_INTEGER:
             value_text = shorten_value(node.value)
             raise self._create_error(line, f"`{value_text}` is out of range; numbers must be finite and below 2^53")
         return value

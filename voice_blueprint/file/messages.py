@@ -15,7 +15,7 @@ from voice_blueprint.file.model.text import PATTERN_MESSAGE_KEY
 from voice_blueprint.file.source import Location, SourceMap
 from voice_blueprint.file.suggestion import find_closest_match, format_suggestion
 
-RENAMED_SETTINGS = {
+SETTING_NAMES_BY_OLD_NAME = {
     "breaching_datapoints": ("datapoints_to_alarm",),
     "evaluated_datapoints": ("evaluation_periods",),
     "change": ("adjustment",),
@@ -52,7 +52,7 @@ def deduplicate_errors(error: ValidationError) -> list[ErrorDetails]:
 
 def _guess_intended_names(word: str, fields: list[str]) -> list[str]:
     """Return the settings that an unknown name may refer to: its new names, or the most similar one."""
-    new_names = [name for name in RENAMED_SETTINGS.get(word, ()) if name in fields]
+    new_names = [name for name in SETTING_NAMES_BY_OLD_NAME.get(word, ()) if name in fields]
     near = find_closest_match(word, fields)
     return new_names or ([near] if near else [])
 
@@ -73,7 +73,7 @@ def describe_error(detail: ErrorDetails, source: SourceMap) -> tuple[Location, s
             fields = _list_setting_names(detail["loc"][:-1])
             word = str(location[-1])
             current_name = " or ".join(
-                f"`{name}`" for name in _guess_intended_names(word, fields) if word in RENAMED_SETTINGS
+                f"`{name}`" for name in _guess_intended_names(word, fields) if word in SETTING_NAMES_BY_OLD_NAME
             )
             hint = f"; it is called {current_name} now" if current_name else format_suggestion(word, fields)
             message = f"`{path}` is an unknown setting{hint}"
@@ -183,7 +183,7 @@ def _resolve_models(location: Location) -> list[type[BaseModel]]:
             models = [model for field in fields for model in _iter_annotation_models(field)]
         else:
             # A list index is not a field; a union tag selects its member.
-            models = [model for model in models if _is_tagged(model, part)] or models
+            models = [model for model in models if _has_tag(model, part)] or models
     return models
 
 
@@ -192,7 +192,7 @@ def _get_setting_types(model: type[BaseModel]) -> dict[str, object]:
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
-def _is_tagged(model: type[BaseModel], tag: str | int) -> bool:
+def _has_tag(model: type[BaseModel], tag: str | int) -> bool:
     return any(tag in get_args(field.annotation) for field in model.model_fields.values())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from voice_blueprint.file.model.observability import Objectives
+from voice_blueprint.file.model.observability import ObjectiveSettings
 from voice_blueprint.file.model.scaling import Comparison
 
 MIN_REFUSALS = 5
@@ -36,7 +36,7 @@ class AlertCondition:
     affects_callers: bool = True
 
 
-ALERT_CONDITIONS = {
+ALERT_CONDITION_BY_ID = {
     # A caller who reaches a full gateway task is refused although other tasks have capacity, and calls again. Up to 5 %
     # of refusals are therefore random. If refusals continue, the error budget alert pages; the same applies to slow
     # transcripts and slow turns.
@@ -132,9 +132,9 @@ ALERT_CONDITIONS = {
 }
 """Alerts by id. Shares are in percent, times in milliseconds."""
 
-ERROR_BUDGET_ALERT = "error-budget-burns"
+ERROR_BUDGET_ALERT_ID = "error-budget-burns"
 """Id of the alerts on objectives. Each objective has one alert per pair of windows."""
-OBJECTIVE_DAYS = 30
+OBJECTIVE_WINDOW_DAYS = 30
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class WindowPair:
     multi-burn-rate alerts".
 
     Attributes:
-        burn_rate: Burn rate; at 1 the budget lasts exactly ``OBJECTIVE_DAYS``.
+        burn_rate: Burn rate; at 1 the budget lasts exactly ``OBJECTIVE_WINDOW_DAYS``.
         pages_operators: Whether operators are paged; otherwise the alert is handled within a day.
     """
 
@@ -159,7 +159,7 @@ class WindowPair:
     @property
     def days_to_exhaustion(self) -> float:
         """Number of days in which this rate spends the whole budget."""
-        return OBJECTIVE_DAYS / self.burn_rate
+        return OBJECTIVE_WINDOW_DAYS / self.burn_rate
 
 
 BURN_RATE_WINDOWS = (
@@ -175,28 +175,29 @@ class Objective:
 
     Attributes:
         percent: Share over 30 days.
-        failure_text: Start of the sentence that describes the calls or turns that are not good.
+        failure_description: Start of the sentence that describes the calls or turns that are not good.
         within_ms: Maximum latency of a good call or turn; ``None`` if the objective does not concern latency.
     """
 
     id: Literal["admission", "transcript", "turn"]
     percent: float
-    failure_text: str
+    failure_description: str
     within_ms: int | None = None
 
-    def calculate_threshold(self, windows: WindowPair) -> float:
+    def calculate_threshold_percent(self, windows: WindowPair) -> float:
         """Return the share of bad calls or turns, percent, that corresponds to the burn rate of these windows."""
         return round(windows.burn_rate * (100 - self.percent), 6)
 
     def format_meaning(self, windows: WindowPair) -> str:
         """Return the sentence for the operator who is paged."""
         return (
-            f"{self.failure_text} so often that the error budget of {100 - self.percent:g} % in {OBJECTIVE_DAYS} days "
+            f"{self.failure_description} so often that the error budget of {100 - self.percent:g} % in "
+            f"{OBJECTIVE_WINDOW_DAYS} days "
             f"would last {windows.days_to_exhaustion:.2g} days."
         )
 
 
-def build_objectives(settings: Objectives, *, agents: bool) -> Iterator[Objective]:
+def build_objectives(settings: ObjectiveSettings, *, agents: bool) -> Iterator[Objective]:
     """Yield the objectives of a deployment; those on turns require agents."""
     yield Objective("admission", settings.admitted_percent, "Calls are refused")
     latencies: list[tuple[Literal["transcript", "turn"], float, str, int]] = [

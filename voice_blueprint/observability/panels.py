@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-Line = TypeVar("Line")
+SeriesT = TypeVar("SeriesT")
 """Content of a graph: a CloudWatch series, or a Prometheus query."""
 
 MINUTE_S = 60
 
 
 @dataclass(frozen=True)
-class Panel(Generic[Line]):
+class Panel(Generic[SeriesT]):
     """A graph.
 
     Attributes:
@@ -19,13 +19,13 @@ class Panel(Generic[Line]):
     """
 
     title: str
-    series: tuple[Line, ...]
+    series: tuple[SeriesT, ...]
     period_s: int = MINUTE_S
     is_stacked: bool = False
 
 
 @dataclass(frozen=True)
-class Dashboard(Generic[Line]):
+class Dashboard(Generic[SeriesT]):
     """A page of graphs.
 
     Attributes:
@@ -38,4 +38,4 @@ class Dashboard(Generic[Line]):
     topic: str
     description: str
     alarms: tuple[str, ...]
-    panels: tuple[Panel[Line], ...]
+    panels: tuple[Panel[SeriesT], ...]

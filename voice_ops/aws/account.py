@@ -27,7 +27,7 @@ NOT_DEPLOYED_STATES = frozenset(
 replaces a stack whose creation failed."""
 
 
-def sign_in(deployment: Deployment) -> boto3.Session:
+def create_deployment_session(deployment: Deployment) -> boto3.Session:
     """Create a session in the region of a deployment, with the credentials that boto3 finds.
 
     Raises:
@@ -45,9 +45,9 @@ class ScalingGroup:
 
     Attributes:
         images: Container images that the hosts run.
-        low: Minimum number of hosts.
-        high: Maximum number of hosts.
-        budget_s: Maximum time for a host to finish its sessions, in seconds.
+        min_hosts: Minimum number of hosts.
+        max_hosts: Maximum number of hosts.
+        drain_budget_s: Maximum time for a host to finish its sessions, in seconds.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ScalingGroup:
     images: tuple[Image, ...]
     min_hosts: int
     max_hosts: int
-    budget_s: int
+    drain_budget_s: int
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class Account:
         return {"Account": answer["Account"], "Arn": answer["Arn"]}
 
     @property
-    def groups(self) -> dict[str, ScalingGroup]:
+    def scaling_groups(self) -> dict[str, ScalingGroup]:
         """Auto Scaling groups by name, in the order of the file."""
         aws, deployment = self.deployment.aws, self.deployment
-        hosts, budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
+        hosts, drain_budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
         results = [
-            ScalingGroup(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, budget_s)
+            ScalingGroup(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, drain_budget_s)
             for name in names.list_vad_group_names(deployment)
         ]
         results += [
@@ -109,7 +109,7 @@ class Account:
         for template in self.templates.values():
             yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
 
-    def list_all(
+    def iter_paginated_items(
         self, service: str, operation: str, path: str, region: str | None = None, **request: object
     ) -> Iterator[Any]:
         """Yield the items of a paginated operation, which the JMESPath expression ``path`` selects in each response."""
@@ -124,14 +124,16 @@ class Account:
     def fetch_stack_statuses(self) -> dict[str, str]:
         """Return the status of all existing stacks by name, including stacks that were removed from the file."""
         tag = {"Key": names.DEPLOYMENT_TAG, "Value": self.deployment.name}
-        result = self.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+        result = self.iter_paginated_items(
+            "cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']"
+        )
         return {
             each["StackName"]: each["StackStatus"]
             for each in result
             if each["StackName"] in self.templates or tag in each.get("Tags", [])
         }
 
-    def fetch_removed_stacks(self) -> dict[str, str]:
+    def fetch_removed_stack_statuses(self) -> dict[str, str]:
         """Return the status of the existing stacks that were removed from the file, by name."""
         return {stack: state for stack, state in self.fetch_stack_statuses().items() if stack not in self.templates}
 
@@ -148,7 +150,7 @@ class Account:
     def fetch_physical_ids(self, stack: str) -> dict[str, str]:
         """Return the physical ids of an existing stack's resources, by logical id."""
         path = "StackResourceSummaries[?PhysicalResourceId && ResourceStatus != 'DELETE_COMPLETE']"
-        result = self.list_all("cloudformation", "list_stack_resources", path, StackName=stack)
+        result = self.iter_paginated_items("cloudformation", "list_stack_resources", path, StackName=stack)
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in result}
 
     def find_gateway_service(self) -> tuple[str, str] | None:

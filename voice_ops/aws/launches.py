@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
+AUTO_SCALING_GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
 
 
 def find_changed_launch_templates(
@@ -23,7 +23,7 @@ def collect_launch_template_properties(template: Mapping[str, Any]) -> dict[str,
     resources = template.get("Resources", {})
     results = {}
     for resource in resources.values():
-        if resource["Type"] == GROUP_TYPE:
+        if resource["Type"] == AUTO_SCALING_GROUP_TYPE:
             template_id = resource["Properties"]["LaunchTemplate"]["LaunchTemplateId"]["Ref"]
             data = resources[template_id]["Properties"]["LaunchTemplateData"]
             results[resource["Properties"]["AutoScalingGroupName"]] = {

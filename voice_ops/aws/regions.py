@@ -7,8 +7,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from voice_blueprint.aws import names
-from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.refusals import is_denied
+from voice_ops.aws.account import Account, create_deployment_session
+from voice_ops.aws.refusals import is_access_denied
 
 
 def find_removed_region_accounts(first: Account) -> Iterator[Account]:
@@ -29,9 +29,9 @@ def find_removed_region_accounts(first: Account) -> Iterator[Account]:
         if region in deployment.file_regions:
             continue
         try:
-            is_deployed = any(first.list_all("cloudformation", "describe_stacks", path, region))
+            is_deployed = any(first.iter_paginated_items("cloudformation", "describe_stacks", path, region))
         except ClientError as error:
-            if not is_denied(error):
+            if not is_access_denied(error):
                 raise
             continue
         if is_deployed:
@@ -39,4 +39,4 @@ def find_removed_region_accounts(first: Account) -> Iterator[Account]:
             regional = deployment.model_copy(
                 update={"name": f"{deployment.name_in_file}-{region}", "aws_section": section}
             )
-            yield replace(first, deployment=regional, templates={}, session=sign_in(regional))
+            yield replace(first, deployment=regional, templates={}, session=create_deployment_session(regional))

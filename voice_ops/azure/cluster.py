@@ -30,7 +30,7 @@ from azure.core.rest import HttpRequest
 from voice_blueprint.azure import names
 from voice_ops.preflight.azure.account import Account, parse_json_body
 from voice_ops.preflight.azure.refusals import explain_error
-from voice_ops.preflight.questions import Refusal, extract_first_line
+from voice_ops.preflight.questions import RequestFailure, extract_first_line
 from voice_ops.timeouts import CONNECT_TIMEOUT_S, MAX_ATTEMPTS, READ_TIMEOUT_S
 
 API_VERSION = "2025-09-01"
@@ -43,7 +43,7 @@ class ClusterUnreachableError(ServiceRequestError):
     """The Kubernetes API server cannot be reached."""
 
 
-class ClusterDeniedError(HttpResponseError):
+class ClusterAccessDeniedError(HttpResponseError):
     """The Kubernetes API server responds, but denies access."""
 
 
@@ -65,28 +65,30 @@ class Cluster:
     def fetch_properties(self, child: str = "") -> Mapping[str, Any] | None:
         """Return the properties of the cluster, or of a child such as ``/agentPools/gpu``, or None if there is none."""
         try:
-            result = self.account.providers.resources.get_by_id(f"{self.id}{child}", api_version=API_VERSION)
+            result = self.account.resource_client.resources.get_by_id(f"{self.id}{child}", api_version=API_VERSION)
         except ResourceNotFoundError:
             return None
         properties: Mapping[str, Any] = result.properties or {}
         return properties
 
     @cached_property
-    def kubernetes(self) -> "Kubernetes":
+    def kubernetes(self) -> "KubernetesClient":
         """Client of the Kubernetes API, at the address in the kubeconfig of the signed-in user.
 
         Raises:
             HttpResponseError: Azure denies access to the kubeconfig.
         """
         request = HttpRequest("POST", f"{self.id}/listClusterUserCredential?api-version={API_VERSION}")
-        answer = self.account.providers.send_request(request)
+        answer = self.account.resource_client.send_request(request)
         answer.raise_for_status()
         config = yaml.safe_load(base64.b64decode(parse_json_body(answer)["kubeconfigs"][0]["value"]))
         cluster = config["clusters"][0]["cluster"]
-        return Kubernetes(self.account, cluster["server"], base64.b64decode(cluster["certificate-authority-data"]))
+        return KubernetesClient(
+            self.account, cluster["server"], base64.b64decode(cluster["certificate-authority-data"])
+        )
 
 
-class Kubernetes:
+class KubernetesClient:
     """Client of a cluster's Kubernetes API, with the permissions of the operator.
 
     Args:
@@ -116,7 +118,7 @@ class Kubernetes:
 
         Raises:
             ClusterUnreachableError: The API server does not respond.
-            ClusterDeniedError: The operator has no access to the objects.
+            ClusterAccessDeniedError: The operator has no access to the objects.
             HttpResponseError: Another error occurred.
         """
         try:
@@ -124,24 +126,26 @@ class Kubernetes:
         except (ServiceRequestError, ServiceResponseError) as error:  # the latter behind a proxy, for example
             raise ClusterUnreachableError(extract_first_line(str(error))) from None
         if answer.status_code == HTTP_FORBIDDEN:
-            raise ClusterDeniedError(extract_first_line(parse_json_body(answer).get("message", "")), response=answer)
+            raise ClusterAccessDeniedError(
+                extract_first_line(parse_json_body(answer).get("message", "")), response=answer
+            )
         map_error(answer.status_code, answer, ERROR_CLASSES_BY_STATUS)
         answer.raise_for_status()
         results: list[dict[str, Any]] = parse_json_body(answer)["items"]
         return results
 
 
-def explain_cluster_error(error: Exception) -> Refusal:
+def explain_cluster_error(error: Exception) -> RequestFailure:
     """Convert an exception of Azure or Kubernetes to a refusal, with an explanation and a remedy."""
     if isinstance(error, ClusterUnreachableError):
         remedy = (
             "run the command where the API server is reachable, such as on the jump host (`access` in "
             "docs/guides/azure.md)"
         )
-        return Refusal(f"cannot reach the API server: {error.message}", remedy)
-    if isinstance(error, ClusterDeniedError):
+        return RequestFailure(f"cannot reach the API server: {error.message}", remedy)
+    if isinstance(error, ClusterAccessDeniedError):
         remedy = (
             "sign in as a member of a group in `admin_groups`, or with the role Azure Kubernetes Service RBAC Reader"
         )
-        return Refusal(f"access denied by the API server: {error.message}", remedy)
+        return RequestFailure(f"access denied by the API server: {error.message}", remedy)
     return explain_error(error)

@@ -7,7 +7,7 @@ from typing import Any
 
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.azure.cluster import Kubernetes
+from voice_ops.azure.cluster import KubernetesClient
 from voice_sandbox.azure.values import reveal_secrets
 from voice_sandbox.rehearsals.azure import Rehearsal
 from voice_stacks.azure.policy.quantities import QuantityError, parse_quantity
@@ -88,7 +88,7 @@ def evaluate_workloads(deployment: Deployment) -> DefinedWorkloads:
     Raises:
         EngineError: A program fails.
     """
-    with Rehearsal.for_deployment(deployment) as rehearsal:
+    with Rehearsal.from_deployment(deployment) as rehearsal:
         cluster, workloads = (each.up.graph for each in rehearsal.run())
     outputs = {key: reveal_secrets(value) for key, value in cluster.outputs.items() if key not in FILE_DERIVED_OUTPUTS}
     manifests = [
@@ -100,7 +100,9 @@ def evaluate_workloads(deployment: Deployment) -> DefinedWorkloads:
     )
 
 
-def fetch_live_deployments(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
+def fetch_live_deployments(
+    kubernetes: KubernetesClient, namespaces: list[str]
+) -> dict[tuple[str, str], LiveDeployment]:
     """Return the Deployments in some namespaces of the cluster, by namespace and name."""
     results = {}
     for namespace in namespaces:

@@ -15,17 +15,17 @@ import typer
 import voice_blueprint
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.load import Measured
+from voice_blueprint.file.model.load import MeasuredCapacity
 from voice_blueprint.file.source import Location
-from voice_ops.calibrate.edit import set_value
-from voice_ops.calibrate.search import find_max_sustained
-from voice_ops.call.access import Auth
+from voice_ops.calibrate.edit import set_mapping_value
+from voice_ops.calibrate.search import find_max_sustained_calls
+from voice_ops.call.access import AuthorizerType
 from voice_ops.call.recording import RecordingError
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.findings import load_deployment
 from voice_ops.loadtest import options
 from voice_ops.loadtest.drivers import Api
-from voice_ops.loadtest.load import ClosedLoop
+from voice_ops.loadtest.load import ClosedLoopLoad
 from voice_ops.loadtest.options import OptionError
 from voice_ops.loadtest.session import LoadTest, LoadTestError
 from voice_ops.options import DeploymentFileArgument, JsonOption
@@ -47,7 +47,9 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
         Option(metavar="URL", help="Session API of a deployment. By default the engine runs on this machine."),
     ] = None,
     hosts: Annotated[int, Option(min=1, help="Hosts of the fleet that serve the calls.")] = 1,
-    auth: Annotated[Auth | None, Option(help="Authorizer of the deployment at --url.", show_default=False)] = None,
+    auth: Annotated[
+        AuthorizerType | None, Option(help="Authorizer of the deployment at --url.", show_default=False)
+    ] = None,
     api_key_env: Annotated[
         str | None, Option(metavar="NAME", help="Environment variable that contains the key or token.")
     ] = None,
@@ -73,7 +75,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
     deployment = load_deployment(file)
     location = _find_fleet_location(deployment, fleet)
     if url is None and location[1] != "asr":
-        raise create_exit(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
+        raise create_exit(f"only the CPU engine can be measured on this machine; {fleet} requires --url", INVALID_INPUT)
     try:
         if url is None:
             with run_local_engine(model) as (local, engine_name):
@@ -83,7 +85,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
             calls, is_limit = _measure_max_calls(url, audio, final_ms, max_calls, auth, api_key_env)
             hardware = f"{hosts} hosts at {url}" if hosts > 1 else url
     except (OptionError, RecordingError) as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except LoadTestError as error:
         raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -94,7 +96,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
             "the file is unchanged",
             FAILED,
         )
-    measured = Measured(
+    measured = MeasuredCapacity(
         calls=calls // hosts,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         conditions=f"{hardware}: {audio.name}, finals within {final_ms:g} ms"
@@ -116,14 +118,15 @@ def _find_fleet_location(deployment: Deployment, fleet: str) -> Location:
     fleets = [names.GATEWAY_FLEET, names.VAD_FLEET, *asr] if deployment.aws_section else []
     if fleet not in fleets:
         raise create_exit(
-            f"{deployment.name} has no fleet {fleet}; its fleets are {', '.join(fleets) or 'none on AWS'}", REFUSED
+            f"{deployment.name} has no fleet {fleet}; its fleets are {', '.join(fleets) or 'none on AWS'}",
+            INVALID_INPUT,
         )
     locations: dict[str, Location] = {names.GATEWAY_FLEET: ("aws", "edge", "gateway"), names.VAD_FLEET: ("aws", "vad")}
     return locations.get(fleet) or ("aws", "asr", asr.index(fleet))
 
 
 def _measure_max_calls(  # noqa: PLR0917  two callers
-    url: str, audio: Path, final_ms: float, max_calls: int, auth: Auth | None, key: str | None
+    url: str, audio: Path, final_ms: float, max_calls: int, auth: AuthorizerType | None, key: str | None
 ) -> tuple[int, bool]:
     driver = options.create_driver_factory(
         Api.SESSION, audio=[audio], text=None, reference=None, sample_rate=24_000, scenario=None
@@ -137,7 +140,7 @@ def _measure_max_calls(  # noqa: PLR0917  two callers
             api=Api.SESSION,
             endpoints=[endpoint],
             create_driver=driver,
-            requests_by_load={ClosedLoop(calls): calls},
+            requests_by_load={ClosedLoopLoad(calls): calls},
             slo={"final": final_ms},
             gpu_count=1,
             usd_per_hour=None,
@@ -152,7 +155,7 @@ def _measure_max_calls(  # noqa: PLR0917  two callers
         final = result.summary.metrics.get("final")
         return not result.summary.failures and final is not None and final.max <= final_ms
 
-    return find_max_sustained(can_sustain, max_calls)
+    return find_max_sustained_calls(can_sustain, max_calls)
 
 
 @contextmanager
@@ -163,7 +166,7 @@ def run_local_engine(model: Path | None) -> Iterator[tuple[str, str]]:
         from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415
     except ModuleNotFoundError:
         raise create_exit(
-            "the CPU engine runs only from the repository (`make setup`); otherwise specify --url", REFUSED
+            "the CPU engine runs only from the repository (`make setup`); otherwise specify --url", INVALID_INPUT
         ) from None
     model_folder = find_weights(model)
     try:
@@ -183,8 +186,8 @@ def run_local_engine(model: Path | None) -> Iterator[tuple[str, str]]:
         raise create_exit(str(error), FAILED) from None
 
 
-def _write_measurement(file: Path, location: Location, measured: Measured) -> None:
-    text = set_value(file.read_text(encoding="utf-8"), location, "measured", measured.model_dump())
+def _write_measurement(file: Path, location: Location, measured: MeasuredCapacity) -> None:
+    text = set_mapping_value(file.read_text(encoding="utf-8"), location, "measured", measured.model_dump())
     with TemporaryDirectory(prefix="voice-calibrate-") as folder:
         draft = Path(folder) / file.name
         draft.write_text(text, encoding="utf-8")

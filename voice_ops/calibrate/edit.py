@@ -7,7 +7,7 @@ import yaml
 from voice_blueprint.file.source import Location
 
 
-def set_value(text: str, location: Location, key: str, value: dict[str, object]) -> str:
+def set_mapping_value(text: str, location: Location, key: str, value: dict[str, object]) -> str:
     """Return the text of a deployment file, with ``key: value`` set in the mapping at a location."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     for part in location:

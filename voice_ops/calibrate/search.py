@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 
-def find_max_sustained(sustains: Callable[[int], bool], max_calls: int) -> tuple[int, bool]:
+def find_max_sustained_calls(sustains: Callable[[int], bool], max_calls: int) -> tuple[int, bool]:
     """Find the maximum number of sustained calls, by doubling the number and then by a binary search.
 
     Args:

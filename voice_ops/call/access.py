@@ -16,7 +16,7 @@ _SIGNING_SERVICE = "execute-api"
 _API_GATEWAY_HOST_PATTERN = re.compile(rf"\.{_SIGNING_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
 
 
-class Auth(StrEnum):
+class AuthorizerType(StrEnum):
     """Kinds of authorizer, named as in the deployment file."""
 
     IAM = "iam"
@@ -25,7 +25,7 @@ class Auth(StrEnum):
     NONE = "none"
 
 
-class AccessError(ValueError):
+class CredentialsError(ValueError):
     """Credentials are missing or invalid."""
 
 
@@ -33,21 +33,21 @@ def read_secret(variable: str | None) -> str | None:
     """Return the key or token from an environment variable, or ``None`` if no variable is specified.
 
     Raises:
-        AccessError: The variable is not set, or contains characters that a header cannot contain.
+        CredentialsError: The variable is not set, or contains characters that a header cannot contain.
     """
     if variable is None:
         return None
     secret = os.environ.get(variable, "").strip()
     if not secret:
-        raise AccessError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
+        raise CredentialsError(f"--api-key-env {variable}: that variable is not set; export {variable}=... first")
     if not secret.isascii():
-        raise AccessError(
+        raise CredentialsError(
             f"--api-key-env {variable}: the value contains characters that are not allowed in an HTTP header"
         )
     return secret
 
 
-def create_header_provider(auth: Auth | None, secret: str | None, server: str) -> HeaderProvider:
+def create_header_provider(auth: AuthorizerType | None, secret: str | None, server: str) -> HeaderProvider:
     """Return a function that authenticates requests to a server.
 
     Args:
@@ -55,21 +55,23 @@ def create_header_provider(auth: Auth | None, secret: str | None, server: str) -
         secret: The API key or token.
 
     Raises:
-        AccessError: A secret, credentials or a region is missing, or a secret is not used.
+        CredentialsError: A secret, credentials or a region is missing, or a secret is not used.
     """
-    auth = auth or (Auth.NONE if secret is None else Auth.API_KEY)
-    if auth in {Auth.JWT, Auth.API_KEY} and secret is None:
-        raise AccessError(f"--auth {auth} requires a secret: export it in a variable and specify --api-key-env NAME")
-    if auth in {Auth.IAM, Auth.NONE} and secret is not None:
-        raise AccessError(f"--auth {auth} does not use --api-key-env; omit it")
+    auth = auth or (AuthorizerType.NONE if secret is None else AuthorizerType.API_KEY)
+    if auth in {AuthorizerType.JWT, AuthorizerType.API_KEY} and secret is None:
+        raise CredentialsError(
+            f"--auth {auth} requires a secret: export it in a variable and specify --api-key-env NAME"
+        )
+    if auth in {AuthorizerType.IAM, AuthorizerType.NONE} and secret is not None:
+        raise CredentialsError(f"--auth {auth} does not use --api-key-env; omit it")
     match auth:
-        case Auth.IAM:
+        case AuthorizerType.IAM:
             return _create_signing_provider(server)
-        case Auth.JWT:
+        case AuthorizerType.JWT:
             return lambda *_: {"Authorization": f"Bearer {secret}"}
-        case Auth.API_KEY:
+        case AuthorizerType.API_KEY:
             return lambda *_: {"x-api-key": str(secret)}
-        case Auth.NONE:
+        case AuthorizerType.NONE:
             return lambda *_: {}
 
 
@@ -82,12 +84,12 @@ def _create_signing_provider(server: str) -> HeaderProvider:
     session = boto3.Session()
     credentials = session.get_credentials()
     if credentials is None:
-        raise AccessError("--auth iam requires AWS credentials, and none were found: set AWS_PROFILE")
+        raise CredentialsError("--auth iam requires AWS credentials, and none were found: set AWS_PROFILE")
     host = urlsplit(server).hostname or ""
     named = _API_GATEWAY_HOST_PATTERN.search(host)
     region = named[1] if named else session.region_name
     if region is None:
-        raise AccessError(f"--auth iam requires a region, and {host} does not contain one: set AWS_REGION")
+        raise CredentialsError(f"--auth iam requires a region, and {host} does not contain one: set AWS_REGION")
 
     def sign(method: str, url: str, body: bytes) -> Headers:
         request = AWSRequest(method, url, data=body)

@@ -10,17 +10,24 @@ import httpx2
 import typer
 from rich.text import Text
 
-from voice_ops.call.access import AccessError, Auth, ClientAuth, HeaderProvider, create_header_provider, read_secret
+from voice_ops.call.access import (
+    AuthorizerType,
+    ClientAuth,
+    CredentialsError,
+    HeaderProvider,
+    create_header_provider,
+    read_secret,
+)
 from voice_ops.call.dialects import Api
 from voice_ops.call.other_apis import stream_to_server
-from voice_ops.call.recording import SAMPLE_RATE, RecordingError, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, RecordingError, read_samples
 from voice_ops.call.senders import Samples, create_sender
-from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.call.session import REQUEST_TIMEOUT_S, CallError, Session, TranscriptEvent
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.output import create_exit, err, format_markup, out
 
 LOCAL_SERVER = "http://127.0.0.1:8080"
-NO_KEY = "none"
+PLACEHOLDER_API_KEY = "none"
 """Key for servers without authentication, since clients of the other APIs always send a key."""
 
 
@@ -32,7 +39,7 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
         str, typer.Option(metavar="URL", help="Base URL of the session API, including the stage.")
     ] = LOCAL_SERVER,
     auth: Annotated[
-        Auth | None,
+        AuthorizerType | None,
         typer.Option(
             help="Authorizer of the deployment. `iam` signs requests with AWS credentials.", show_default=False
         ),
@@ -61,13 +68,13 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
         samples = read_samples(file)
         secret = read_secret(api_key_env)
         headers_for = create_header_provider(auth, secret, server) if api is Api.SESSIONS else None
-    except (RecordingError, AccessError) as error:
-        raise create_exit(str(error), REFUSED) from None
+    except (RecordingError, CredentialsError) as error:
+        raise create_exit(str(error), INVALID_INPUT) from None
     try:
         if headers_for:
             asyncio.run(_stream_to_session(samples, server, headers_for, websocket=websocket))
         else:
-            asyncio.run(_call_server(api, samples, server, secret or NO_KEY))
+            asyncio.run(_call_server(api, samples, server, secret or PLACEHOLDER_API_KEY))
     except CallError as error:
         raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -75,10 +82,10 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
 
 
 async def _stream_to_session(samples: Samples, server: str, headers_for: HeaderProvider, *, websocket: bool) -> None:
-    async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
+    async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket" if websocket else "srtp")
         err.print(
-            format_markup("[dim]{} s of audio to {}[/]", f"{samples.size / SAMPLE_RATE:.1f}", server), soft_wrap=True
+            format_markup("[dim]{} s of audio to {}[/]", f"{samples.size / SAMPLE_RATE_HZ:.1f}", server), soft_wrap=True
         )
         begin = time.monotonic()
         print_task = asyncio.create_task(_print_events(session, begin))
@@ -95,7 +102,9 @@ async def _stream_to_session(samples: Samples, server: str, headers_for: HeaderP
 
 
 async def _call_server(api: Api, samples: Samples, server: str, key: str) -> None:
-    err.print(format_markup("[dim]{} s of audio to {}[/]", f"{samples.size / SAMPLE_RATE:.1f}", server), soft_wrap=True)
+    err.print(
+        format_markup("[dim]{} s of audio to {}[/]", f"{samples.size / SAMPLE_RATE_HZ:.1f}", server), soft_wrap=True
+    )
     begin = time.monotonic()
     async for event in stream_to_server(api, server, key, samples):
         if event.text:

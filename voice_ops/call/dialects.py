@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from voice_blueprint.contract.session_api import LISTEN_PATH, REALTIME_PATH
-from voice_ops.call.recording import SAMPLE_RATE
+from voice_ops.call.recording import SAMPLE_RATE_HZ
 from voice_ops.call.session import CallError, TranscriptEvent
 
 
@@ -60,7 +60,7 @@ class _OpenAiParser:
         return TranscriptEvent(kind="final", text=event["transcript"], start_ms=start_ms, end_ms=end_ms)
 
 
-def _parse_deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
+def _parse_deepgram_message(message: dict[str, Any]) -> TranscriptEvent | None:
     if message["type"] != "Results":
         return None
     start_ms = round(1000 * message["start"])
@@ -73,7 +73,7 @@ def _parse_deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
 
 
 def _format_session_update(turns: dict[str, str] | None) -> str:
-    audio_settings = {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}, "turn_detection": turns}
+    audio_settings = {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE_HZ}, "turn_detection": turns}
     return json.dumps(
         {"type": "session.update", "session": {"type": "transcription", "audio": {"input": audio_settings}}}
     )
@@ -91,11 +91,11 @@ DIALECTS = {
         closes_at_end=False,
     ),
     Api.DEEPGRAM: Dialect(
-        f"{LISTEN_PATH}?encoding=linear16&sample_rate={SAMPLE_RATE}&interim_results=true",
+        f"{LISTEN_PATH}?encoding=linear16&sample_rate={SAMPLE_RATE_HZ}&interim_results=true",
         None,
         lambda audio: audio,
         json.dumps({"type": "CloseStream"}),
-        _parse_deepgram,
+        _parse_deepgram_message,
         closes_at_end=True,
     ),
 }

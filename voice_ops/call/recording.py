@@ -7,12 +7,12 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-SAMPLE_RATE = 16_000
+SAMPLE_RATE_HZ = 16_000
 SAMPLES_PER_FRAME = 320
 """Number of samples in a packet of 20 ms."""
-FRAME_S = SAMPLES_PER_FRAME / SAMPLE_RATE
+FRAME_S = SAMPLES_PER_FRAME / SAMPLE_RATE_HZ
 
-MAX_LENGTH_S = 3600
+MAX_DURATION_S = 3600
 _INT16_SCALE = 1 << 15
 
 
@@ -30,8 +30,8 @@ def read_samples(file: Path) -> NDArray[np.int16]:
         with wave.open(str(file), "rb") as source:
             rate, channels, width = source.getframerate(), source.getnchannels(), source.getsampwidth()
             seconds = source.getnframes() / rate
-            if seconds > MAX_LENGTH_S:
-                raise RecordingError(f"{file} is {seconds:.0f} s long; the maximum is {MAX_LENGTH_S} s")
+            if seconds > MAX_DURATION_S:
+                raise RecordingError(f"{file} is {seconds:.0f} s long; the maximum is {MAX_DURATION_S} s")
             data = source.readframes(source.getnframes())
     except OSError as error:
         raise RecordingError(f"{file}: {error.strerror}") from None
@@ -40,8 +40,8 @@ def read_samples(file: Path) -> NDArray[np.int16]:
     samples = _decode_pcm(data, width).reshape(-1, channels).mean(axis=1)
     if not samples.size:
         raise RecordingError(f"{file} contains no audio")
-    if rate != SAMPLE_RATE:
-        samples = soxr.resample(samples, rate, SAMPLE_RATE)
+    if rate != SAMPLE_RATE_HZ:
+        samples = soxr.resample(samples, rate, SAMPLE_RATE_HZ)
     padded_samples = np.zeros(-(-samples.size // SAMPLES_PER_FRAME) * SAMPLES_PER_FRAME)
     padded_samples[: samples.size] = samples
     return np.clip(np.rint(padded_samples), -_INT16_SCALE, _INT16_SCALE - 1).astype(np.int16)

@@ -16,13 +16,13 @@ import websockets
 from numpy.typing import NDArray
 
 from voice_ops.call.recording import FRAME_S, SAMPLES_PER_FRAME
-from voice_ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
+from voice_ops.call.session import SUBPROTOCOL, CallError, Session, SrtpParameters
 
 RTP_VERSION_2 = 0x80
-PAYLOAD_TYPE = 96
+RTP_PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
-NORMAL_CLOSURE = 1000
-REJECTION_CODES = {1003, 1007, 1008, 1009}
+NORMAL_CLOSURE_CODE = 1000
+REJECTION_CLOSE_CODES = {1003, 1007, 1008, 1009}
 """Close codes after which the same audio would be rejected again. After all other codes, the session waits for a
 reconnect."""
 MIN_SERVER_ERROR_STATUS = 500
@@ -53,7 +53,7 @@ class SrtpSender:
             mobile network had changed the address. The operating system replaces an empty address.
     """
 
-    def __init__(self, media: Srtp, sources: Sequence[str] = ("",)) -> None:
+    def __init__(self, media: SrtpParameters, sources: Sequence[str] = ("",)) -> None:
         self._media = media
         self._sources = sources
         policy = pylibsrtp.Policy(
@@ -69,7 +69,7 @@ class SrtpSender:
 
     async def send(self, samples: Samples) -> None:
         loop = asyncio.get_running_loop()
-        frames = _split_frames(samples)
+        frames = _split_into_frames(samples)
         with contextlib.ExitStack() as stack:
             connections = [stack.enter_context(self._connect(source)) for source in self._sources]
             begin = loop.time()
@@ -106,7 +106,9 @@ class SrtpSender:
         return connection
 
     def _build_next_packet(self, frame: Samples) -> bytes:
-        header = struct.pack(">BBHII", RTP_VERSION_2, PAYLOAD_TYPE, self._sequence, self._timestamp, self._media.ssrc)
+        header = struct.pack(
+            ">BBHII", RTP_VERSION_2, RTP_PAYLOAD_TYPE, self._sequence, self._timestamp, self._media.ssrc
+        )
         self._sequence = (self._sequence + 1) & 0xFFFF
         self._timestamp = (self._timestamp + SAMPLES_PER_FRAME) & 0xFFFFFFFF
         return self._srtp.protect(header + frame.astype(">i2").tobytes())
@@ -123,21 +125,21 @@ class WebSocketSender:
         self._was_admitted = False
 
     async def send(self, samples: Samples) -> None:
-        frames, self._begin = _split_frames(samples), asyncio.get_running_loop().time()
+        frames, self._begin = _split_into_frames(samples), asyncio.get_running_loop().time()
         reason = ""
         for _ in range(MAX_CONNECTION_ATTEMPTS):
             try:
                 connection = await self._send_remaining_frames(frames)
             except (websockets.WebSocketException, OSError) as error:
                 # After an accepted connection, the error is a restart or a network failure, which is temporary.
-                if not self._was_admitted or _is_refusal(error):
+                if not self._was_admitted or _is_rejected_handshake(error):
                     raise CallError(f"{self._url} refuses the audio connection: {error}") from None
                 reason = str(error)
             else:
-                if connection.close_code == NORMAL_CLOSURE:
+                if connection.close_code == NORMAL_CLOSURE_CODE:
                     return
                 reason = f"{connection.close_code} {connection.close_reason}"
-                if connection.close_code in REJECTION_CODES:
+                if connection.close_code in REJECTION_CLOSE_CODES:
                     break
             await asyncio.sleep(RECONNECT_PAUSE_S)
         raise CallError(f"{self._url} closed the connection: {reason}")
@@ -157,7 +159,7 @@ class WebSocketSender:
             return connection
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_rejected_handshake(error: Exception) -> bool:
     return isinstance(error, websockets.InvalidStatus) and error.response.status_code < MIN_SERVER_ERROR_STATUS
 
 
@@ -174,5 +176,5 @@ def create_sender(session: Session) -> Sender:
     raise CallError("the server offers neither SRTP nor a WebSocket")
 
 
-def _split_frames(samples: Samples) -> list[Samples]:
+def _split_into_frames(samples: Samples) -> list[Samples]:
     return np.split(samples, samples.size // SAMPLES_PER_FRAME)

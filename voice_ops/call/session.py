@@ -14,7 +14,7 @@ from voice_blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_
 SUBPROTOCOL = "voice.v1"
 """Subprotocol of the audio WebSocket. In the header, it is followed by the token."""
 
-TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 """Timeout of requests. Event streams have heartbeats, so they do not reach it."""
 MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of an event stream without an event in between."""
@@ -35,7 +35,7 @@ class AccessRejectedError(CallError):
     """The session API does not accept the caller's credentials, which may have expired."""
 
 
-class Srtp(BaseModel):
+class SrtpParameters(BaseModel):
     """Destination and key of the encrypted packets."""
 
     host: str
@@ -45,11 +45,11 @@ class Srtp(BaseModel):
     key: str
 
 
-class Media(BaseModel):
+class MediaEndpoint(BaseModel):
     """Endpoint of the requested transport."""
 
     websocket: str | None = None
-    srtp: Srtp | None = None
+    srtp: SrtpParameters | None = None
 
 
 class SessionResponse(BaseModel):
@@ -57,7 +57,7 @@ class SessionResponse(BaseModel):
 
     id: str
     token: str
-    media: Media
+    media: MediaEndpoint
     events: str
 
 
@@ -160,7 +160,7 @@ class Session:
         failures = 0
         while failures < MAX_RECONNECTS:
             try:
-                async for event in self._stream():
+                async for event in self._stream_server_sent_events():
                     failures = 0
                     if event.event == "end":
                         end = json.loads(event.data)
@@ -180,7 +180,7 @@ class Session:
             await asyncio.sleep(RECONNECT_PAUSE_S)
         raise CallError(f"the event stream was interrupted {MAX_RECONNECTS} times in a row")
 
-    async def _stream(self) -> AsyncIterator[httpx2.ServerSentEvent]:
+    async def _stream_server_sent_events(self) -> AsyncIterator[httpx2.ServerSentEvent]:
         headers = {TOKEN_HEADER: self._token, "Accept": "text/event-stream"}
         if self._last_event_id:
             headers[LAST_EVENT_ID_HEADER] = self._last_event_id

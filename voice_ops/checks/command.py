@@ -15,11 +15,12 @@ def checks(as_json: JsonOption = False) -> None:
     """
     if as_json:
         rows = [
-            {"id": each.id, "level": each.level.value, "about": each.about, "source": each.source} for each in CHECKS
+            {"id": each.id, "level": each.level.value, "about": each.description, "source": each.source}
+            for each in CHECKS
         ]
         print_json({"checks": rows})
         return
     for check in CHECKS:
         out.print(format_markup(f"{LEVEL_MARKS[check.level]} [bold]{{}}[/]", check.id))
-        out.print(f"  {check.about}", soft_wrap=True)
+        out.print(f"  {check.description}", soft_wrap=True)
         out.print(format_markup("  [dim]{}[/]", check.source), soft_wrap=True)

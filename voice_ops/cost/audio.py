@@ -11,7 +11,7 @@ from voice_blueprint.engines.sizing.service import iter_transcription_capacities
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.load import CallLoad
-from voice_ops.cost.model import Amount, Audio
+from voice_ops.cost.model import Amount, AudioUsage
 from voice_ops.cost.prices import HOURS_PER_MONTH
 
 
@@ -28,7 +28,7 @@ def estimate_azure_calls(azure: Azure, load: CallLoad) -> Amount:
     return _estimate_calls([low for low, _ in _calculate_tier_capacities(azure).values()], load)
 
 
-def estimate_aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
+def estimate_aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> AudioUsage:
     """Return the audio hours of the AWS section.
 
     Args:
@@ -42,14 +42,14 @@ def estimate_aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
     return _estimate_audio(estimate_aws_calls(aws, load), load, "" if has_load else _join_capacities(capacity_texts))
 
 
-def estimate_azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio:
+def estimate_azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> AudioUsage:
     """Return the audio hours of the Azure section.
 
     The capacity of an engine is the number of sessions that fit into its memory.
     """
     engines = list(iter_transcription_capacities(azure))
     if not engines or load is None:
-        return Audio(None, "the file has no service that transcribes audio")
+        return AudioUsage(None, "the file has no service that transcribes audio")
     texts = {
         engine.service: f"{engine.min_replicas}-{engine.max_replicas} replicas x {engine.sessions} sessions"
         for engine in engines
@@ -71,14 +71,14 @@ def _estimate_calls(minimums: list[int], load: CallLoad) -> Amount:
     return Amount(min(min(minimums) * TARGET_UTILIZATION, load.calls), load.calls, calculate_peak_calls(load))
 
 
-def _estimate_audio(calls: Amount, load: CallLoad, capacity_text: str) -> Audio:
+def _estimate_audio(calls: Amount, load: CallLoad, capacity_text: str) -> AudioUsage:
     assumptions = f"{load.calls:,} calls, {calculate_peak_calls(load):,} at the peak, {load.curve}"
     if capacity_text:
         share = f"{TARGET_UTILIZATION:.0%} of the smallest tier's maximum ({capacity_text})"
         assumptions = f"the file has no load; assumed: {assumptions}, {share}"
     else:
         assumptions = f"load of the file: {assumptions}"
-    return Audio(calls * HOURS_PER_MONTH, assumptions)
+    return AudioUsage(calls * HOURS_PER_MONTH, assumptions)
 
 
 def _calculate_tier_capacities(azure: Azure) -> dict[str, tuple[int, int]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from voice_ops.cost.model import Amount, ExpectedSizes, Use
+from voice_ops.cost.model import Amount, ExpectedSizes, ResourceUsage
 
 Properties = dict[str, Any]
 MIN_STANDARD_PERIOD_S = 60
@@ -45,21 +45,21 @@ class Templates:
         return self.expected_sizes.calculate_size(name, float(str(low)), float(str(peak)))
 
 
-PricingRule = Callable[[Templates, str, Properties], Iterator[Use]]
+PricingRule = Callable[[Templates, str, Properties], Iterator[ResourceUsage]]
 
 
-def _list_group_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _list_group_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[ResourceUsage]:
     launch = templates.find_referenced_properties(stack, properties["LaunchTemplate"]["LaunchTemplateId"])[
         "LaunchTemplateData"
     ]
     hosts = templates.calculate_size(properties["AutoScalingGroupName"], properties["MinSize"], properties["MaxSize"])
-    yield Use(launch["InstanceType"], hosts, is_exact=True)
+    yield ResourceUsage(launch["InstanceType"], hosts, is_exact=True)
     yield from _list_volume_uses(launch, hosts)
     if launch.get("Monitoring", {}).get("Enabled"):
-        yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRIC_COUNT)
+        yield ResourceUsage("cloudwatch-custom-metric", hosts * DETAILED_METRIC_COUNT)
 
 
-def _list_warm_pool_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _list_warm_pool_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[ResourceUsage]:
     """Yield the volumes of stopped hosts. The minimum and the maximum size of the pool are equal."""
     group = templates.find_referenced_properties(stack, properties["AutoScalingGroupName"])
     launch = templates.find_referenced_properties(stack, group["LaunchTemplate"]["LaunchTemplateId"])[
@@ -68,18 +68,18 @@ def _list_warm_pool_uses(templates: Templates, stack: str, properties: Propertie
     yield from _list_volume_uses(launch, Amount.fixed(int(properties["MinSize"])))
 
 
-def _list_volume_uses(launch: Properties, hosts: Amount) -> Iterator[Use]:
+def _list_volume_uses(launch: Properties, hosts: Amount) -> Iterator[ResourceUsage]:
     """Yield the volumes of hosts. The price of each volume includes 125 MiB/s and 3,000 IOPS."""
     for mapping in launch["BlockDeviceMappings"]:
         volume = mapping["Ebs"]
-        yield Use("ebs-gp3", hosts * int(volume["VolumeSize"]))
+        yield ResourceUsage("ebs-gp3", hosts * int(volume["VolumeSize"]))
         if (extra_throughput := int(volume["Throughput"]) - 125) > 0:
-            yield Use("ebs-gp3-throughput", hosts * (extra_throughput / 1024))
+            yield ResourceUsage("ebs-gp3-throughput", hosts * (extra_throughput / 1024))
         if (extra_throughput := int(volume["Iops"]) - 3000) > 0:
-            yield Use("ebs-gp3-iops", hosts * extra_throughput)
+            yield ResourceUsage("ebs-gp3-iops", hosts * extra_throughput)
 
 
-def _list_service_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _list_service_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[ResourceUsage]:
     task = templates.find_referenced_properties(stack, properties["TaskDefinition"])
     targets = [
         target
@@ -88,65 +88,65 @@ def _list_service_uses(templates: Templates, stack: str, properties: Properties)
     ]
     low, peak = (targets[0]["MinCapacity"], targets[0]["MaxCapacity"]) if targets else (properties["DesiredCount"],) * 2
     tasks = templates.calculate_size(stack, low, peak)
-    yield Use("fargate-arm-vcpu", tasks * (int(task["Cpu"]) / 1024))
-    yield Use("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
+    yield ResourceUsage("fargate-arm-vcpu", tasks * (int(task["Cpu"]) / 1024))
+    yield ResourceUsage("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
 
 
-def _list_cluster_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _list_cluster_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[ResourceUsage]:
     services = [at for at, _, kind, _ in templates.iter_resources() if kind == "AWS::ECS::Service" and at == stack]
     settings = {each["Name"]: each["Value"] for each in properties.get("ClusterSettings", ())}
     if settings.get("containerInsights") == "enabled":
         series = CLUSTER_METRICS + SERVICE_METRICS * len(services)
-        yield Use("cloudwatch-custom-metric", Amount.fixed(series))
+        yield ResourceUsage("cloudwatch-custom-metric", Amount.fixed(series))
 
 
-def _list_alarm_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_alarm_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
     queried_metrics = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [
         properties
     ]
     is_high_resolution = min(int(metric["Period"]) for metric in queried_metrics) < MIN_STANDARD_PERIOD_S
-    yield Use(
+    yield ResourceUsage(
         "cloudwatch-high-resolution-alarm" if is_high_resolution else "cloudwatch-alarm",
         Amount.fixed(len(queried_metrics)),
     )
 
 
-def _list_task_scaling_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_task_scaling_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
     if properties["PolicyType"] == "TargetTrackingScaling":
-        yield Use("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARM_COUNT))
+        yield ResourceUsage("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARM_COUNT))
 
 
-def _list_store_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_store_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
     nodes = properties["NumNodeGroups"] * (properties["ReplicasPerNodeGroup"] + 1)
-    yield Use(properties["CacheNodeType"], Amount.fixed(nodes), is_exact=True)
+    yield ResourceUsage(properties["CacheNodeType"], Amount.fixed(nodes), is_exact=True)
 
 
-def _list_endpoint_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_endpoint_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
     if properties.get("VpcEndpointType") == "Interface":
-        yield Use("interface-endpoint-hour", Amount.fixed(len(properties["SubnetIds"])))
+        yield ResourceUsage("interface-endpoint-hour", Amount.fixed(len(properties["SubnetIds"])))
 
 
-def _list_load_balancer_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
-    yield Use("nlb-hour", Amount.fixed(1))
+def _list_load_balancer_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
+    yield ResourceUsage("nlb-hour", Amount.fixed(1))
     if properties["Scheme"] == "internet-facing":
-        yield Use("public-ipv4-hour", Amount.fixed(len(properties["Subnets"])))
+        yield ResourceUsage("public-ipv4-hour", Amount.fixed(len(properties["Subnets"])))
 
 
-def _list_web_acl_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
-    yield Use("waf-web-acl", Amount.fixed(1))
-    yield Use("waf-rule", Amount.fixed(len(properties["Rules"])))
+def _list_web_acl_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
+    yield ResourceUsage("waf-web-acl", Amount.fixed(1))
+    yield ResourceUsage("waf-rule", Amount.fixed(len(properties["Rules"])))
 
 
-def _list_health_check_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _list_health_check_uses(_: Templates, __: str, properties: Properties) -> Iterator[ResourceUsage]:
     config = properties["HealthCheckConfig"]
-    yield Use("health-check", Amount.fixed(1))
+    yield ResourceUsage("health-check", Amount.fixed(1))
     if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  fast interval of the Route 53 API
-        yield Use("health-check-option", Amount.fixed(options))
+        yield ResourceUsage("health-check-option", Amount.fixed(options))
 
 
 def _create_single_unit_rule(item: str) -> PricingRule:
-    def list_uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
-        yield Use(item, Amount.fixed(1))
+    def list_uses(_: Templates, __: str, ___: Properties) -> Iterator[ResourceUsage]:
+        yield ResourceUsage(item, Amount.fixed(1))
 
     return list_uses
 
@@ -198,7 +198,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
 }
 """Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
 
-FREE_TYPES = frozenset(
+FREE_RESOURCE_TYPES = frozenset(
     f"AWS::{kind}"
     for kind in (
         *("ApiGateway::Account", "ApiGateway::BasePathMapping", "ApiGateway::Deployment", "ApiGateway::DomainName"),

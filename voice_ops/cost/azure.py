@@ -4,85 +4,87 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from voice_blueprint.capacity.bounds import EDGE_UNITS
-from voice_ops.cost.model import Amount, ExpectedSizes, Use
+from voice_ops.cost.model import Amount, ExpectedSizes, ResourceUsage
 
 Inputs = Mapping[str, Any]
-PricingRule = Callable[[Inputs, ExpectedSizes], Iterator[Use]]
+PricingRule = Callable[[Inputs, ExpectedSizes], Iterator[ResourceUsage]]
 
-PREMIUM_DISKS_GIB = {"p10": 128, "p15": 256, "p20": 512, "p30": 1024, "p40": 2048}
+PREMIUM_DISK_GIB_BY_TIER = {"p10": 128, "p15": 256, "p20": 512, "p30": 1024, "p40": 2048}
 """Premium SSD tiers by their maximum disk size.
 https://learn.microsoft.com/azure/virtual-machines/disks-types#premium-ssds"""
 
 
-def _list_pool_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
+def _list_pool_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[ResourceUsage]:
     name = str(inputs.get("agentPoolName") or inputs.get("name"))
     nodes = expected.calculate_size(name, inputs["minCount"], inputs["maxCount"])
-    yield Use(inputs["vmSize"], nodes, is_exact=True)
+    yield ResourceUsage(inputs["vmSize"], nodes, is_exact=True)
     if inputs["osDiskType"] == "Managed":
         yield _create_disk_use(inputs["osDiskSizeGB"], nodes)
 
 
-def _list_machine_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
-    yield Use(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), is_exact=True)
+def _list_machine_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
+    yield ResourceUsage(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), is_exact=True)
     yield _create_disk_use(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
 
 
-def _create_disk_use(gib: int, disks: Amount) -> Use:
-    return Use(f"os-disk-{next(tier for tier, max_gib in PREMIUM_DISKS_GIB.items() if gib <= max_gib)}", disks)
+def _create_disk_use(gib: int, disks: Amount) -> ResourceUsage:
+    return ResourceUsage(
+        f"os-disk-{next(tier for tier, max_gib in PREMIUM_DISK_GIB_BY_TIER.items() if gib <= max_gib)}", disks
+    )
 
 
-def _list_bastion_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
-    yield Use(f"bastion-{inputs['sku']['name'].lower()}-hour", Amount.fixed(1))
+def _list_bastion_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
+    yield ResourceUsage(f"bastion-{inputs['sku']['name'].lower()}-hour", Amount.fixed(1))
 
 
-def _list_cluster_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
+def _list_cluster_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[ResourceUsage]:
     if inputs["sku"]["tier"] != "Free":
-        yield Use(f"aks-{inputs['sku']['tier'].lower()}-hour", Amount.fixed(1))
+        yield ResourceUsage(f"aks-{inputs['sku']['tier'].lower()}-hour", Amount.fixed(1))
     for pool in inputs["agentPoolProfiles"]:
         yield from _list_pool_uses(pool, expected)
 
 
-def _list_registry_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
-    yield Use(f"registry-{inputs['sku']['name'].lower()}-day", Amount.fixed(1))
+def _list_registry_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
+    yield ResourceUsage(f"registry-{inputs['sku']['name'].lower()}-day", Amount.fixed(1))
 
 
-def _list_grafana_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_grafana_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
     is_redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
-    yield Use("grafana-zone-redundant-hour" if is_redundant else "grafana-standard-hour", Amount.fixed(1))
+    yield ResourceUsage("grafana-zone-redundant-hour" if is_redundant else "grafana-standard-hour", Amount.fixed(1))
 
 
-def _list_store_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_store_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
     nodes = 2 if inputs["highAvailability"] == "Enabled" else 1
-    yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
+    yield ResourceUsage(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
 
 
-def _list_edge_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
-    yield Use("waf-gateway-hour", Amount.fixed(1))
+def _list_edge_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
+    yield ResourceUsage("waf-gateway-hour", Amount.fixed(1))
     reserved = inputs["autoscaleConfiguration"]["minCapacity"] * EDGE_UNITS
-    yield Use("waf-gateway-capacity-unit", Amount.fixed(reserved))
+    yield ResourceUsage("waf-gateway-capacity-unit", Amount.fixed(reserved))
 
 
-def _list_service_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_service_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
     # Public and internal Services are separate Azure load balancers, each with fewer than five rules.
     if inputs["spec"].get("type") == "LoadBalancer":
-        yield Use("azure-load-balancer-hour", Amount.fixed(1))
+        yield ResourceUsage("azure-load-balancer-hour", Amount.fixed(1))
 
 
-def _list_claim_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_claim_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
     size = str(inputs["spec"]["resources"]["requests"]["storage"])
-    yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
+    yield ResourceUsage("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
 
 
-def _list_metric_alert_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
+def _list_metric_alert_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
     # A rule is charged by series. One that is split by a dimension has a series for each of its values: the edge has
     # at most three backends.
     split = any("*" in each["values"] for row in inputs["criteria"]["allOf"] for each in row["dimensions"])
-    yield Use("azure-metric-alert", Amount.fixed(3 if split else 1))
+    yield ResourceUsage("azure-metric-alert", Amount.fixed(3 if split else 1))
 
 
 def _create_single_unit_rule(item: str) -> PricingRule:
-    def list_uses(_: Inputs, __: ExpectedSizes) -> Iterator[Use]:
-        yield Use(item, Amount.fixed(1))
+    def list_uses(_: Inputs, __: ExpectedSizes) -> Iterator[ResourceUsage]:
+        yield ResourceUsage(item, Amount.fixed(1))
 
     return list_uses
 
@@ -125,7 +127,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
 }
 """Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
 
-FREE_TYPES = frozenset(
+FREE_RESOURCE_TYPES = frozenset(
     {
         *("compute:VirtualMachineExtension", "network:NetworkInterface"),
         *("alertsmanagement:PrometheusRuleGroup", "authorization:RoleAssignment", "consumption:Budget"),

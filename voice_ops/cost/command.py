@@ -8,9 +8,9 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.cost.estimate import Assumptions, Section, collect_charged_sections, price_section
+from voice_ops.cost.estimate import Assumptions, ChargedSection, collect_charged_sections, price_section
 from voice_ops.cost.model import Estimate, sum_amounts
-from voice_ops.cost.offers import read_offer
+from voice_ops.cost.offers import read_offer_prices
 from voice_ops.cost.prices import PriceBook, load_price_book, save_downloaded_prices
 from voice_ops.cost.report import (
     print_difference,
@@ -20,7 +20,7 @@ from voice_ops.cost.report import (
     serialize_estimate,
 )
 from voice_ops.cost.revisions import LAST_RELEASE, NoSuchRevisionError, open_comparison
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.findings import load_checked_deployment
 from voice_ops.options import DeploymentFileArgument, JsonOption
 from voice_ops.output import create_exit, err, out, print_error, print_json
@@ -64,7 +64,7 @@ def cost(
     """
     assumed = Assumptions(utilization)
     deployment = load_checked_deployment(file)
-    other_name, before = _load_comparison(file, diff) if diff else ("", None)
+    other_name, before = _load_comparison_deployment(file, diff) if diff else ("", None)
     sections = _synthesize_sections(deployment, assumed)
     other_sections = _synthesize_sections(before, assumed) if before else []
     _import_offers(price_lists or ())
@@ -104,19 +104,19 @@ def cost(
             )
         for _, own_estimate, compared in _pair_estimates(estimates, others) if before else ():
             print_difference(own_estimate, compared, other_name)
-    if not is_fresh or (strict and any(each.hosts for each in estimates)):
+    if not is_fresh or (strict and any(each.unavailable_hosts for each in estimates)):
         raise typer.Exit(FAILED)
 
 
-def _load_comparison(file: Path, revision: str) -> tuple[str, Deployment]:
+def _load_comparison_deployment(file: Path, revision: str) -> tuple[str, Deployment]:
     try:
         with open_comparison(file, revision) as (name, path):
             return name, load_checked_deployment(path)
     except NoSuchRevisionError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
 
 
-def _synthesize_sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
+def _synthesize_sections(deployment: Deployment, assumed: Assumptions) -> list[ChargedSection]:
     try:
         return collect_charged_sections(_select_cell(deployment), assumed)
     except EngineError as error:
@@ -136,31 +136,31 @@ def load_prices() -> PriceBook:
     try:
         return load_price_book(PRICES_FILE)
     except ValueError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
 
 
 def _import_offers(files: Iterable[Path]) -> None:
     """Save the prices of offer files for later runs."""
     for file in files:
         try:
-            prices = read_offer(file)
+            prices = read_offer_prices(file)
         except ValueError as error:
-            raise create_exit(str(error), REFUSED) from None
+            raise create_exit(str(error), INVALID_INPUT) from None
         save_downloaded_prices(PRICES_FILE, prices)
         regions = {price.region for price in prices}
         err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
 
 
-def _refresh_prices(priced_sections: Iterable[Section]) -> bool:
+def _refresh_prices(priced_sections: Iterable[ChargedSection]) -> bool:
     """Download the prices of rented items; return True if every API responded."""
-    from voice_ops.cost.refresh import PricesUnreachableError, fetch_aws_prices, fetch_azure_prices  # noqa: PLC0415  imports boto3
+    from voice_ops.cost.refresh import PriceApiError, fetch_aws_prices, fetch_azure_prices  # noqa: PLC0415  imports boto3
 
     all_responded = True
     for section in priced_sections:
         query = fetch_aws_prices if section.cloud == "aws" else fetch_azure_prices
         try:
-            refreshed = query(section.items, section.region)
-        except PricesUnreachableError as error:
+            refreshed = query(section.charged_items, section.region)
+        except PriceApiError as error:
             print_error(str(error))
             all_responded = False
             continue

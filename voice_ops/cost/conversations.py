@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.capacity.conversations import (
-    ChainStage,
+    ConversationStage,
     build_aws_conversation_chain,
     build_azure_conversation_chain,
 )
-from voice_blueprint.capacity.cpu_pods import build_cpu_pods
+from voice_blueprint.capacity.cpu_pods import build_cpu_pods_by_tier
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import iter_pool_capacities
-from voice_blueprint.file.model.agents import AgentRules, ClusterService
+from voice_blueprint.file.model.agents import ClusterService, ConversationSettings
 from voice_blueprint.file.model.aws import Aws
-from voice_blueprint.file.model.azure import CPU_POOL, Azure
+from voice_blueprint.file.model.azure import CPU_POOL_NAME, Azure
 from voice_blueprint.file.model.load import CallLoad
 from voice_ops.cost.audio import estimate_aws_calls, estimate_azure_calls
-from voice_ops.cost.model import Amount, Conversations, Use, sum_amounts
+from voice_ops.cost.model import Amount, ConversationUsage, ResourceUsage, sum_amounts
 from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.cost.traffic import (
     AUDIO_GB_PER_HOUR,
@@ -29,14 +29,14 @@ AGENTS_TIER = "agents"
 """Tier of resources and usage that only conversations cause."""
 
 
-def estimate_aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
+def estimate_aws_conversations(aws: Aws, load: CallLoad) -> ConversationUsage | None:
     """Return the conversations of the AWS section, or ``None`` without agents."""
     return _estimate_conversations(
         build_aws_conversation_chain(aws), load, estimate_aws_calls(aws, load), {AGENTS_TIER: 1.0}
     )
 
 
-def estimate_azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
+def estimate_azure_conversations(azure: Azure, load: CallLoad | None) -> ConversationUsage | None:
     """Return the conversations of the Azure section, or ``None`` without agents.
 
     Only conversations cause the cost of the agents' load balancer, of the agents' pods in the CPU pool, and of the
@@ -54,18 +54,18 @@ def estimate_azure_conversations(azure: Azure, load: CallLoad | None) -> Convers
         pool_nodes[is_own] += pool_capacity.max_replicas / pool_capacity.replicas_per_node
     pods = {
         name: pod.calculate_occupied_cpus(cpu_pool.vm_size) * pod.replicas.max
-        for name, pod in build_cpu_pods(callers, azure.agents).items()
+        for name, pod in build_cpu_pods_by_tier(callers, azure.agents).items()
     }
     shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
-    shares |= {AGENTS_TIER: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
+    shares |= {AGENTS_TIER: 1.0, Tier.AGENT: 1.0, CPU_POOL_NAME: pods[Tier.AGENT] / sum(pods.values())}
     return _estimate_conversations(
         build_azure_conversation_chain(azure), load, estimate_azure_calls(azure, load), shares
     )
 
 
 def _estimate_conversations(
-    chain: tuple[ChainStage, ...], load: CallLoad, calls: Amount, own_shares: Mapping[str, float]
-) -> Conversations | None:
+    chain: tuple[ConversationStage, ...], load: CallLoad, calls: Amount, own_shares: Mapping[str, float]
+) -> ConversationUsage | None:
     if not chain or not load.conversation_share:
         return None
     share = load.conversation_share
@@ -75,14 +75,14 @@ def _estimate_conversations(
         calls.peak * share,
     )
     parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own_shares.items())
-    return Conversations(
+    return ConversationUsage(
         concurrent * (HOURS_PER_MONTH * 60),
         own_shares,
         f"{share:.0%} of the calls; share of each tier that only they use: {parts}",
     )
 
 
-def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
+def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the usage of the load's conversations on AWS, in addition to that of each call.
 
     The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
@@ -93,16 +93,19 @@ def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
     hours, zones = usage.minutes * (1 / 60), len(aws.availability_zones)
     speech_gb = hours * _calculate_speech_gb_per_hour(aws.agents, load)
     processed_gb = speech_gb + hours * AUDIO_GB_PER_HOUR
-    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", processed_gb * (1 / HOURS_PER_MONTH))
+    yield (
+        "AWS::ElasticLoadBalancingV2::LoadBalancer",
+        ResourceUsage("nlb-capacity-unit", processed_gb * (1 / HOURS_PER_MONTH)),
+    )
     # An agent reaches the gateway through a load balancer with an address in each zone.
     cross_zone_gb = hours * ((zones - 1) / zones * AUDIO_GB_PER_HOUR)
-    yield "AWS::ECS::Service", Use("zone-crossing-data", cross_zone_gb)
-    yield "AWS::ECS::Service", Use("internet-data", speech_gb)
-    yield "AWS::EC2::NatGateway", Use("nat-gateway-data", speech_gb)
+    yield "AWS::ECS::Service", ResourceUsage("zone-crossing-data", cross_zone_gb)
+    yield "AWS::ECS::Service", ResourceUsage("internet-data", speech_gb)
+    yield "AWS::EC2::NatGateway", ResourceUsage("nat-gateway-data", speech_gb)
     yield from calculate_aws_log_uses(aws, hours * (60 / load.minutes_each))
 
 
-def calculate_azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
+def calculate_azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the usage of the load's conversations on Azure, in addition to that of each call.
 
     Audio from an external text-to-speech endpoint passes through the NAT gateway.
@@ -112,19 +115,22 @@ def calculate_azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, U
         return
     hours = usage.minutes * (1 / 60)
     speech_gb = hours * _calculate_speech_gb_per_hour(azure.agents, load)
-    yield "containerservice:AgentPool", Use("azure-internet-data", speech_gb)
+    yield "containerservice:AgentPool", ResourceUsage("azure-internet-data", speech_gb)
     calls = estimate_azure_calls(azure, load)
     extra_units = calculate_edge_capacity_units(
         load, calls, speech_gb * (1 / HOURS_PER_MONTH)
     ) - calculate_edge_capacity_units(load, calls)
-    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", extra_units)
-    yield "core/v1:Service", Use("azure-load-balancer-data", speech_gb)
+    yield "network:ApplicationGateway", ResourceUsage("waf-gateway-capacity-unit", extra_units)
+    yield "core/v1:Service", ResourceUsage("azure-load-balancer-data", speech_gb)
     logs = list(calculate_azure_log_uses(hours * (60 / load.minutes_each)))
     yield from logs
     inbound = [] if isinstance(azure.agents.speech, ClusterService) else [speech_gb]
-    yield "network:NatGateway", Use("azure-nat-gateway-data", sum_amounts([*inbound, *(use.amount for _, use in logs)]))
+    yield (
+        "network:NatGateway",
+        ResourceUsage("azure-nat-gateway-data", sum_amounts([*inbound, *(use.amount for _, use in logs)])),
+    )
 
 
-def _calculate_speech_gb_per_hour(agents: AgentRules, load: CallLoad) -> float:
+def _calculate_speech_gb_per_hour(agents: ConversationSettings, load: CallLoad) -> float:
     """Return the audio of an agent per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
     return agents.speech_rate * 2 * 3600 / 1e9 * (1 - load.speech_share)

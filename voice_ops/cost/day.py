@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.cpu_pods import build_cpu_pods, calculate_required_cpu_nodes
+from voice_blueprint.capacity.cpu_pods import build_cpu_pods_by_tier, calculate_required_cpu_nodes
 from voice_blueprint.day import resolve_design_load
 from voice_blueprint.engines.sizing.service import iter_pool_capacities
-from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.azure import CPU_POOL_NAME
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.cost.model import ExpectedSizes
 from voice_ops.simulate.calls import REDIAL_FRACTION
@@ -25,7 +25,7 @@ from voice_ops.simulate.run import PolicyResult, Simulation, SimulationSettings
 from voice_ops.simulate.traces import create_design_day_trace
 
 DEFAULT_SEED = 1
-Hosts = NDArray[np.int64]
+HostCounts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DaySimulation:
     def expected_sizes(self) -> ExpectedSizes:
         """Mean sizes of scaled resources over the day."""
         sizes = dict(self._calculate_aws_sizes() if self.deployment.aws_section else self._calculate_azure_sizes())
-        return ExpectedSizes(self._calculate_mean_position(), sizes)
+        return ExpectedSizes(self._calculate_mean_utilization(), sizes)
 
     def _calculate_aws_sizes(self) -> Iterator[tuple[str, float]]:
         deployment = self.deployment
@@ -56,7 +56,7 @@ class DaySimulation:
 
         Services without audio have the same position between minimum and maximum as the ASR hosts.
         """
-        azure, location = self.deployment.azure, self._calculate_mean_position()
+        azure, location = self.deployment.azure, self._calculate_mean_utilization()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
             for capacity in (each for each in iter_pool_capacities(azure) if each.pool == pool.name):
@@ -67,16 +67,16 @@ class DaySimulation:
                 nodes = nodes + replicas / capacity.replicas_per_node
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
         if azure.callers and azure.cpu_pool:
-            pods = build_cpu_pods(azure.callers, azure.agents)
+            pods = build_cpu_pods_by_tier(azure.callers, azure.agents)
             counts, times = np.unique([self._hosts[name] for name in pods], axis=1, return_counts=True)
             bounds = azure.cpu_pool.nodes
             each = [
                 calculate_required_cpu_nodes(azure.cpu_pool.vm_size, pods, dict(zip(pods, count, strict=True)))
                 for count in counts.T.tolist()
             ]
-            yield CPU_POOL, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
+            yield CPU_POOL_NAME, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
 
-    def _calculate_mean_position(self) -> float:
+    def _calculate_mean_utilization(self) -> float:
         """Return the mean capacity of the running ASR hosts as a position between minimum and maximum, 0 to 1."""
         asr = [plan for plan in self.result.plans if plan.kind in TRANSCRIBING_KINDS]
         low = sum(_calculate_min_hosts(plan) * plan.slots for plan in asr)
@@ -85,7 +85,7 @@ class DaySimulation:
         return min(1.0, max(0.0, (mean - low) / max(1, max_calls - low)))
 
     @property
-    def _hosts(self) -> Mapping[str, Hosts]:
+    def _hosts(self) -> Mapping[str, HostCounts]:
         return self.result.time_series.hosts
 
 

@@ -13,19 +13,19 @@ from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
-from voice_blueprint.hosts import list_required_images, with_placeholder_digests
+from voice_blueprint.hosts import add_placeholder_digests, list_required_images
 from voice_ops.cost import aws, azure, conversations, traffic
 from voice_ops.cost.audio import estimate_aws_audio, estimate_aws_calls, estimate_azure_audio, estimate_azure_calls
 from voice_ops.cost.model import (
     EXPECTED_UTILIZATION,
-    Audio,
-    Conversations,
+    AudioUsage,
+    ConversationUsage,
     CostLine,
     Estimate,
     ExpectedSizes,
+    ResourceUsage,
     UnavailableHosts,
     UnpricedItem,
-    Use,
 )
 from voice_ops.cost.prices import PriceBook
 from voice_ops.synthesis import synthesize_templates
@@ -64,7 +64,7 @@ class ChargedResource:
     tier: str
     name: str
     kind: str
-    uses: tuple[Use, ...]
+    uses: tuple[ResourceUsage, ...]
     usage_charges: tuple[tuple[str, str | None], ...]
     is_free: bool
     has_rule: bool
@@ -73,30 +73,30 @@ class ChargedResource:
     def from_rules(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  arguments of the rule
         """Create a resource with the items that the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure` charge."""
         uses = tuple(rules.PRICING_RULES[kind](*arguments)) if kind in rules.PRICING_RULES else ()
-        has_rule = kind in rules.PRICING_RULES or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE_TYPES
+        has_rule = kind in rules.PRICING_RULES or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE_RESOURCE_TYPES
         items = rules.ITEMS_BY_TYPE.get(kind, ())
-        return cls(tier, name, kind, uses, items, is_free=kind in rules.FREE_TYPES, has_rule=has_rule)
+        return cls(tier, name, kind, uses, items, is_free=kind in rules.FREE_RESOURCE_TYPES, has_rule=has_rule)
 
 
 @dataclass(frozen=True)
-class Section:
+class ChargedSection:
     """Priced items of one section of a deployment."""
 
     cloud: Cloud
     region: str
     charged_resources: tuple[ChargedResource, ...]
-    audio: Audio
+    audio: AudioUsage
     notes: tuple[str, ...]
-    conversations: Conversations | None = None
+    conversations: ConversationUsage | None = None
 
     @property
-    def items(self) -> set[str]:
+    def charged_items(self) -> set[str]:
         """All items that need a price."""
         uses = {use.item for resource in self.charged_resources for use in resource.uses}
         return uses | {item for resource in self.charged_resources for _, item in resource.usage_charges if item}
 
 
-def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[Section]:
+def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[ChargedSection]:
     """Synthesize a deployment that has passed its checks, and return the charged items of each section.
 
     Images without a digest are assumed to exist, since their hosts would otherwise cost 0.
@@ -111,7 +111,7 @@ def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -
     for regional in _create_regional_deployments(deployment) if deployment.aws_section else ():
         aws_section, load = regional.aws, resolve_design_load(regional)
         expected, added_notes = _calculate_expected_sizes(regional, assumptions)
-        rented = collect_aws_resources(regional, synthesize_templates(with_placeholder_digests(regional)), expected)
+        rented = collect_aws_resources(regional, synthesize_templates(add_placeholder_digests(regional)), expected)
         rented += collect_aws_traffic_resources(regional, expected.default_utilization) + _list_external_engines(
             aws_section.agents
         )
@@ -119,13 +119,13 @@ def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -
         added_notes += (SPOT_NOTE,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
         conversation_usage = conversations.estimate_aws_conversations(aws_section, load)
         resources.append(
-            Section("aws", aws_section.region, tuple(rented), audio, notes + added_notes, conversation_usage)
+            ChargedSection("aws", aws_section.region, tuple(rented), audio, notes + added_notes, conversation_usage)
         )
     if deployment.azure_section:
         from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
 
         azure_section = deployment.azure_section
-        with Rehearsal.for_deployment(deployment) as rehearsal:
+        with Rehearsal.from_deployment(deployment) as rehearsal:
             graphs = [rehearsed.up.graph for rehearsed in rehearsal.run()]
         azure_only = deployment
         if deployment.aws_section:  # callers of a file with both sections use the AWS section
@@ -146,7 +146,9 @@ def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -
         conversation_usage = conversations.estimate_azure_conversations(azure_section, azure_load)
         added_notes += (SPOT_NOTE,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
         resources.append(
-            Section("azure", azure_section.location, tuple(rented), audio, notes + added_notes, conversation_usage)
+            ChargedSection(
+                "azure", azure_section.location, tuple(rented), audio, notes + added_notes, conversation_usage
+            )
         )
     return resources
 
@@ -228,7 +230,9 @@ def collect_azure_traffic_resources(azure_section: Azure, load: CallLoad, utiliz
     )
 
 
-def _create_traffic_resources(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[ChargedResource]:
+def _create_traffic_resources(
+    uses: Iterable[tuple[str, ResourceUsage]], tier: str = "traffic"
+) -> list[ChargedResource]:
     return [ChargedResource(tier, use.item, kind, (use,), (), is_free=False, has_rule=True) for kind, use in uses]
 
 
@@ -267,10 +271,10 @@ def _find_resource_tier(graph: Graph, kind: str) -> str:
     return POOLS_TIER if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-")
 
 
-def price_section(section: Section, book: PriceBook) -> Estimate:
+def price_section(section: ChargedSection, book: PriceBook) -> Estimate:
     """Calculate the cost of a section. Items without a price are listed once per type and item."""
     lines: list[CostLine] = []
-    missing: dict[tuple[str, str], Use] = {}
+    missing: dict[tuple[str, str], ResourceUsage] = {}
     unpriced: dict[UnpricedItem, None] = {}
     for resource in section.charged_resources:
         if not resource.has_rule:
@@ -305,13 +309,13 @@ def price_section(section: Section, book: PriceBook) -> Estimate:
     )
 
 
-def _create_unavailable_hosts(use: Use, book: PriceBook, region: str) -> UnavailableHosts:
+def _create_unavailable_hosts(use: ResourceUsage, book: PriceBook, region: str) -> UnavailableHosts:
     nearest_prices = book.find_nearest_prices(use.item, region)
     usd = [price.usd_per_month for price in nearest_prices]
     regions = tuple(price.region for price in nearest_prices)
     return UnavailableHosts(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 
 
-def _format_unpriced_reason(use: Use, region: str) -> str:
+def _format_unpriced_reason(use: ResourceUsage, region: str) -> str:
     region_text = f" in {region}" if use.is_exact else ""
     return f"{use.amount.low:,g} to {use.amount.peak:,g} for the whole month; no list price{region_text} is known"

@@ -58,7 +58,7 @@ class ExpectedSizes:
     """The expected sizes of scaled resources.
 
     Attributes:
-        position: Position between minimum and maximum for resources that ``sizes`` does not contain, 0 to 1.
+        default_utilization: Position between minimum and maximum for resources that ``sizes`` does not contain, 0 to 1.
         sizes: Mean of the designed day, by the name of an Auto Scaling group, a stack of tasks, or a node pool.
     """
 
@@ -81,7 +81,7 @@ def sum_amounts(amounts: Iterable[Amount]) -> Amount:
 
 
 @dataclass(frozen=True)
-class Use:
+class ResourceUsage:
     """A priced item of one resource.
 
     Attributes:
@@ -150,7 +150,7 @@ class UnavailableHosts:
 
 
 @dataclass(frozen=True)
-class Audio:
+class AudioUsage:
     """Audio hours per month, with the assumptions. The hours are ``None`` if the capacity of a host is unknown."""
 
     hours: Amount | None
@@ -165,18 +165,18 @@ class Audio:
 
 
 @dataclass(frozen=True)
-class Conversations:
+class ConversationUsage:
     """Conversation minutes per month, and the costs that only conversations cause.
 
     All other costs are shared with calls.
 
     Attributes:
-        own_usd: Share of conversations in the cost of a tier or resource, by its name.
+        own_share_by_name: Share of conversations in the cost of a tier or resource, by its name.
         assumptions: Assumptions on minutes and shares.
     """
 
     minutes: Amount
-    own_usd: Mapping[str, float]
+    own_share_by_name: Mapping[str, float]
     assumptions: str
 
 
@@ -186,20 +186,20 @@ class Estimate:
 
     Attributes:
         lines: Priced lines.
-        unpriced: Items without a price, without duplicates.
+        unpriced_items: Items without a price, without duplicates.
         free: Types that are not charged separately.
-        hosts: Hosts without a price; with any of them, the sum is a lower bound.
+        unavailable_hosts: Hosts without a price; with any of them, the sum is a lower bound.
     """
 
     cloud: str
     region: str
-    audio: Audio
+    audio: AudioUsage
     lines: tuple[CostLine, ...] = ()
-    unpriced: tuple[UnpricedItem, ...] = ()
+    unpriced_items: tuple[UnpricedItem, ...] = ()
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    hosts: tuple[UnavailableHosts, ...] = ()
-    conversations: Conversations | None = None
+    unavailable_hosts: tuple[UnavailableHosts, ...] = ()
+    conversations: ConversationUsage | None = None
 
     @property
     def usd_per_conversation_minute(self) -> Amount | None:
@@ -211,7 +211,8 @@ class Estimate:
         if usage is None or hours is None:
             return None
         own_total = sum_amounts(
-            line.usd * usage.own_usd.get(line.tier, usage.own_usd.get(line.resource, 0.0)) for line in self.lines
+            line.usd * usage.own_share_by_name.get(line.tier, usage.own_share_by_name.get(line.resource, 0.0))
+            for line in self.lines
         )
         cases = zip(own_total.cases, self.usd.cases, usage.minutes.cases, hours.cases, strict=True)
         return Amount(
@@ -226,7 +227,7 @@ class Estimate:
         """USD per month."""
         return sum_amounts(line.usd for line in self.lines)
 
-    def usd_by_tier(self) -> dict[str, Amount]:
+    def calculate_usd_by_tier(self) -> dict[str, Amount]:
         """Return USD per month by tier, in the order of the templates."""
         sums: dict[str, Amount] = {}
         for line in self.lines:

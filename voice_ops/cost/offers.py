@@ -17,7 +17,7 @@ MeterMatch = tuple[str, AwsMeter, str]
 """An item of the catalogue, the item's meter, and a region."""
 
 
-def read_offer(file: Path) -> list[Price]:
+def read_offer_prices(file: Path) -> list[Price]:
     """Return the price of every item of the catalogue in every region of an offer file.
 
     AWS publishes each offer as ``index.json``, which is read as a whole, and as ``index.csv``, which is read row by
@@ -27,7 +27,7 @@ def read_offer(file: Path) -> list[Price]:
         ValueError: The file is not an offer file, or contains no item of the catalogue.
     """
     try:
-        code, date, rates = (_read_csv if file.suffix == ".csv" else _read_json)(file)
+        code, date, rates = (_read_csv_offer if file.suffix == ".csv" else _read_json_offer)(file)
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{file} is not an offer file of the AWS Price List (index.json or index.csv): {error}"
@@ -43,11 +43,11 @@ def read_offer(file: Path) -> list[Price]:
     return prices
 
 
-Rates = dict[str, tuple[MeterMatch, list[Row]]]
+RatesBySku = dict[str, tuple[MeterMatch, list[Row]]]
 """Items of the catalogue and the terms of their rates, by SKU."""
 
 
-def _read_json(file: Path) -> tuple[str, str, Rates]:
+def _read_json_offer(file: Path) -> tuple[str, str, RatesBySku]:
     matches_by_sku: dict[str, MeterMatch] = {}
     meters = _group_meters_by_usage()
 
@@ -66,8 +66,8 @@ def _read_json(file: Path) -> tuple[str, str, Rates]:
     return offer["offerCode"], offer["publicationDate"][:10], rates
 
 
-def _read_csv(file: Path) -> tuple[str, str, Rates]:
-    rates: Rates = {}
+def _read_csv_offer(file: Path) -> tuple[str, str, RatesBySku]:
+    rates: RatesBySku = {}
     meters, head = _group_meters_by_usage(), {}
     with file.open(encoding="utf-8", newline="") as text:
         lines = csv.reader(text)

@@ -23,7 +23,7 @@ AWS_PRICES_REGION = "us-east-1"
 _EXCLUDED_METERS = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
 
 
-class PricesUnreachableError(Exception):
+class PriceApiError(Exception):
     """A price API failed. The message contains the API, the reason and the remedy."""
 
 
@@ -44,13 +44,13 @@ def fetch_aws_prices(items: Iterable[str], region: str) -> PriceRefresh:
     """Query the AWS Price List for items in a region. Requires ``pricing:GetProducts``.
 
     Raises:
-        PricesUnreachableError: The API is unreachable.
+        PriceApiError: The API is unreachable.
     """
     try:
         pages = create_session(AWS_PRICES_REGION).client("pricing").get_paginator("get_products")
         return _query_items(items, lambda item: _query_aws_price(pages, item, region))
     except AWS_ERRORS as error:
-        raise PricesUnreachableError(
+        raise PriceApiError(
             f"the AWS Price List API did not respond: {error}; it requires credentials that allow pricing:GetProducts"
         ) from None
 
@@ -59,14 +59,12 @@ def fetch_azure_prices(items: Iterable[str], region: str, endpoint: str = AZURE_
     """Query the Azure Retail Prices API for items in a region. Requires no credentials.
 
     Raises:
-        PricesUnreachableError: The API is unreachable, or its response is invalid.
+        PriceApiError: The API is unreachable, or its response is invalid.
     """
     try:
         return _query_items(items, lambda item: _query_azure_price(endpoint, item, region))
     except (OSError, ValueError, KeyError) as error:
-        raise PricesUnreachableError(
-            f"{endpoint} did not respond: {error}; the prices of the catalogue are used"
-        ) from None
+        raise PriceApiError(f"{endpoint} did not respond: {error}; the prices of the catalogue are used") from None
 
 
 def _query_items(items: Iterable[str], query: Callable[[str], Price | None]) -> PriceRefresh:

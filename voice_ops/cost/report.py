@@ -5,7 +5,7 @@ from rich.table import Table
 from voice_ops.cost.model import ZERO_AMOUNT, Amount, CostLine, Estimate, UnavailableHosts, sum_amounts
 from voice_ops.output import create_table, format_markup, out
 
-CASES = ("low", "expected", "peak")
+COST_CASES = ("low", "expected", "peak")
 MAX_LISTED_REGIONS = 3
 MIN_SHOWN_FRACTION = 0.001
 """Minimum share of the peak cost for a separate row. Smaller items are summed in one row."""
@@ -28,7 +28,7 @@ def print_estimate(estimate: Estimate) -> None:
     for note in estimate.notes:
         out.print(f"  {note}", soft_wrap=True)
     out.print(format_markup("  [bold]not included[/]"))
-    for item in estimate.unpriced:
+    for item in estimate.unpriced_items:
         out.print(format_markup("  [yellow]![/] {}: {} [dim]({})[/]", item.kind, item.what, item.why), soft_wrap=True)
     free = format_markup("  free of charge: {} types [dim](--json lists them)[/]", len(estimate.free))
     out.print(free, soft_wrap=True)
@@ -37,7 +37,7 @@ def print_estimate(estimate: Estimate) -> None:
 def print_total(estimates: list[Estimate]) -> None:
     """Print the total of several regions and clouds."""
     usd = " / ".join(f"{case:,.0f}" for case in sum_amounts(each.usd for each in estimates).cases)
-    at_least = "at least " * any(each.hosts for each in estimates)
+    at_least = "at least " * any(each.unavailable_hosts for each in estimates)
     parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
     template = "  [bold]total {}{}[/] USD per month, low / expected / peak: {}"
     out.print(format_markup(template, at_least, usd, parts), soft_wrap=True)
@@ -54,7 +54,7 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
     present = estimate or other
     if present is None:
         return
-    table = create_table(f"{present.cloud}: difference, USD per month", ["tier"], CASES)
+    table = create_table(f"{present.cloud}: difference, USD per month", ["tier"], COST_CASES)
     for tier, change in _calculate_tier_changes(estimate, other).items():
         table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
     table.add_section()
@@ -68,15 +68,17 @@ def serialize_estimate(estimate: Estimate) -> dict[str, object]:
         "cloud": estimate.cloud,
         "region": estimate.region,
         # A sum without its most expensive hosts must not be mistaken for the total.
-        "usd_per_month_at_least" if estimate.hosts else "usd_per_month": estimate.usd,
-        "hosts_without_price": estimate.hosts,
-        "usd_per_audio_hour": None if estimate.hosts else estimate.audio.calculate_usd_per_hour(estimate.usd),
+        "usd_per_month_at_least" if estimate.unavailable_hosts else "usd_per_month": estimate.usd,
+        "hosts_without_price": estimate.unavailable_hosts,
+        "usd_per_audio_hour": None
+        if estimate.unavailable_hosts
+        else estimate.audio.calculate_usd_per_hour(estimate.usd),
         "audio_hours_per_month": estimate.audio.hours,
         "audio_assumed": estimate.audio.assumptions,
-        "usd_per_conversation_minute": None if estimate.hosts else estimate.usd_per_conversation_minute,
+        "usd_per_conversation_minute": None if estimate.unavailable_hosts else estimate.usd_per_conversation_minute,
         "conversation_minutes_per_month": estimate.conversations.minutes if estimate.conversations else None,
         "conversations_assumed": estimate.conversations.assumptions if estimate.conversations else None,
-        "tiers": estimate.usd_by_tier(),
+        "tiers": estimate.calculate_usd_by_tier(),
         "lines": [
             {
                 "tier": line.tier,
@@ -93,7 +95,7 @@ def serialize_estimate(estimate: Estimate) -> dict[str, object]:
             }
             for line in estimate.lines
         ],
-        "unpriced": estimate.unpriced,
+        "unpriced": estimate.unpriced_items,
         "free": estimate.free,
         "notes": estimate.notes,
     }
@@ -112,8 +114,8 @@ def _calculate_cost_difference(estimate: Estimate | None, other: Estimate | None
 
 
 def _calculate_tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
-    own_tiers = estimate.usd_by_tier() if estimate else {}
-    other_tiers = other.usd_by_tier() if other else {}
+    own_tiers = estimate.calculate_usd_by_tier() if estimate else {}
+    other_tiers = other.calculate_usd_by_tier() if other else {}
     return {
         tier: own_tiers.get(tier, ZERO_AMOUNT) - other_tiers.get(tier, ZERO_AMOUNT)
         for tier in {**own_tiers, **other_tiers}
@@ -121,17 +123,19 @@ def _calculate_tier_changes(estimate: Estimate | None, other: Estimate | None) -
 
 
 def _build_tier_table(estimate: Estimate) -> Table:
-    table = create_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], CASES)
-    for tier, usd in estimate.usd_by_tier().items():
+    table = create_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], COST_CASES)
+    for tier, usd in estimate.calculate_usd_by_tier().items():
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
-    at_least = ", at least" if estimate.hosts else ""
-    table.add_row("at least" if estimate.hosts else "total", *(f"{case:,.0f}" for case in estimate.usd.cases))
-    for hosts in estimate.hosts:
+    at_least = ", at least" if estimate.unavailable_hosts else ""
+    table.add_row(
+        "at least" if estimate.unavailable_hosts else "total", *(f"{case:,.0f}" for case in estimate.usd.cases)
+    )
+    for hosts in estimate.unavailable_hosts:
         named = (
             ", ".join(hosts.regions) if len(hosts.regions) <= MAX_LISTED_REGIONS else f"{len(hosts.regions)} regions"
         )
-        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_format_ranges(hosts))
+        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_format_usd_ranges(hosts))
     per_hour = estimate.audio.calculate_usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
@@ -143,7 +147,7 @@ def _build_tier_table(estimate: Estimate) -> Table:
     return table
 
 
-def _format_ranges(hosts: UnavailableHosts) -> list[str]:
+def _format_usd_ranges(hosts: UnavailableHosts) -> list[str]:
     pairs = zip(hosts.min_usd.cases, hosts.most.cases, strict=True)
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 

@@ -24,9 +24,9 @@ from voice_blueprint.contract.metrics import (
     METRICS,
     PHASE_DIMENSION,
     REASON_DIMENSION,
-    Allowance,
     DataPlaneEvent,
     DropReason,
+    NetworkAllowance,
     StartPhase,
 )
 from voice_blueprint.contract.network import Tier
@@ -38,7 +38,7 @@ from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.hosts import list_asr_images
 from voice_blueprint.images import load_image_specs
 from voice_blueprint.limits import PUBLISH_INTERVAL_S
-from voice_ops.cost.model import ZERO_AMOUNT, Amount, Use, sum_amounts
+from voice_ops.cost.model import ZERO_AMOUNT, Amount, ResourceUsage, sum_amounts
 from voice_ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
 PRICED_ITEMS = frozenset(
@@ -66,7 +66,7 @@ SPEECH_BYTES_PER_S = 24_000 * 2
 SERIES_PER_REPLICA, SERIES_PER_NODE = 500, 1000
 """Series of an engine with its cache server and GPUs; series of kubelet, containers and Kubernetes' own state.
 ASSUMED."""
-SAMPLE_BYTES = 2
+METRIC_SAMPLE_BYTES = 2
 """Size of a compressed sample that is sent to the workspace. ASSUMED."""
 
 ARCHIVED_BYTES_PER_MINUTE = 2_000
@@ -86,15 +86,17 @@ ASSUMED."""
 AUDIO_GB_PER_HOUR = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
 """Audio of one call-hour, GB."""
 
-_DIMENSION_VALUES = {
-    ALLOWANCE_DIMENSION: Allowance,
+_VALUES_BY_DIMENSION = {
+    ALLOWANCE_DIMENSION: NetworkAllowance,
     EVENT_DIMENSION: DataPlaneEvent,
     PHASE_DIMENSION: StartPhase,
     REASON_DIMENSION: DropReason,
 }
 
 
-def calculate_aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+def calculate_aws_usage(
+    aws: Aws, load: CallLoad, calls: Amount, utilization: float
+) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the load's monthly usage on AWS, with the resource type that each item is charged with.
 
     Args:
@@ -104,40 +106,46 @@ def calculate_aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: fl
     cross_zone_share = (zones - 1) / zones
     speech_gb, text_gb = _calculate_speech_gb_per_hour(load), _calculate_text_gb_per_hour(load)
     # One gigabyte per hour is one unit; new and open connections use fewer units.
-    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB_PER_HOUR + text_gb))
+    yield (
+        "AWS::ElasticLoadBalancingV2::LoadBalancer",
+        ResourceUsage("nlb-capacity-unit", calls * (AUDIO_GB_PER_HOUR + text_gb)),
+    )
     # Traffic from the gateway to a VAD host; from an ASR host to the store, where ElastiCache's side is free; and from
     # a VAD host to an ASR host.
     crossed_gb = (
         cross_zone_share * (AUDIO_GB_PER_HOUR + speech_gb / 2)
         + cross_zone_share * (1 - _calculate_same_zone_fraction(aws, utilization)) * speech_gb
     )
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
+    yield "AWS::AutoScaling::AutoScalingGroup", ResourceUsage("zone-crossing-data", call_hours * crossed_gb)
+    yield "AWS::AutoScaling::AutoScalingGroup", ResourceUsage("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
     yield from calculate_aws_log_uses(aws, opened)
     if aws.edge.archive:
         yield from calculate_archive_uses(aws.edge.archive.retention_days, load, opened)
     yield from _calculate_storage_uses(aws, calls, opened)
     requests = opened * (_count_requests_per_call(load) / 1e6)
-    yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
-    yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_count_metrics(aws)))
-    publish_requests = _count_publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_INTERVAL_S)
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", publish_requests * 1e-3)
+    yield "AWS::ApiGateway::RestApi", ResourceUsage("api-gateway-rest-requests", requests)
+    yield "AWS::WAFv2::WebACL", ResourceUsage("waf-requests", requests)
+    yield (
+        "AWS::AutoScaling::AutoScalingGroup",
+        ResourceUsage("cloudwatch-custom-metric", Amount.fixed(_count_metrics(aws))),
+    )
+    publish_requests = _count_metric_publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_INTERVAL_S)
+    yield "AWS::AutoScaling::AutoScalingGroup", ResourceUsage("cloudwatch-requests", publish_requests * 1e-3)
     uses_endpoint = "monitoring" in aws.network.interface_endpoints
     kind = "AWS::EC2::VPCEndpoint" if uses_endpoint else "AWS::EC2::NatGateway"
     item = "interface-endpoint-data" if uses_endpoint else "nat-gateway-data"
-    yield kind, Use(item, publish_requests * (PUBLISH_REQUEST_BYTES / 1e9))
+    yield kind, ResourceUsage(item, publish_requests * (PUBLISH_REQUEST_BYTES / 1e9))
 
 
-def _calculate_storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def _calculate_storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
 
     Snapshots contain what the calls of that moment store. The storage of one snapshot per store is free.
     """
     snapshots = max(0, aws.state.snapshot_retention_days - 1)
     stored = calls * (STORE_BYTES_PER_CALL / 1e9 * snapshots)
-    yield "AWS::ElastiCache::ReplicationGroup", Use("elasticache-backup", stored)
+    yield "AWS::ElastiCache::ReplicationGroup", ResourceUsage("elasticache-backup", stored)
     fleets = [fleet for fleet in aws.asr if fleet.artifacts]
     gib = sum(
         catalog.models()[fleet.vllm.model].weights_gib if fleet.vllm else WHISPER_ARTIFACTS_GIB for fleet in fleets
@@ -147,10 +155,15 @@ def _calculate_storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> I
         * (SOCKETS_PER_CALL * ACCESS_LOG_RECORD_BYTES / 1e9)
         * (aws.observability.log_retention_days / DAYS_PER_MONTH)
     )
-    yield "AWS::S3::Bucket", Use("s3-standard", log_gb + Amount.fixed(RETAINED_VERSION_COUNT * gib * 2**30 / 1e9))
+    yield (
+        "AWS::S3::Bucket",
+        ResourceUsage("s3-standard", log_gb + Amount.fixed(RETAINED_VERSION_COUNT * gib * 2**30 / 1e9)),
+    )
 
 
-def calculate_archive_uses(retention_days: int, load: CallLoad, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def calculate_archive_uses(
+    retention_days: int, load: CallLoad, monthly_calls: Amount
+) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the usage of an archive if every call is archived, which is an upper limit.
 
     Args:
@@ -158,33 +171,40 @@ def calculate_archive_uses(retention_days: int, load: CallLoad, monthly_calls: A
         monthly_calls: Number of calls per month.
     """
     call_gb = load.minutes_each * load.speech_share * ARCHIVED_BYTES_PER_MINUTE / 1e9
-    yield "AWS::S3::Bucket", Use("s3-standard", monthly_calls * (call_gb * retention_days / DAYS_PER_MONTH))
-    yield "AWS::S3::Bucket", Use("s3-put-requests", monthly_calls * 1e-3)
+    yield "AWS::S3::Bucket", ResourceUsage("s3-standard", monthly_calls * (call_gb * retention_days / DAYS_PER_MONTH))
+    yield "AWS::S3::Bucket", ResourceUsage("s3-put-requests", monthly_calls * 1e-3)
 
 
-def calculate_image_storage_use(images: Iterable[Image]) -> tuple[str, Use]:
+def calculate_image_storage_use(images: Iterable[Image]) -> tuple[str, ResourceUsage]:
     """Return the storage of images in ECR.
 
     The amount is an upper limit, since layers are compressed, and versions share them.
     """
     gib = sum(load_image_specs()[image].size.budget_gib for image in images)
-    return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSION_COUNT * gib * 2**30 / 1e9))
+    return "AWS::ECR::Repository", ResourceUsage(
+        "ecr-storage", Amount.fixed(RETAINED_VERSION_COUNT * gib * 2**30 / 1e9)
+    )
 
 
-def calculate_aws_log_uses(aws: Aws, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+def calculate_aws_log_uses(aws: Aws, monthly_calls: Amount) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the ingestion and the storage of logs for a number of calls or conversations."""
     logs = monthly_calls * (LOG_BYTES_PER_CALL / 1e9)
     retention_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
-    yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
+    yield "AWS::Logs::LogGroup", ResourceUsage("logs-ingested", logs)
     # CloudWatch charges compressed storage, so this is an upper limit.
-    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (retention_days / DAYS_PER_MONTH))
+    yield "AWS::Logs::LogGroup", ResourceUsage("logs-stored", logs * (retention_days / DAYS_PER_MONTH))
 
 
-def calculate_azure_log_uses(monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
-    yield "operationalinsights:Workspace", Use("log-analytics-ingested", monthly_calls * (LOG_BYTES_PER_CALL / 1e9))
+def calculate_azure_log_uses(monthly_calls: Amount) -> Iterator[tuple[str, ResourceUsage]]:
+    yield (
+        "operationalinsights:Workspace",
+        ResourceUsage("log-analytics-ingested", monthly_calls * (LOG_BYTES_PER_CALL / 1e9)),
+    )
 
 
-def calculate_azure_usage(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+def calculate_azure_usage(
+    azure: Azure, load: CallLoad, calls: Amount, utilization: float
+) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the load's monthly usage on Azure, with the resource type that each item is charged with.
 
     Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
@@ -199,29 +219,32 @@ def calculate_azure_usage(azure: Azure, load: CallLoad, calls: Amount, utilizati
     speech_sessions = sum(service.sessions for service in services if isinstance(service, TtsService))
     speech_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, speech_sessions)) * HOURS_PER_MONTH
     sent_gb = call_hours * _calculate_text_gb_per_hour(load) + speech_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
-    yield "containerservice:AgentPool", Use("azure-internet-data", sent_gb)
+    yield "containerservice:AgentPool", ResourceUsage("azure-internet-data", sent_gb)
     logs = list(calculate_azure_log_uses(call_hours * (60 / load.minutes_each)))
     yield from logs
     log_gb = sum_amounts(use.amount for _, use in logs)
     samples = _count_series(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
-    yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
-    yield "network:NatGateway", Use("azure-nat-gateway-data", log_gb + samples * (SAMPLE_BYTES / 1e9))
+    yield "monitor:AzureMonitorWorkspace", ResourceUsage("prometheus-samples", samples * 1e-7)
+    yield "network:NatGateway", ResourceUsage("azure-nat-gateway-data", log_gb + samples * (METRIC_SAMPLE_BYTES / 1e9))
     if azure.callers:
         yield from _calculate_caller_uses(load, calls)
 
 
-def _calculate_caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
+def _calculate_caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the usage of the edge and of the store.
 
     ASSUMED: all callers use WebSockets, which cost more than other transports.
     """
     gb_per_call_hour = AUDIO_GB_PER_HOUR + _calculate_text_gb_per_hour(load)
-    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", calculate_edge_capacity_units(load, calls))
-    yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * gb_per_call_hour))
+    yield (
+        "network:ApplicationGateway",
+        ResourceUsage("waf-gateway-capacity-unit", calculate_edge_capacity_units(load, calls)),
+    )
+    yield "core/v1:Service", ResourceUsage("azure-load-balancer-data", calls * (HOURS_PER_MONTH * gb_per_call_hour))
     # ASR writes transcripts to the store through a private endpoint.
     yield (
         "network:PrivateEndpoint",
-        Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _calculate_speech_gb_per_hour(load))),
+        ResourceUsage("private-endpoint-data", calls * (HOURS_PER_MONTH * _calculate_speech_gb_per_hour(load))),
     )
 
 
@@ -245,7 +268,7 @@ def calculate_edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amoun
 def _count_series(azure: Azure, utilization: float) -> Amount:
     """Return the number of series that the managed Prometheus scrapes."""
     sizings = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
-    replicas = [(pool.bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
+    replicas = [(pool.replica_bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
     nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
     replica_counts, node_counts = (
         sum_amounts(Amount.between(low, high, utilization) for low, high in bounds) for bounds in (replicas, nodes)
@@ -279,7 +302,7 @@ def _calculate_same_zone_fraction(aws: Aws, utilization: float) -> float:
     return min(len(zones), hosts) / len(aws.availability_zones)
 
 
-def _count_publishers(aws: Aws, utilization: float) -> Amount:
+def _count_metric_publishers(aws: Aws, utilization: float) -> Amount:
     """Return the number of hosts that call CloudWatch. Gateway tasks write metrics to their log instead."""
     return sum_amounts(
         Amount.between(each.units.min, each.units.max, utilization)
@@ -293,7 +316,7 @@ def _count_metrics(aws: Aws) -> int:
     kinds = [catalog.instance_types()[fleet.instance_type].compute_kind for fleet in aws.asr]
     tasks = (Tier.GATEWAY, *((Tier.AGENT,) if aws.agents else ()))
     return len(LOG_METRICS) + sum(
-        math.prod(len(_DIMENSION_VALUES[name]) for name in metric.dimensions if name in _DIMENSION_VALUES)
+        math.prod(len(_VALUES_BY_DIMENSION[name]) for name in metric.dimensions if name in _VALUES_BY_DIMENSION)
         for tier, kind in (*((tier, None) for tier in tasks), (Tier.VAD, None), *((Tier.ASR, kind) for kind in kinds))
         for metric in METRICS.values()
         if tier in metric.tiers and metric.accelerator_kind in (None, kind)

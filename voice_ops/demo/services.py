@@ -184,7 +184,9 @@ class VoicePath:
             'appendonly yes\nsave ""\n',
             encoding="utf-8",
         )
-        return self._start(_STORE_NAME, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port))
+        return self._start_service(
+            _STORE_NAME, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port)
+        )
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **variables: str) -> "Gateway":
         http, media = http_port or find_free_port(), find_free_port()
@@ -209,7 +211,7 @@ class VoicePath:
             "VOICE_MAX_CONNECTIONS": "4096",
             **variables,
         }
-        self._start(name, _build_python_command("voice_gateway"), environment, lambda: _is_healthy(http))
+        self._start_service(name, _build_python_command("voice_gateway"), environment, lambda: _is_healthy(http))
         return Gateway(f"http://{LOOPBACK}:{http}")
 
     def start_vad(self, name: str = "vad") -> Service:
@@ -235,7 +237,7 @@ class VoicePath:
                 "VOICE_STATE_FILE": str(self.folder / f"{name}.state"),
                 "VOICE_VAD_MODULE": str(self.data_plane / "vad/vad.so"),
             }
-        return self._start(name, command, environment, lambda: self._is_listening(health))
+        return self._start_service(name, command, environment, lambda: self._is_listening(health))
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **variables: str) -> Service:
         """Start an ASR host. Each ASR host needs its own address, since all of them use the same port for chunks."""
@@ -250,7 +252,9 @@ class VoicePath:
             **variables,
         }
         health = int(environment["VOICE_HEALTH_PORT"])
-        return self._start(name, _build_python_command("voice_whisper"), environment, lambda: _is_healthy(health))
+        return self._start_service(
+            name, _build_python_command("voice_whisper"), environment, lambda: _is_healthy(health)
+        )
 
     def wait_until_ready(self) -> None:
         """Wait until all started services are ready.
@@ -273,7 +277,7 @@ class VoicePath:
                 raise ServiceError(f"{gateway.url} refuses sessions: {answer.text}")
             time.sleep(_POLL_INTERVAL_S)
 
-    def _start(
+    def _start_service(
         self, name: str, command: list[str], environment: dict[str, str], is_ready: Callable[[], bool]
     ) -> Service:
         log = self.folder / f"{name}.log"

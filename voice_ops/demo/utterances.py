@@ -11,7 +11,7 @@ from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, Chu
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import FeatureRows, LogMelExtractor
 
-SAMPLE_RATE = 16000
+SAMPLE_RATE_HZ = 16000
 FRAMES_PER_CHUNK = 5
 PRE_ROLL_FRAMES = 12
 HANGOVER_FRAMES = 25
@@ -49,7 +49,7 @@ class UtteranceSplitter:
 
     def process_frame(self, samples: NDArray[np.int16], *, is_concealed: bool) -> list[AudioChunk]:
         """Process a frame of 20 ms, and return the chunks that the frame completes."""
-        is_voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
+        is_voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE_HZ)
         sequence, self._next_sequence = self._next_sequence, self._next_sequence + 1
         self._voiced_frames = self._voiced_frames + 1 if is_voiced else 0
         if not self._speaking:

@@ -5,6 +5,6 @@ draw the graph.
 """
 
 from voice_ops.diagram.derive import derive_graph
-from voice_ops.diagram.graph import Edge, Graph, Node, Signal, TrafficType
+from voice_ops.diagram.graph import Edge, Graph, Node, ScalingSignal, TrafficType
 
-__all__ = ["Edge", "Graph", "Node", "Signal", "TrafficType", "derive_graph"]
+__all__ = ["Edge", "Graph", "Node", "ScalingSignal", "TrafficType", "derive_graph"]

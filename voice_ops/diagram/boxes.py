@@ -10,9 +10,9 @@ from voice_blueprint import catalog
 from voice_blueprint.contract.environment import JWT_ISSUER
 from voice_blueprint.hosts import PLACEHOLDER_DIGEST
 from voice_ops.diagram.graph import Node
-from voice_ops.diagram.templates import Resource, ResourceKey, Templates
+from voice_ops.diagram.templates import Resource, ResourceKey, TemplateSet
 
-ZERO_MARK = "*"
+ZERO_SIZE_MARK = "*"
 """Mark for a fleet or service that is kept at 0 because its image has no digest."""
 
 
@@ -25,7 +25,7 @@ class Box:
     security_groups: frozenset[ResourceKey] = frozenset()
 
 
-def create_boxes(templates: Templates) -> list[Box]:
+def create_boxes(templates: TemplateSet) -> list[Box]:
     """Return the boxes of all resources of the deployment, without the callers."""
     return [
         *_create_api_boxes(templates),
@@ -39,35 +39,37 @@ def create_boxes(templates: Templates) -> list[Box]:
     ]
 
 
-def format_route(templates: Templates, method: Resource) -> str:
+def format_route(templates: TemplateSet, method: Resource) -> str:
     """Return the route of a REST API's method, such as ``POST /v1/sessions``."""
     resources = templates.collect_properties_by_key("ApiGateway::Resource")
     parts: list[str] = []
-    at = templates.resolve(method.tier, method.properties["ResourceId"])
+    at = templates.resolve_reference(method.tier, method.properties["ResourceId"])
     while at in resources:
         parts.insert(0, resources[at]["PathPart"])
-        at = templates.resolve(at[0], resources[at]["ParentId"])
+        at = templates.resolve_reference(at[0], resources[at]["ParentId"])
     streams = method.properties["Integration"].get("ResponseTransferMode") == "STREAM"
     return f"{method.properties['HttpMethod']} /{'/'.join(parts)}" + (" (streams)" if streams else "")
 
 
-def list_api_methods(templates: Templates, api: ResourceKey) -> list[Resource]:
-    result = templates.resources_by_type("ApiGateway::Method")
-    return [method for method in result if templates.resolve(method.tier, method.properties["RestApiId"]) == api]
+def list_api_methods(templates: TemplateSet, api: ResourceKey) -> list[Resource]:
+    result = templates.iter_resources_by_type("ApiGateway::Method")
+    return [
+        method for method in result if templates.resolve_reference(method.tier, method.properties["RestApiId"]) == api
+    ]
 
 
-def _create_api_boxes(templates: Templates) -> Iterator[Box]:
-    for api in templates.resources_by_type("ApiGateway::RestApi"):
+def _create_api_boxes(templates: TemplateSet) -> Iterator[Box]:
+    for api in templates.iter_resources_by_type("ApiGateway::RestApi"):
         calls = list_api_methods(templates, api.key)
         hosts = [
             templates.collect_properties_by_key("ApiGateway::DomainName")[domain]["DomainName"]
-            for mapping in templates.resources_by_type("ApiGateway::BasePathMapping")
-            if templates.resolve(mapping.tier, mapping.properties["RestApiId"]) == api.key
-            and (domain := templates.resolve(mapping.tier, mapping.properties["DomainName"]))
+            for mapping in templates.iter_resources_by_type("ApiGateway::BasePathMapping")
+            if templates.resolve_reference(mapping.tier, mapping.properties["RestApiId"]) == api.key
+            and (domain := templates.resolve_reference(mapping.tier, mapping.properties["DomainName"]))
         ]
         edge_protections = [
             "WAF"
-            for association in templates.resources_by_type("WAFv2::WebACLAssociation", api.tier)
+            for association in templates.iter_resources_by_type("WAFv2::WebACLAssociation", api.tier)
             if json.dumps({"Ref": api.key[1]}) in json.dumps(association.properties["ResourceArn"])
         ]
         lines = (
@@ -78,7 +80,7 @@ def _create_api_boxes(templates: Templates) -> Iterator[Box]:
         yield Box(Node("session-api", api.tier, "Session API (API Gateway)", lines), frozenset({api.key}))
 
 
-def _describe_authentication(templates: Templates, calls: list[Resource]) -> str:
+def _describe_authentication(templates: TemplateSet, calls: list[Resource]) -> str:
     """Return a description of how callers authenticate, either at API Gateway or at the gateway service."""
     if any(call.properties.get("ApiKeyRequired") for call in calls):
         return "API key"
@@ -95,18 +97,19 @@ def _describe_authentication(templates: Templates, calls: list[Resource]) -> str
     return "JWT, which the gateway checks" if any(issuers) else "nothing"
 
 
-def _create_load_balancer_boxes(templates: Templates) -> Iterator[Box]:
-    for balancer in templates.resources_by_type("ElasticLoadBalancingV2::LoadBalancer"):
+def _create_load_balancer_boxes(templates: TemplateSet) -> Iterator[Box]:
+    for balancer in templates.iter_resources_by_type("ElasticLoadBalancingV2::LoadBalancer"):
         public = balancer.properties["Scheme"] == "internet-facing"
         listeners = [
             f"{listener.properties['Protocol']} {listener.properties['Port']}"
-            for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener")
-            if templates.resolve(listener.tier, listener.properties["LoadBalancerArn"]) == balancer.key
+            for listener in templates.iter_resources_by_type("ElasticLoadBalancingV2::Listener")
+            if templates.resolve_reference(listener.tier, listener.properties["LoadBalancerArn"]) == balancer.key
         ]
         hosts = [
             record.properties["Name"]
-            for record in templates.resources_by_type("Route53::RecordSet")
-            if templates.resolve(record.tier, record.properties.get("AliasTarget", {}).get("DNSName")) == balancer.key
+            for record in templates.iter_resources_by_type("Route53::RecordSet")
+            if templates.resolve_reference(record.tier, record.properties.get("AliasTarget", {}).get("DNSName"))
+            == balancer.key
         ]
         yield Box(
             Node(
@@ -116,38 +119,40 @@ def _create_load_balancer_boxes(templates: Templates) -> Iterator[Box]:
                 (*hosts, f"listens on {', '.join(listeners)}"),
             ),
             frozenset({balancer.key}),
-            templates.resolve_all(balancer.tier, balancer.properties.get("SecurityGroups")),
+            templates.resolve_references(balancer.tier, balancer.properties.get("SecurityGroups")),
         )
 
 
-def _create_service_boxes(templates: Templates) -> Iterator[Box]:
+def _create_service_boxes(templates: TemplateSet) -> Iterator[Box]:
     tasks = templates.collect_properties_by_key("ECS::TaskDefinition")
-    for service in templates.resources_by_type("ECS::Service"):
-        task = tasks.get(templates.resolve(service.tier, service.properties["TaskDefinition"]) or service.key, {})
+    for service in templates.iter_resources_by_type("ECS::Service"):
+        task = tasks.get(
+            templates.resolve_reference(service.tier, service.properties["TaskDefinition"]) or service.key, {}
+        )
         bounds = [
             f"{target.properties['MinCapacity']}-{target.properties['MaxCapacity']} tasks"
-            for target in templates.resources_by_type("ApplicationAutoScaling::ScalableTarget", service.tier)
+            for target in templates.iter_resources_by_type("ApplicationAutoScaling::ScalableTarget", service.tier)
             if json.dumps({"Fn::GetAtt": [service.key[1], "Name"]}) in json.dumps(target.properties["ResourceId"])
         ]
         network = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]
         architecture = task.get("RuntimePlatform", {}).get("CpuArchitecture", "x86_64").lower()
         size = f"{int(task.get('Cpu', 0)) / 1024:g} vCPU, {int(task.get('Memory', 0)) / 1024:g} GiB"
         lines = (f"Fargate {architecture}, {size}", *(_mark_zero_size(each, task) for each in bounds))
-        groups = templates.resolve_all(service.tier, network.get("SecurityGroups"))
+        groups = templates.resolve_references(service.tier, network.get("SecurityGroups"))
         node, title = ("agents", "Agents") if service.tier == "agents" else ("gateway", "Gateway service")
         yield Box(Node(node, service.tier, title, lines), frozenset({service.key}), groups)
 
 
 def _mark_zero_size(bounds: str, properties: Mapping[str, Any]) -> str:
     """Return the size with a mark if the launch template or task definition refers to an image without a digest."""
-    return f"{bounds} {ZERO_MARK}" if PLACEHOLDER_DIGEST in json.dumps(properties) else bounds
+    return f"{bounds} {ZERO_SIZE_MARK}" if PLACEHOLDER_DIGEST in json.dumps(properties) else bounds
 
 
-def _create_fleet_boxes(templates: Templates) -> Iterator[Box]:
+def _create_fleet_boxes(templates: TemplateSet) -> Iterator[Box]:
     """Yield a box for each fleet. Groups that differ only in their zone belong to one fleet."""
     launches = templates.collect_properties_by_key("EC2::LaunchTemplate")
     fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
-    for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
+    for group in templates.iter_resources_by_type("AutoScaling::AutoScalingGroup"):
         is_one_zone = len(group.properties["VPCZoneIdentifier"]) == 1
         kind = _find_launch_template_data(templates, launches, group)["InstanceType"]
         size = (group.properties["MinSize"], group.properties["MaxSize"])
@@ -164,16 +169,16 @@ def _create_fleet_boxes(templates: Templates) -> Iterator[Box]:
         )
         title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
         interfaces = launch.get("NetworkInterfaces", [])
-        group_keys = [templates.resolve_all(tier, interface.get("Groups")) for interface in interfaces]
+        group_keys = [templates.resolve_references(tier, interface.get("Groups")) for interface in interfaces]
         # A fleet's own stack, such as asr-inf2, is part of its tier.
         node = Node(name, tier.partition("-")[0], title, lines)
         yield Box(node, frozenset(group.key for group in groups), frozenset().union(*group_keys))
 
 
 def _find_launch_template_data(
-    templates: Templates, launches: Mapping[ResourceKey, Mapping[str, Any]], group: Resource
+    templates: TemplateSet, launches: Mapping[ResourceKey, Mapping[str, Any]], group: Resource
 ) -> Mapping[str, Any]:
-    origin = templates.resolve(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
+    origin = templates.resolve_reference(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
     data: Mapping[str, Any] = launches[origin or group.key]["LaunchTemplateData"]
     return data
 
@@ -190,8 +195,8 @@ def _get_group_name(group: Resource) -> str:
     return name.removeprefix(f"{tags.get('voice-serve:deployment', '')}-")
 
 
-def _create_store_boxes(templates: Templates) -> Iterator[Box]:
-    for group in templates.resources_by_type("ElastiCache::ReplicationGroup"):
+def _create_store_boxes(templates: TemplateSet) -> Iterator[Box]:
+    for group in templates.iter_resources_by_type("ElastiCache::ReplicationGroup"):
         desired = group.properties
         nodes = desired["NumNodeGroups"] * (desired["ReplicasPerNodeGroup"] + 1)
         lines = (
@@ -200,15 +205,17 @@ def _create_store_boxes(templates: Templates) -> Iterator[Box]:
             "sessions, hosts, transcripts",
         )
         title = f"{desired['Engine'].capitalize()} {desired['EngineVersion']} (ElastiCache)"
-        groups = templates.resolve_all(group.tier, desired.get("SecurityGroupIds"))
+        groups = templates.resolve_references(group.tier, desired.get("SecurityGroupIds"))
         yield Box(Node("valkey", group.tier, title, lines), frozenset({group.key}), groups)
 
 
-def _create_aws_api_boxes(templates: Templates) -> Iterator[Box]:
+def _create_aws_api_boxes(templates: TemplateSet) -> Iterator[Box]:
     endpoints = [
-        e for e in templates.resources_by_type("EC2::VPCEndpoint") if e.properties["VpcEndpointType"] == "Interface"
+        e
+        for e in templates.iter_resources_by_type("EC2::VPCEndpoint")
+        if e.properties["VpcEndpointType"] == "Interface"
     ]
-    gateways = list(templates.resources_by_type("EC2::NatGateway"))
+    gateways = list(templates.iter_resources_by_type("EC2::NatGateway"))
     if not endpoints and not gateways:
         return
     services = [endpoint.properties["ServiceName"].split(".", 3)[3] for endpoint in endpoints]
@@ -217,15 +224,16 @@ def _create_aws_api_boxes(templates: Templates) -> Iterator[Box]:
         f"{len(gateways)} NAT gateway(s) for the rest",
     )
     group_keys = [
-        templates.resolve_all(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints
+        templates.resolve_references(endpoint.tier, endpoint.properties.get("SecurityGroupIds"))
+        for endpoint in endpoints
     ]
     keys = frozenset(resource.key for resource in (*endpoints, *gateways))
     tier = (endpoints or gateways)[0].tier
     yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*group_keys))
 
 
-def _create_registry_boxes(templates: Templates) -> Iterator[Box]:
-    results = list(templates.resources_by_type("ECR::Repository"))
+def _create_registry_boxes(templates: TemplateSet) -> Iterator[Box]:
+    results = list(templates.iter_resources_by_type("ECR::Repository"))
     if results:
         names = [each.properties["RepositoryName"].rpartition("/")[2] for each in results]
         pairs = [", ".join(names[at : at + 2]) for at in range(0, len(names), 2)]
@@ -233,20 +241,20 @@ def _create_registry_boxes(templates: Templates) -> Iterator[Box]:
         yield Box(Node("registry", results[0].tier, f"ECR: {len(results)} image repositories", tuple(pairs)), keys)
 
 
-def _create_observability_boxes(templates: Templates) -> Iterator[Box]:
-    for topic in templates.resources_by_type("SNS::Topic"):
+def _create_observability_boxes(templates: TemplateSet) -> Iterator[Box]:
+    for topic in templates.iter_resources_by_type("SNS::Topic"):
         tier = topic.tier
         alarms = [
-            *templates.resources_by_type("CloudWatch::Alarm", tier),
-            *templates.resources_by_type("CloudWatch::CompositeAlarm", tier),
+            *templates.iter_resources_by_type("CloudWatch::Alarm", tier),
+            *templates.iter_resources_by_type("CloudWatch::CompositeAlarm", tier),
         ]
-        dashboards = list(templates.resources_by_type("CloudWatch::Dashboard", tier))
+        dashboards = list(templates.iter_resources_by_type("CloudWatch::Dashboard", tier))
         budgets = [
             budget.properties["Budget"]["BudgetLimit"]
-            for budget in templates.resources_by_type("Budgets::Budget", tier)
+            for budget in templates.iter_resources_by_type("Budgets::Budget", tier)
         ]
         channels = sorted(
-            {each.properties["Protocol"] for each in templates.resources_by_type("SNS::Subscription", tier)}
+            {each.properties["Protocol"] for each in templates.iter_resources_by_type("SNS::Subscription", tier)}
         )
         lines = (
             f"{len(alarms)} alarms, {len(dashboards)} dashboards",

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from voice_ops.diagram.boxes import ZERO_MARK, create_boxes
+from voice_ops.diagram.boxes import ZERO_SIZE_MARK, create_boxes
 from voice_ops.diagram.flows import BROWSER, NATIVE_CLIENT, create_edges
 from voice_ops.diagram.graph import Edge, Graph, Node, TrafficType
 from voice_ops.diagram.signals import create_signals
-from voice_ops.diagram.templates import Template, Templates
+from voice_ops.diagram.templates import Template, TemplateSet
 
-_ZERO_NOTE = f"{ZERO_MARK} held at 0 until the deployment file has the digests of the images"
+_ZERO_SIZE_NOTE = f"{ZERO_SIZE_MARK} held at 0 until the deployment file has the digests of the images"
 
 
 def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
@@ -18,7 +18,7 @@ def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
         title: Title of the diagram.
         by_tier: CloudFormation templates by tier: ``network``, ``vad``, ...
     """
-    templates = Templates(by_tier)
+    templates = TemplateSet(by_tier)
     box_list = create_boxes(templates)
     arrows = create_edges(templates, box_list)
     connected = {end for edge in arrows for end in (edge.source, edge.target)}
@@ -27,7 +27,7 @@ def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
         *(box.node for box in box_list),
     )
     present = {node.tier for node in nodes}
-    at_zero = any(line.endswith(ZERO_MARK) for node in nodes for line in node.lines)
+    at_zero = any(line.endswith(ZERO_SIZE_MARK) for node in nodes for line in node.lines)
     return Graph(
         title=title,
         tiers={
@@ -38,7 +38,7 @@ def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
         nodes=nodes,
         edges=(*arrows, *_create_aws_api_edges(nodes)),
         signals=tuple(create_signals(templates, box_list)),
-        notes=(_ZERO_NOTE,) if at_zero else (),
+        notes=(_ZERO_SIZE_NOTE,) if at_zero else (),
     )
 
 

@@ -10,7 +10,7 @@ FONT = "Helvetica"
 TEXT_COLOR = "#1c2733"
 SECONDARY_COLOR = "#52606d"
 SIGNAL_COLOR = "#c2410c"
-PATH_STYLES = {
+TRAFFIC_STYLES = {
     TrafficType.AUDIO: ("#1d4ed8", 2.4, "audio: callers to transcripts"),
     TrafficType.CONTROL: ("#15803d", 2.4, "control and events: sessions, transcripts to callers"),
     TrafficType.SUPPORT: ("#94a3b8", 1.0, "support: state, AWS APIs"),
@@ -55,7 +55,7 @@ def render(graph: Graph) -> str:
 def _render_heading_html(graph: Graph) -> str:
     legend = "".join(
         f'<TD><FONT COLOR="{colour}"><B>━━▶</B></FONT></TD><TD ALIGN="LEFT">{escape(meaning)}   </TD>'
-        for colour, _, meaning in PATH_STYLES.values()
+        for colour, _, meaning in TRAFFIC_STYLES.values()
     )
     notes = [f'<FONT COLOR="{SIGNAL_COLOR}">when a fleet scales: change</FONT>'] if graph.signals else []
     notes += [escape(note) for note in graph.notes]
@@ -131,13 +131,13 @@ def _render_edge_lines(graph: Graph) -> Iterator[str]:
         ends.setdefault((_find_shape_id(graph, edge.source), _find_shape_id(graph, edge.target)), []).append(edge)
     for (source, target), edges in ends.items():
         first_edge = edges[0]
-        colour, width, _ = PATH_STYLES[first_edge.path]
+        colour, width, _ = TRAFFIC_STYLES[first_edge.traffic_type]
         labels = (f" {part} " for line in first_edge.lines for part in wrap(line, _LABEL_WIDTH))
         attributes = {
             "color": colour,
-            "fontcolor": SECONDARY_COLOR if first_edge.path is TrafficType.SUPPORT else colour,
+            "fontcolor": SECONDARY_COLOR if first_edge.traffic_type is TrafficType.SUPPORT else colour,
             "penwidth": width,
-            "weight": 1 if first_edge.path is TrafficType.SUPPORT else 4,
+            "weight": 1 if first_edge.traffic_type is TrafficType.SUPPORT else 4,
             "label": "" if first_edge.target == _AWS_APIS_NODE_ID else "\\n".join(labels),
             "tooltip": first_edge.purpose,
         }

@@ -8,12 +8,12 @@ from typing import Any
 from voice_blueprint.contract.network import AGENT_HTTP, CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, VALKEY
 from voice_ops.diagram.boxes import Box
 from voice_ops.diagram.graph import Edge, Node, TrafficType
-from voice_ops.diagram.templates import ResourceKey, Templates
+from voice_ops.diagram.templates import ResourceKey, TemplateSet
 
 BROWSER = Node("browser", None, "Browser", ("WebSocket audio",))
 NATIVE_CLIENT = Node("native-client", None, "Native client", ("RTP or SRTP audio",))
 
-_PATH_BY_PURPOSE = {
+_TRAFFIC_TYPE_BY_PURPOSE = {
     PUBLIC_TLS.purpose: TrafficType.AUDIO,
     RTP.purpose: TrafficType.AUDIO,
     GATEWAY_MEDIA.purpose: TrafficType.AUDIO,
@@ -35,7 +35,7 @@ class Flow:
     protocol: str
     port: int
     purpose: str
-    path: TrafficType
+    traffic_type: TrafficType
 
     @property
     def label(self) -> str:
@@ -43,7 +43,7 @@ class Flow:
         return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
 
 
-def create_edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
+def create_edges(templates: TemplateSet, box_list: list[Box]) -> list[Edge]:
     """Return one edge for each pair of connected boxes."""
     result = dict.fromkeys(
         [
@@ -59,14 +59,14 @@ def create_edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
 
 
 def _merge_flows(flows: list[Flow]) -> Edge:
-    order = sorted(flows, key=lambda flow: (list(TrafficType).index(flow.path), flow.port))
+    order = sorted(flows, key=lambda flow: (list(TrafficType).index(flow.traffic_type), flow.port))
     first = order[0]
     lines = dict.fromkeys(flow.label for flow in order)
     purpose = dict.fromkeys(f"{flow.protocol} {flow.port}: {flow.purpose}" for flow in order)
-    return Edge(first.source, first.target, first.path, tuple(lines), "; ".join(purpose))
+    return Edge(first.source, first.target, first.traffic_type, tuple(lines), "; ".join(purpose))
 
 
-def _find_permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _find_permitted_flows(templates: TemplateSet, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows that security groups allow, limited to the listeners and target groups of load balancers."""
     balancers = {
         box.node.id
@@ -84,7 +84,7 @@ def _find_permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator
         yield flow
 
 
-def _find_rule_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _find_rule_flows(templates: TemplateSet, box_list: list[Box]) -> Iterator[Flow]:
     nodes_by_group: dict[ResourceKey, list[str]] = {}
     for box in box_list:
         for group in box.security_groups:
@@ -94,49 +94,49 @@ def _find_rule_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow
     store_traffic = _find_store_traffic(templates)
     for source, target, rule in _iter_ingress_rules(templates):
         protocol, port, purpose = rule["IpProtocol"], int(rule["FromPort"]), rule.get("Description", "")
-        path = _PATH_BY_PURPOSE.get(purpose, TrafficType.SUPPORT)
+        traffic_type = _TRAFFIC_TYPE_BY_PURPOSE.get(purpose, TrafficType.SUPPORT)
         if source is None:
             senders = [(NATIVE_CLIENT if protocol == "udp" else BROWSER).id]
         else:
             senders = nodes_by_group.get(source, [])
             if purpose == VALKEY.purpose:
                 tier = groups[source]["GroupDescription"].removeprefix("voice-serve ").removesuffix(" tier")
-                path, purpose_text = store_traffic.get(tier, (path, "state"))
+                traffic_type, purpose_text = store_traffic.get(tier, (traffic_type, "state"))
                 purpose = f"{purpose_text}, {purpose}"
         if (protocol, port) in health:
             purpose = f"health, {purpose}"
         for receiver in nodes_by_group.get(target, []):
-            yield from (Flow(sender, receiver, protocol, port, purpose, path) for sender in senders)
+            yield from (Flow(sender, receiver, protocol, port, purpose, traffic_type) for sender in senders)
 
 
-def _iter_ingress_rules(templates: Templates) -> Iterator[tuple[ResourceKey | None, ResourceKey, Mapping[str, Any]]]:
+def _iter_ingress_rules(templates: TemplateSet) -> Iterator[tuple[ResourceKey | None, ResourceKey, Mapping[str, Any]]]:
     """Yield the source, destination and properties of each ingress rule. The source of the internet is ``None``."""
     for target, group in templates.collect_properties_by_key("EC2::SecurityGroup").items():
         for rule in group.get("SecurityGroupIngress", []):
-            yield templates.resolve(target[0], rule.get("SourceSecurityGroupId")), target, rule
-    for alone in templates.resources_by_type("EC2::SecurityGroupIngress"):
-        target_key = templates.resolve(alone.tier, alone.properties["GroupId"])
+            yield templates.resolve_reference(target[0], rule.get("SourceSecurityGroupId")), target, rule
+    for alone in templates.iter_resources_by_type("EC2::SecurityGroupIngress"):
+        target_key = templates.resolve_reference(alone.tier, alone.properties["GroupId"])
         if target_key:
-            source = templates.resolve(alone.tier, alone.properties.get("SourceSecurityGroupId"))
+            source = templates.resolve_reference(alone.tier, alone.properties.get("SourceSecurityGroupId"))
             yield source, target_key, alone.properties
 
 
-def _find_health_ports(templates: Templates) -> set[tuple[str, int]]:
+def _find_health_ports(templates: TemplateSet) -> set[tuple[str, int]]:
     """Return the protocols and ports of health checks that do not use the traffic port."""
     return {
         ("tcp", int(port))
-        for group in templates.resources_by_type("ElasticLoadBalancingV2::TargetGroup")
+        for group in templates.iter_resources_by_type("ElasticLoadBalancingV2::TargetGroup")
         if (port := group.properties.get("HealthCheckPort", "traffic-port")) != "traffic-port"
     }
 
 
-def _find_store_traffic(templates: Templates) -> dict[str, tuple[TrafficType, str]]:
+def _find_store_traffic(templates: TemplateSet) -> dict[str, tuple[TrafficType, str]]:
     """Return the path and purpose of each tier's traffic with the state store, from the permissions of its user.
 
     The audio path ends at a tier that writes transcripts. The control path starts at a tier that only reads them.
     """
     results: dict[str, tuple[TrafficType, str]] = {}
-    for user in templates.resources_by_type("ElastiCache::User"):
+    for user in templates.iter_resources_by_type("ElastiCache::User"):
         grants = user.properties.get("AccessString", "").split()
         if "~transcript:*" in grants:
             purpose_text = TrafficType.AUDIO, "writes transcripts"
@@ -148,36 +148,36 @@ def _find_store_traffic(templates: Templates) -> dict[str, tuple[TrafficType, st
     return results
 
 
-def _find_listener_targets(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
+def _find_listener_targets(templates: TemplateSet, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
     """Yield the load balancer, port and target box of each listener."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     downstream: dict[ResourceKey | None, set[str]] = {}
-    for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
-        for arn in templates.resolve_all(group.tier, group.properties.get("TargetGroupARNs")):
+    for group in templates.iter_resources_by_type("AutoScaling::AutoScalingGroup"):
+        for arn in templates.resolve_references(group.tier, group.properties.get("TargetGroupARNs")):
             downstream.setdefault(arn, set()).add(box_by_resource[group.key])
-    for service in templates.resources_by_type("ECS::Service"):
+    for service in templates.iter_resources_by_type("ECS::Service"):
         for entry in service.properties.get("LoadBalancers", []):
-            targets = templates.resolve(service.tier, entry["TargetGroupArn"])
+            targets = templates.resolve_reference(service.tier, entry["TargetGroupArn"])
             downstream.setdefault(targets, set()).add(box_by_resource[service.key])
-    for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener"):
-        balancer = templates.resolve(listener.tier, listener.properties["LoadBalancerArn"])
+    for listener in templates.iter_resources_by_type("ElasticLoadBalancingV2::Listener"):
+        balancer = templates.resolve_reference(listener.tier, listener.properties["LoadBalancerArn"])
         for action in listener.properties["DefaultActions"]:
-            targets = templates.resolve(listener.tier, action.get("TargetGroupArn"))
+            targets = templates.resolve_reference(listener.tier, action.get("TargetGroupArn"))
             for box in sorted(downstream.get(targets, ())):
                 if balancer and targets:
                     yield box_by_resource[balancer], int(listener.properties["Port"]), box
 
 
-def _find_vpc_link_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _find_vpc_link_flows(templates: TemplateSet, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows from REST APIs through VPC links to load balancers."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     links = templates.collect_properties_by_key("ApiGateway::VpcLink")
-    for method in templates.resources_by_type("ApiGateway::Method"):
-        api = templates.resolve(method.tier, method.properties["RestApiId"])
-        link = templates.resolve(method.tier, method.properties["Integration"].get("ConnectionId"))
+    for method in templates.iter_resources_by_type("ApiGateway::Method"):
+        api = templates.resolve_reference(method.tier, method.properties["RestApiId"])
+        link = templates.resolve_reference(method.tier, method.properties["Integration"].get("ConnectionId"))
         if api is None or link not in links:
             continue
-        for balancer in sorted(templates.resolve_all(link[0], links[link]["TargetArns"])):
+        for balancer in sorted(templates.resolve_references(link[0], links[link]["TargetArns"])):
             port = _parse_integration_port(method.properties)
             yield Flow(box_by_resource[api], box_by_resource[balancer], "tcp", port, "VPC link", TrafficType.CONTROL)
 

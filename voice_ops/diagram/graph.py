@@ -39,13 +39,13 @@ class Edge:
 
     source: str
     target: str
-    path: TrafficType
+    traffic_type: TrafficType
     lines: tuple[str, ...]
     purpose: str = ""
 
 
 @dataclass(frozen=True)
-class Signal:
+class ScalingSignal:
     """A metric that scales a fleet.
 
     Attributes:
@@ -81,11 +81,11 @@ class Graph:
     tiers: dict[str, str]
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
-    signals: tuple[Signal, ...]
+    signals: tuple[ScalingSignal, ...]
     notes: tuple[str, ...] = ()
 
     def list_tier_nodes(self, tier: str | None) -> list[Node]:
         return [node for node in self.nodes if node.tier == tier]
 
-    def list_fleet_signals(self, fleet: str) -> list[Signal]:
+    def list_fleet_signals(self, fleet: str) -> list[ScalingSignal]:
         return [signal for signal in self.signals if signal.fleet == fleet]

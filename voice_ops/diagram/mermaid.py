@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from voice_ops.diagram.dot import PATH_STYLES, SIGNAL_COLOR, TIER_COLORS
+from voice_ops.diagram.dot import SIGNAL_COLOR, TIER_COLORS, TRAFFIC_STYLES
 from voice_ops.diagram.graph import Graph, Node, TrafficType
 
 _ARROWS = {TrafficType.AUDIO: "==>", TrafficType.CONTROL: "-->", TrafficType.SUPPORT: "-.->"}
@@ -30,7 +30,7 @@ def _render_flowchart_lines(graph: Graph) -> Iterator[str]:
     for edge in graph.edges:
         label = "<br>".join(_escape_text(line) for line in edge.lines)
         source, target = (_build_prefixed_id("box", end) for end in (edge.source, edge.target))
-        yield f'  {source} {_ARROWS[edge.path]}|"{label}"| {target}'
+        yield f'  {source} {_ARROWS[edge.traffic_type]}|"{label}"| {target}'
     fleets = [node.id for node in graph.nodes if graph.list_fleet_signals(node.id)]
     for fleet in fleets:
         yield f"  {_build_prefixed_id('signals', fleet)} -.-> {_build_prefixed_id('box', fleet)}"
@@ -42,8 +42,8 @@ def _render_style_lines(graph: Graph, signals: int) -> Iterator[str]:
     for tier, (fill, border) in TIER_COLORS.items():
         if tier in graph.tiers:
             yield f"  style {_build_prefixed_id('tier', tier)} fill:{fill},stroke:{border}"
-    for path, (colour, width, _) in PATH_STYLES.items():
-        numbers = [str(number) for number, edge in enumerate(graph.edges) if edge.path is path]
+    for traffic_type, (colour, width, _) in TRAFFIC_STYLES.items():
+        numbers = [str(number) for number, edge in enumerate(graph.edges) if edge.traffic_type is traffic_type]
         if numbers:
             yield f"  linkStyle {','.join(numbers)} stroke:{colour},stroke-width:{width}px"
     if signals:

@@ -5,8 +5,8 @@ from typing import Any
 
 from voice_blueprint.contract.metrics import METRICS
 from voice_ops.diagram.boxes import Box
-from voice_ops.diagram.graph import Signal
-from voice_ops.diagram.templates import ResourceKey, Templates
+from voice_ops.diagram.graph import ScalingSignal
+from voice_ops.diagram.templates import ResourceKey, TemplateSet
 
 _COMPARISONS = {
     "GreaterThanThreshold": ">",
@@ -16,15 +16,15 @@ _COMPARISONS = {
 }
 
 
-def create_signals(templates: Templates, box_list: list[Box]) -> list[Signal]:
+def create_signals(templates: TemplateSet, box_list: list[Box]) -> list[ScalingSignal]:
     """Return a signal for each alarm that scales a fleet, and for each target tracking policy."""
     return [*_create_alarm_signals(templates, box_list), *_create_target_tracking_signals(templates, box_list)]
 
 
-def _create_alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
+def _create_alarm_signals(templates: TemplateSet, box_list: list[Box]) -> Iterator[ScalingSignal]:
     policies = templates.collect_properties_by_key("AutoScaling::ScalingPolicy")
-    for alarm in templates.resources_by_type("CloudWatch::Alarm"):
-        policy_keys = templates.resolve_all(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
+    for alarm in templates.iter_resources_by_type("CloudWatch::Alarm"):
+        policy_keys = templates.resolve_references(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
         for box in box_list:
             own_policies = sorted(
                 key for key in policy_keys if _find_policy_group(templates, policies, key) in box.resources
@@ -35,7 +35,7 @@ def _create_alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator
                 changes = dict.fromkeys(
                     _describe_change(alarm_properties["Threshold"], policies[key]) for key in own_policies
                 )
-                yield Signal(
+                yield ScalingSignal(
                     alarm_properties["AlarmName"],
                     box.node.id,
                     alarm_properties["MetricName"],
@@ -45,9 +45,9 @@ def _create_alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator
 
 
 def _find_policy_group(
-    templates: Templates, policies: Mapping[ResourceKey, Mapping[str, Any]], policy: ResourceKey
+    templates: TemplateSet, policies: Mapping[ResourceKey, Mapping[str, Any]], policy: ResourceKey
 ) -> ResourceKey | None:
-    return templates.resolve(policy[0], policies[policy]["AutoScalingGroupName"])
+    return templates.resolve_reference(policy[0], policies[policy]["AutoScalingGroupName"])
 
 
 def _get_metric_unit(metric: str) -> str:
@@ -87,11 +87,11 @@ def _describe_interval(threshold: float, step: Mapping[str, Any]) -> str:
     return f"below {threshold + high:g}"
 
 
-def _create_target_tracking_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
+def _create_target_tracking_signals(templates: TemplateSet, box_list: list[Box]) -> Iterator[ScalingSignal]:
     scalable = templates.collect_properties_by_key("ApplicationAutoScaling::ScalableTarget")
-    for policy in templates.resources_by_type("ApplicationAutoScaling::ScalingPolicy"):
+    for policy in templates.iter_resources_by_type("ApplicationAutoScaling::ScalingPolicy"):
         tracking = policy.properties.get("TargetTrackingScalingPolicyConfiguration")
-        target = templates.resolve(policy.tier, policy.properties.get("ScalingTargetId"))
+        target = templates.resolve_reference(policy.tier, policy.properties.get("ScalingTargetId"))
         if not tracking or target not in scalable:
             continue
         metric = tracking.get("CustomizedMetricSpecification") or tracking["PredefinedMetricSpecification"]
@@ -99,7 +99,7 @@ def _create_target_tracking_signals(templates: Templates, box_list: list[Box]) -
         for box in box_list:
             resource_id = str(scalable[target]["ResourceId"])
             if any(f"'{logical_id}'" in resource_id for _, logical_id in box.resources):
-                yield Signal(
+                yield ScalingSignal(
                     policy.properties["PolicyName"],
                     box.node.id,
                     name,

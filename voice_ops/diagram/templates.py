@@ -20,7 +20,7 @@ class Resource(NamedTuple):
         return self.key[0]
 
 
-class Templates:
+class TemplateSet:
     """The CloudFormation templates of a deployment, with one template per tier (``network``, ``vad``, ...)."""
 
     def __init__(self, by_tier: Mapping[str, Template]) -> None:
@@ -37,7 +37,7 @@ class Templates:
         """Description of each tier's template, or the tier's name if the template has none."""
         return {tier: template.get("Description", tier) for tier, template in self._by_tier.items()}
 
-    def resources_by_type(self, kind: str, tier: str | None = None) -> Iterator[Resource]:
+    def iter_resources_by_type(self, kind: str, tier: str | None = None) -> Iterator[Resource]:
         """Yield the resources of a type such as ``EC2::SecurityGroup``, in all tiers or in one tier."""
         for template_tier, template in self._by_tier.items():
             if tier not in (None, template_tier):
@@ -48,9 +48,9 @@ class Templates:
 
     def collect_properties_by_key(self, kind: str) -> dict[ResourceKey, Mapping[str, Any]]:
         """Return the properties of all resources of a type, by key."""
-        return {resource.key: resource.properties for resource in self.resources_by_type(kind)}
+        return {resource.key: resource.properties for resource in self.iter_resources_by_type(kind)}
 
-    def resolve(self, tier: str, value: object) -> ResourceKey | None:
+    def resolve_reference(self, tier: str, value: object) -> ResourceKey | None:
         """Return the key of the resource that a reference in a tier's template refers to.
 
         Imports are resolved through the exports of other stacks. The result is ``None`` for other values.
@@ -59,10 +59,10 @@ class Templates:
             case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), _]}:
                 return tier, name
             case {"Fn::ImportValue": str(export)} if export in self._exports:
-                return self.resolve(*self._exports[export])
+                return self.resolve_reference(*self._exports[export])
         return None
 
-    def resolve_all(self, tier: str, values: object) -> frozenset[ResourceKey]:
+    def resolve_references(self, tier: str, values: object) -> frozenset[ResourceKey]:
         """Return the keys of the resources that a list of references refers to."""
-        results = (self.resolve(tier, value) for value in values) if isinstance(values, list) else ()
+        results = (self.resolve_reference(tier, value) for value in values) if isinstance(values, list) else ()
         return frozenset(key for key in results if key)

@@ -10,16 +10,16 @@ import typer
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
 from voice_ops.drain import hosts, kubernetes, tasks
 from voice_ops.drain.hosts import Host, NotDrainableError
 from voice_ops.drain.tasks import Task
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit, err, out, print_error, print_json
-from voice_ops.progress import Progress, heartbeat
+from voice_ops.progress import Progress, print_heartbeats
 
 POLL_INTERVAL_S = 5.0
 INSTANCE_ID_PATTERN = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
@@ -39,7 +39,7 @@ def drain(
             "--print", help="For AKS: print the kubectl commands, which `voice` does not run, and exit with 0."
         ),
     ] = False,
-    region: Region = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Drain a host: it finishes its sessions and is then terminated.
@@ -63,7 +63,7 @@ def drain(
         raise create_exit(
             f"{host} is not a host of {deployment.name}, which is on {' and '.join(sections)}: specify an instance "
             "such as i-0123456789abcdef0, a task of 32 hexadecimal digits, or the name of an AKS node or pod",
-            REFUSED,
+            INVALID_INPUT,
         )
 
 
@@ -87,13 +87,13 @@ def _drain_on_aws(deployment: Deployment, host: str, *, replace_host: bool, dry_
         names.build_stack_name(deployment, "edge"): {}
     }  # other templates are not needed
     try:
-        account = Account(deployment, stacks, sign_in(deployment))
+        account = Account(deployment, stacks, create_deployment_session(deployment))
         if INSTANCE_ID_PATTERN.fullmatch(host):
             has_terminated = _drain_instance(account, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
         else:
             has_terminated = _drain_task(account, host, dry_run=dry_run, as_json=as_json)
     except NotDrainableError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except AWS_ERRORS as error:
         raise report_aws_error(error) from None
     except KeyboardInterrupt:
@@ -105,7 +105,7 @@ def _drain_on_aws(deployment: Deployment, host: str, *, replace_host: bool, dry_
 
 
 def _drain_instance(account: Account, instance: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> bool:
-    with heartbeat(err, f"find {instance}"):
+    with print_heartbeats(err, f"find {instance}"):
         host = hosts.find_host(account, instance)
     if not as_json:
         out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.sessions)}")
@@ -120,17 +120,17 @@ def _drain_instance(account: Account, instance: str, *, replace_host: bool, dry_
     if not dry_run:
         if not host.is_terminating:
             hosts.terminate_host(account, host, replaced=replace_host)
-        host = _wait_until_ended(host, partial(hosts.describe_host, account), hosts.TERMINATED)
+        host = _wait_until_ended(host, partial(hosts.describe_host, account), hosts.TERMINATED_STATE)
     if as_json:
         print_json({"dry_run": dry_run, "host": host}, account.deployment.name)
-    has_terminated = dry_run or host.state == hosts.TERMINATED
+    has_terminated = dry_run or host.state == hosts.TERMINATED_STATE
     if not has_terminated:
-        print_error(_timeout_message(host))
+        print_error(_format_timeout_message(host))
     return has_terminated
 
 
 def _drain_task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
-    with heartbeat(err, f"find {name}"):
+    with print_heartbeats(err, f"find {name}"):
         task = tasks.find_task(account, name)
     if not as_json:
         out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts a replacement")
@@ -138,10 +138,10 @@ def _drain_task(account: Account, name: str, *, dry_run: bool, as_json: bool) ->
     if not dry_run:
         if not task.leaves:
             tasks.stop_task(account, task)
-        task = _wait_until_ended(task, partial(tasks.describe_task, account), tasks.STOPPED)
+        task = _wait_until_ended(task, partial(tasks.describe_task, account), tasks.STOPPED_STATUS)
     if as_json:
         print_json({"dry_run": dry_run, "host": task}, account.deployment.name)
-    has_terminated = dry_run or task.state == tasks.STOPPED
+    has_terminated = dry_run or task.state == tasks.STOPPED_STATUS
     if not has_terminated:
         print_error(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
     return has_terminated
@@ -159,8 +159,8 @@ def _wait_until_ended(draining: DrainTarget, describe: Callable[[DrainTarget], D
     return draining
 
 
-def _timeout_message(host: Host) -> str:
-    if not host.state.endswith(hosts.TERMINATING_WAIT):
+def _format_timeout_message(host: Host) -> str:
+    if not host.state.endswith(hosts.TERMINATING_WAIT_STATE):
         return f"{host.id} is still {host.state} in {host.group}; see the activity of the group"
     return (
         f"the hook {host.hook} still blocks the termination of {host.id} after {host.max_drain_s} s, the maximum; "

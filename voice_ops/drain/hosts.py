@@ -10,10 +10,10 @@ from voice_ops.aws.account import Account
 if TYPE_CHECKING:
     from types_boto3_autoscaling import AutoScalingClient
 
-TERMINATING = "Terminating"
-TERMINATING_WAIT = f"{TERMINATING}:Wait"
+TERMINATING_STATE = "Terminating"
+TERMINATING_WAIT_STATE = f"{TERMINATING_STATE}:Wait"
 """Lifecycle state of a host while a hook delays the termination. In a warm pool, it has the prefix ``Warmed:``."""
-TERMINATED = "Terminated"
+TERMINATED_STATE = "Terminated"
 
 
 class NotDrainableError(Exception):
@@ -49,7 +49,7 @@ class Host:
     @property
     def is_terminating(self) -> bool:
         """Whether the termination of the host has begun."""
-        return TERMINATING in self.state
+        return TERMINATING_STATE in self.state
 
     @property
     def max_drain_s(self) -> int:
@@ -70,14 +70,14 @@ def find_host(account: Account, instance: str) -> Host:
             f"{instance} is not in an Auto Scaling group in {client.meta.region_name}; see `voice status`"
         )
     group = result[0]["AutoScalingGroupName"]
-    if group not in account.groups:
-        group_names = ", ".join(sorted(account.groups))
+    if group not in account.scaling_groups:
+        group_names = ", ".join(sorted(account.scaling_groups))
         raise NotDrainableError(
             f"{instance} belongs to {group}, which is not a group of {account.deployment.name}: {group_names}"
         )
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
     hook, heartbeat_s = _find_termination_hook(client, group)
-    group_settings = account.groups[group]
+    group_settings = account.scaling_groups[group]
     serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
     return Host(
         id=instance,
@@ -91,7 +91,7 @@ def find_host(account: Account, instance: str) -> Host:
         low=live["MinSize"],
         hook=hook,
         heartbeat_s=heartbeat_s,
-        budget_s=group_settings.budget_s,
+        budget_s=group_settings.drain_budget_s,
     )
 
 
@@ -118,7 +118,7 @@ def terminate_host(account: Account, host: Host, *, replaced: bool) -> None:
 def describe_host(account: Account, host: Host) -> Host:
     client = account.session.client("autoscaling")
     result = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
-    return replace(host, state=result[0]["LifecycleState"] if result else TERMINATED)
+    return replace(host, state=result[0]["LifecycleState"] if result else TERMINATED_STATE)
 
 
 def _find_termination_hook(client: AutoScalingClient, group: str) -> tuple[str, int]:

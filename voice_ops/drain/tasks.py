@@ -13,7 +13,7 @@ TASK_ID_PATTERN = re.compile(
     r"(?:arn:aws[a-z-]*:ecs:[a-z0-9-]+:\d{12}:task/[^/]+/)?([0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})"
 )
 """Pattern of the id or ARN of a task. Ids of the old format contain hyphens."""
-STOPPED = "STOPPED"
+STOPPED_STATUS = "STOPPED"
 STOP_MARGIN_S = 180
 """Time that ECS needs in addition to the stop itself, to deregister the task and to remove its network interface."""
 
@@ -65,7 +65,7 @@ def stop_task(account: Account, task: Task) -> None:
 
 def describe_task(account: Account, task: Task) -> Task:
     """Return the task in its current state. ECS removes a stopped task after an hour."""
-    return _read_task(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
+    return _read_task(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED_STATUS, leaves=True)
 
 
 def _read_task(account: Account, cluster: str, task: str) -> Task | None:
@@ -73,4 +73,4 @@ def _read_task(account: Account, cluster: str, task: str) -> Task | None:
     result = client.describe_tasks(cluster=cluster, tasks=[task])["tasks"]
     if not result:
         return None
-    return Task(task, cluster, result[0]["lastStatus"], leaves=result[0]["desiredStatus"] == STOPPED)
+    return Task(task, cluster, result[0]["lastStatus"], leaves=result[0]["desiredStatus"] == STOPPED_STATUS)

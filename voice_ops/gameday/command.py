@@ -14,16 +14,22 @@ from rich import box
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.alerts import build_alerts as aws_alerts
 from voice_blueprint.observability.azure.alerts import build_alerts as azure_alerts
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.gameday.simulated import Effect, simulate_scenarios
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
-from voice_ops.output import FullTable, create_exit, err, format_markup, out, print_json
-from voice_ops.progress import Progress, heartbeat
-from voice_ops.sandbox.month import BAD_IMAGE_STEP, REDIS_SERVER, SERVE_STEP, OperationsRehearsal, with_digests
+from voice_ops.gameday.simulated import ScenarioEffect, simulate_scenarios
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
+from voice_ops.output import UntruncatedTable, create_exit, err, format_markup, out, print_json
+from voice_ops.progress import Progress, print_heartbeats
+from voice_ops.sandbox.month import (
+    BAD_IMAGE_STEP_LABEL,
+    REDIS_SERVER_EXECUTABLE,
+    SERVE_STEP_LABEL,
+    OperationsRehearsal,
+    add_first_deploy_settings,
+)
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
-from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.claim import VerificationResult
 
 
 class ScenarioRunbooks(NamedTuple):
@@ -35,7 +41,7 @@ class ScenarioRunbooks(NamedTuple):
 
 
 SILENT_METRIC = "silent metric"
-SCENARIOS: Mapping[str, ScenarioRunbooks] = {
+RUNBOOKS_BY_SCENARIO: Mapping[str, ScenarioRunbooks] = {
     "zone loss": ScenarioRunbooks(
         ("gateway-unhealthy", "vad-hosts-unhealthy", "asr-slots-exhausted"), ("node-not-ready",)
     ),
@@ -78,7 +84,7 @@ class ScenarioResult:
         return not self.claims and bool(self.runbooks)
 
 
-def gameday(file: DeploymentFileArgument, region: Region = None, as_json: JsonOption = False) -> None:
+def gameday(file: DeploymentFileArgument, region: RegionOption = None, as_json: JsonOption = False) -> None:
     """Rehearse failures, and show affected calls, time to recover and the runbook for each.
 
     Simulated, with the file's alerts: the loss of a zone or a region, spot interruptions, an exhausted quota and
@@ -90,12 +96,12 @@ def gameday(file: DeploymentFileArgument, region: Region = None, as_json: JsonOp
     """
     deployment = load_region_deployment(file, region)
     try:
-        with heartbeat(err, "simulate"):
+        with print_heartbeats(err, "simulate"):
             simulated = simulate_scenarios(deployment)
         rows = [_create_simulated_result(deployment, name, effect) for name, effect in simulated.items()]
-        rows += _rehearse_drills(deployment)
+        rows += _run_drills(deployment)
     except ValueError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except CdkError as error:
         raise create_exit(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -108,7 +114,7 @@ def gameday(file: DeploymentFileArgument, region: Region = None, as_json: JsonOp
         raise typer.Exit(FAILED)
 
 
-def _create_simulated_result(deployment: Deployment, name: str, effect: Effect | str) -> ScenarioResult:
+def _create_simulated_result(deployment: Deployment, name: str, effect: ScenarioEffect | str) -> ScenarioResult:
     pages = list_runbook_pages(deployment, name)
     if isinstance(effect, str):
         return ScenarioResult(name, None, None, None, effect, pages)
@@ -122,28 +128,28 @@ def _create_simulated_result(deployment: Deployment, name: str, effect: Effect |
     )
 
 
-def _rehearse_drills(deployment: Deployment) -> Iterator[ScenarioResult]:
+def _run_drills(deployment: Deployment) -> Iterator[ScenarioResult]:
     names = ("store failover", "bad image")
     if deployment.aws_section is None:
         yield from (_create_simulated_result(deployment, name, "the file has no section `aws`") for name in names)
         return
     progress = Progress(err)
-    with Rehearsal(deployment, real_stores=shutil.which(REDIS_SERVER) is not None) as rehearsal:
+    with Rehearsal(deployment, real_stores=shutil.which(REDIS_SERVER_EXECUTABLE) is not None) as rehearsal:
         rehearsal.cdk.on_line = progress.show_detail
         with progress.phase("deploy to a local AWS"):
             rehearsal.bootstrap()
             month = OperationsRehearsal(deployment, rehearsal)
-            month.run_step(month.steps[SERVE_STEP])
+            month.run_step(month.steps[SERVE_STEP_LABEL])
         if deployment.aws.state.replicas:
             yield _run_drill(deployment, names[0], progress, lambda: month.run_step(month.fail_over))
         else:
             lost = "every call: `state.replicas` is 0, so no replica is promoted"
             yield ScenarioResult(names[0], None, None, None, lost, list_runbook_pages(deployment, names[0]))
-        yield _run_drill(deployment, names[1], progress, lambda: month.run_step(month.steps[BAD_IMAGE_STEP]))
+        yield _run_drill(deployment, names[1], progress, lambda: month.run_step(month.steps[BAD_IMAGE_STEP_LABEL]))
 
 
 def _run_drill(
-    deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]
+    deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[VerificationResult]]
 ) -> ScenarioResult:
     begin = time.monotonic()
     with progress.phase(name):
@@ -166,9 +172,9 @@ def list_runbook_pages(deployment: Deployment, scenario: str) -> tuple[str, ...]
     Placeholders replace missing digests, since a file without digests has no hosts, and therefore no alert on
     missing telemetry.
     """
-    named = SCENARIOS[scenario]
+    named = RUNBOOKS_BY_SCENARIO[scenario]
     if deployment.aws_section:
-        alert_ids = {alert.id for alert in aws_alerts(with_digests(deployment))}
+        alert_ids = {alert.id for alert in aws_alerts(add_first_deploy_settings(deployment))}
         pages = [f"{id_}.md" for id_ in named.aws if id_ in alert_ids]
     else:
         alert_ids = {alert.id for alert in azure_alerts(deployment)}
@@ -177,7 +183,7 @@ def list_runbook_pages(deployment: Deployment, scenario: str) -> tuple[str, ...]
 
 
 def _print_results(rows: list[ScenarioResult]) -> None:
-    table = FullTable(title="game day", title_justify="left", box=box.SIMPLE_HEAD)
+    table = UntruncatedTable(title="game day", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("scenario", "calls lost", "recovers after", "by", "alerts", "runbook", ""):
         table.add_column(heading)
     for row in rows:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from voice_blueprint.aws.edge import ALIAS_TTL_S
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_placeholder_digests
+from voice_blueprint.hosts import add_placeholder_digests
 from voice_ops.simulate.calls import REDIAL_FRACTION
 from voice_ops.simulate.capacity import FleetPlan, calculate_default_peak, calculate_max_store_calls, create_fleet_plans
 from voice_ops.simulate.metrics import METRIC_MODELS, validate_rule_metrics
 from voice_ops.simulate.policies import create_configured_policy
 from voice_ops.simulate.run import DAY_TICK_S, PolicyResult, Simulation, SimulationSettings
-from voice_ops.simulate.shortfall import MARGIN_DEVIATIONS
+from voice_ops.simulate.shortfall import MARGIN_STANDARD_DEVIATIONS
 from voice_ops.simulate.traces import (
     FAILURE_DETECTION_S,
     REGION_LOST_S,
@@ -32,12 +32,12 @@ MEAN_CALL_S = 180.0
 DEFAULT_SEED = 1
 WITHHELD_METRICS = frozenset({*METRIC_MODELS, "OpenSockets", "Conversations"})
 """Metrics that hosts no longer publish after telemetry has stopped."""
-FLASH_CROWD_S = 600.0
+FLASH_CROWD_START_S = 600.0
 """Start of the surge in the trace `flash-crowd`."""
 
 
 @dataclass(frozen=True)
-class Effect:
+class ScenarioEffect:
     """Effect of a scenario on callers.
 
     Attributes:
@@ -54,7 +54,7 @@ class Effect:
     fired: tuple[str, ...] = ()
 
 
-def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
+def simulate_scenarios(deployment: Deployment) -> Mapping[str, ScenarioEffect | str]:
     """Return the effect of each scenario, or the reason why the scenario does not apply to the deployment.
 
     Raises:
@@ -78,10 +78,10 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
         "spot wave": hours.measure_effect(
             wave_trace, replace(wave_trace, spot_waves=()), wave_trace.spot_waves[0].start_s
         )
-        if any(plan.spot for plan in plans)
+        if any(plan.is_spot for plan in plans)
         else "the file has no spot fleet",
         "quota refusal": hours.measure_effect(
-            crowd_trace, crowd_trace, FLASH_CROWD_S, quotas=_find_exhausted_quotas(plans)
+            crowd_trace, crowd_trace, FLASH_CROWD_START_S, quotas=_find_exhausted_quotas(plans)
         ),
         "silent metric": hours.measure_effect(crowd_trace, crowd_trace, 0.0, silent_metrics=WITHHELD_METRICS)
         if metrics
@@ -104,7 +104,7 @@ class _FaultComparison:
 
     def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
         aws = deployment.aws_section
-        self._plans, self._image_deployment = plans, with_placeholder_digests(deployment)
+        self._plans, self._image_deployment = plans, add_placeholder_digests(deployment)
         store = calculate_max_store_calls(deployment)
         self.peak = calculate_default_peak(plans, store)
         self.settings = SimulationSettings(
@@ -119,7 +119,9 @@ class _FaultComparison:
         )
         self._baselines: dict[str, PolicyResult] = {}
 
-    def measure_effect(self, trace: LoadTrace, baseline_trace: LoadTrace, at_s: float, **fault: object) -> Effect:
+    def measure_effect(
+        self, trace: LoadTrace, baseline_trace: LoadTrace, at_s: float, **fault: object
+    ) -> ScenarioEffect:
         if baseline_trace.name not in self._baselines:
             self._baselines[baseline_trace.name] = self._run_simulation(baseline_trace)
         faulty, baseline = self._run_simulation(trace, **fault), self._baselines[baseline_trace.name]
@@ -127,9 +129,9 @@ class _FaultComparison:
         recovers_s = _calculate_recovery_s(faulty, baseline.time_series.carried, at_s)
         # Quotas and missing metrics apply from the start. Outages and waves of interruptions begin later.
         fired = _find_fired_alerts(faulty, 0.0 if fault else at_s)
-        return Effect(max(0, lost[0] - lost[1]), faulty.call_results.offered, recovers_s, fired)
+        return ScenarioEffect(max(0, lost[0] - lost[1]), faulty.call_results.offered, recovers_s, fired)
 
-    def measure_region_loss(self) -> Effect:
+    def measure_region_loss(self) -> ScenarioEffect:
         """Return the effect of the loss of another region, whose callers are half of the total and move to this region.
 
         The calls of the other region are cut off. Callers are lost if they call before the name resolves to this
@@ -143,7 +145,7 @@ class _FaultComparison:
         course = faulty.time_series
         requested_calls = np.where(course.second < REGION_RESTORED_S, course.wanted, 0)
         recovers_s = _calculate_recovery_s(faulty, requested_calls, REGION_LOST_S)
-        return Effect(
+        return ScenarioEffect(
             round(missed_calls) + max(0, refused - before),
             faulty.call_results.offered,
             None if recovers_s is None else max(recovers_s, FAILURE_DETECTION_S + ALIAS_TTL_S),
@@ -164,7 +166,7 @@ def _find_fired_alerts(fault_result: PolicyResult, at_s: float) -> tuple[str, ..
 def _calculate_recovery_s(fault_result: PolicyResult, requested_calls: NDArray[Any], at_s: float) -> float | None:
     """Return the time from the fault until all requested calls are served again, except for random variation."""
     course = fault_result.time_series
-    missing = requested_calls - course.carried > MARGIN_DEVIATIONS * np.sqrt(np.maximum(requested_calls, 1))
+    missing = requested_calls - course.carried > MARGIN_STANDARD_DEVIATIONS * np.sqrt(np.maximum(requested_calls, 1))
     shortfall = np.flatnonzero(missing & (course.second > at_s))
     if not shortfall.size:
         return 0.0

@@ -40,7 +40,7 @@ def _propose_baked_image(account: Account, fleet: Fleet) -> ImageProposal | None
     tags = names.build_machine_image_tags(account.deployment, fleet.name)
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
     filters.append({"Name": "state", "Values": ["available"]})
-    result = account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=filters)
+    result = account.iter_paginated_items("ec2", "describe_images", "Images[]", Owners=["self"], Filters=filters)
     newest = max(result, key=lambda image: image["CreationDate"], default=None)
     return newest and ImageProposal(
         fleet.name, fleet.machine_image, newest["ImageId"], BAKED_IMAGE_ORIGIN, newest["CreationDate"]

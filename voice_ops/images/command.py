@@ -19,7 +19,7 @@ from voice_blueprint.images import (
     load_image_specs,
 )
 from voice_blueprint.shipped import IS_INSTALLED
-from voice_ops.exits import EXIT_CODES_HELP, FAILED, REFUSED
+from voice_ops.exits import EXIT_CODES_HELP, FAILED, INVALID_INPUT
 from voice_ops.findings import load_deployment
 from voice_ops.images import commands, signatures
 from voice_ops.images.rehearsal import ImageResult, RehearsalError, open_rehearsal, rehearse_image
@@ -32,8 +32,8 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Registry = Annotated[str, typer.Option(help="Registry host. For ECR, include the repository prefix.")]
-Name = Annotated[Image, typer.Argument(metavar="NAME", help="Name of the image, such as asr-vllm.")]
+RegistryOption = Annotated[str, typer.Option(help="Registry host. For ECR, include the repository prefix.")]
+ImageNameArgument = Annotated[Image, typer.Argument(metavar="NAME", help="Name of the image, such as asr-vllm.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EXIT_CODES_HELP)
@@ -54,8 +54,8 @@ def list_images(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command("build-args", epilog=EXIT_CODES_HELP)
 def build_args(
-    name: Name,
-    registry: Registry,
+    name: ImageNameArgument,
+    registry: RegistryOption,
     digest: Annotated[
         list[str],
         typer.Option(help="Digest of the base or upstream image, sha256:...; with several bases, ARGUMENT=sha256:..."),
@@ -69,22 +69,24 @@ def build_args(
     """
     spec = load_image_specs().get(name)
     if spec is None:
-        raise create_exit(f"{name} has no image.yaml yet", REFUSED)
+        raise create_exit(f"{name} has no image.yaml yet", INVALID_INPUT)
     if tool not in commands.BUILD_TOOLS:
-        raise create_exit(f"{tool} is not a build tool; use {' or '.join(commands.BUILD_TOOLS)}", REFUSED)
+        raise create_exit(f"{tool} is not a build tool; use {' or '.join(commands.BUILD_TOOLS)}", INVALID_INPUT)
     try:
         digests = commands.parse_digests(spec, digest)
     except commands.InvalidDigestError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     host, _, prefix = registry.partition("/")
     if prefix and commands.is_acr(registry):
-        raise create_exit(f"{registry}: pods pull images from an ACR without a prefix; use --registry {host}", REFUSED)
+        raise create_exit(
+            f"{registry}: pods pull images from an ACR without a prefix; use --registry {host}", INVALID_INPUT
+        )
     for command in commands.create_push_commands(spec, digests, registry, _resolve_revision(revision), tool=tool):
-        typer.echo(commands.format_shell(command))
+        typer.echo(commands.format_shell_command(command))
 
 
 @app.command("publish", epilog=EXIT_CODES_HELP)
-def publish(file: DeploymentFileArgument, registry: Registry) -> None:
+def publish(file: DeploymentFileArgument, registry: RegistryOption) -> None:
     """Print the commands that build, push, scan and sign the images without a digest in the file.
 
     The commands read base image digests from the publishers' registries, require SIGNING_KEY in the environment, and
@@ -113,12 +115,13 @@ def import_images(
     """
     if not commands.is_acr(registry) or "/" in registry:
         raise create_exit(
-            f"{registry} is not the host of an ACR, such as voice.azurecr.io; only an ACR can import images", REFUSED
+            f"{registry} is not the host of an ACR, such as voice.azurecr.io; only an ACR can import images",
+            INVALID_INPUT,
         )
     deployment = load_deployment(file)
     for image in list_required_images(deployment):
         if digest := deployment.images.get(image):
-            typer.echo(commands.format_shell(commands.create_import_command(image, digest, source, registry)))
+            typer.echo(commands.format_shell_command(commands.create_import_command(image, digest, source, registry)))
 
 
 @app.command("rehearse", epilog=EXIT_CODES_HELP)
@@ -140,7 +143,7 @@ def rehearse_images(
     if name and len(buildable) < len(set(name)):
         raise create_exit(
             "an image that is mirrored or based on another publisher's image cannot be built without its registry",
-            REFUSED,
+            INVALID_INPUT,
         )
     try:
         with open_rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
@@ -163,15 +166,15 @@ def propose_machine_images(file: DeploymentFileArgument, as_json: JsonOption = F
     Example: voice images ami deployments/production-us-east-1.yaml
     """
     # Imported here, since the other commands of this group need no cloud.
-    from voice_ops.aws.account import Account, sign_in  # noqa: PLC0415
+    from voice_ops.aws.account import Account, create_deployment_session  # noqa: PLC0415
     from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error  # noqa: PLC0415
     from voice_ops.images.ami import propose_images  # noqa: PLC0415
 
     deployment = load_deployment(file)
     if deployment.aws_section is None:
-        raise create_exit(f"{file} has no section `aws`, and therefore no machine images", REFUSED)
+        raise create_exit(f"{file} has no section `aws`, and therefore no machine images", INVALID_INPUT)
     try:
-        matches = list(propose_images(Account(deployment, {}, sign_in(deployment))))
+        matches = list(propose_images(Account(deployment, {}, create_deployment_session(deployment))))
     except AWS_ERRORS as error:
         raise report_aws_error(error) from None
     if as_json:
@@ -200,7 +203,7 @@ def print_manifest(file: DeploymentFileArgument) -> None:
 
 
 @app.command("verify", epilog=EXIT_CODES_HELP)
-def verify_images(file: DeploymentFileArgument, registry: Registry, as_json: JsonOption = False) -> None:
+def verify_images(file: DeploymentFileArgument, registry: RegistryOption, as_json: JsonOption = False) -> None:
     """Verify the signatures of a file's images in a registry, as hosts do before a pull.
 
     Exits with 1 if the signature of an image, or of the file's list of digests, is missing or invalid.
@@ -209,7 +212,7 @@ def verify_images(file: DeploymentFileArgument, registry: Registry, as_json: Jso
     """
     deployment = load_deployment(file)
     if deployment.image_signing is None:
-        raise create_exit(f"{file} has no image_signing, and therefore no key to verify signatures", REFUSED)
+        raise create_exit(f"{file} has no image_signing, and therefore no key to verify signatures", INVALID_INPUT)
     try:
         problems = dict(signatures.check_signatures(deployment, deployment.image_signing, registry))
     except signatures.RegistryError as error:

@@ -15,7 +15,7 @@ Command = list[str]
 _DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 BUILD_TOOLS = ("docker", "buildah")
 _ACR_SUFFIX = ".azurecr.io"
-UPSTREAM = "UPSTREAM"
+UPSTREAM_DIGEST_KEY = "UPSTREAM"
 """Key for the digest of a mirrored image."""
 
 
@@ -44,7 +44,7 @@ def format_image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str)
 def list_base_references(spec: ImageSpec) -> dict[str, str]:
     """Return the reference with a tag of each base of an image, by build argument."""
     if isinstance(spec, MirroredImage):
-        return {UPSTREAM: find_upstream_reference(spec.upstream)}
+        return {UPSTREAM_DIGEST_KEY: find_upstream_reference(spec.upstream)}
     return {argument: find_upstream_reference(name) for argument, name in spec.bases.items()}
 
 
@@ -176,7 +176,7 @@ def _create_copy_command(source: str, target: str) -> Command:
     return ["skopeo", "copy", "--all", "--preserve-digests", f"docker://{source}", f"docker://{target}"]
 
 
-def format_shell(command: Command) -> str:
+def format_shell_command(command: Command) -> str:
     """Format a command for a shell, with one option per line."""
     lines: list[str] = []
     for word in command:

@@ -22,11 +22,11 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from voice_blueprint.images import IMAGES_FOLDER, BuiltImage
-from voice_ops.images.locks import PYTHON_VERSIONS, list_images_with_requirements, parse_lock
+from voice_ops.images.locks import PYTHON_VERSION_BY_BASE, list_images_with_requirements, parse_lock
 
 PACKAGES_FILE = IMAGES_FOLDER / "packages.yaml"
 REVIEW_FILE = IMAGES_FOLDER / "licenses.yaml"
-INDEX_URL = "https://pypi.org/simple"
+PYPI_INDEX_URL = "https://pypi.org/simple"
 INDEX_FORMAT = "application/vnd.pypi.simple.v1+json"
 TIMEOUT_S = 60
 PACKAGES_FILE_HEADER = (
@@ -188,7 +188,7 @@ def fetch_package(name: str, version: str, python: str) -> Package:
     import requests  # noqa: PLC0415  development dependency, like remotezip
     from remotezip import RemoteZip  # noqa: PLC0415
 
-    answer = requests.get(f"{INDEX_URL}/{name}/", headers={"Accept": INDEX_FORMAT}, timeout=TIMEOUT_S)
+    answer = requests.get(f"{PYPI_INDEX_URL}/{name}/", headers={"Accept": INDEX_FORMAT}, timeout=TIMEOUT_S)
     answer.raise_for_status()
     ends = re.compile(rf"-{re.escape(version)}(-[0-9][^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
     for file in answer.json()["files"]:
@@ -206,7 +206,7 @@ def fetch_package(name: str, version: str, python: str) -> Package:
                 metadata_file = next(each for each in source.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each))
                 metadata = (source.extractfile(metadata_file) or io.BytesIO()).read().decode()
             return Package(name, version, parse_declared_license(metadata))
-    raise LookupError(f"{INDEX_URL} has no release {version} of {name} for Linux")
+    raise LookupError(f"{PYPI_INDEX_URL} has no release {version} of {name} for Linux")
 
 
 def _is_compatible(tag: Tag, python: str) -> bool:
@@ -231,7 +231,7 @@ def main() -> None:
     for spec in list_images_with_requirements():
         for name, version in read_pinned_packages(spec).items():
             if (name, version) not in rows:
-                row = fetch_package(name, version, PYTHON_VERSIONS[spec.bases["BASE_IMAGE"]])
+                row = fetch_package(name, version, PYTHON_VERSION_BY_BASE[spec.bases["BASE_IMAGE"]])
                 rows[name, version] = replace(row, libraries=()) if name in find_source_built_packages(spec) else row
     lines = [_format_package_row(row) for _, row in sorted(rows.items())]
     PACKAGES_FILE.write_text(PACKAGES_FILE_HEADER + "".join(lines), encoding="utf-8")

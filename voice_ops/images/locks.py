@@ -14,7 +14,7 @@ from voice_blueprint import catalog
 from voice_blueprint.images import BuiltImage, load_image_specs
 
 UV_PROGRAM = Path(__file__).parents[2] / ".tools/bin/uv"
-PYTHON_VERSIONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
+PYTHON_VERSION_BY_BASE = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
 """Python version of each base on which images install packages."""
 TARGET_PLATFORM = "x86_64-manylinux_2_28"
 BASE_OVERRIDES = "certifi"
@@ -55,7 +55,12 @@ def resolve_requirements(spec: BuiltImage, source: Path) -> LockedPackages:
         constraints.write_text("\n".join(create_version_pins(spec)), encoding="utf-8")
         overrides.write_text(BASE_OVERRIDES if (spec.folder / BASE_FILE).exists() else "", encoding="utf-8")
         command: list[str | Path] = [UV_PROGRAM, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
-        command += ["--python-version", PYTHON_VERSIONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET_PLATFORM]
+        command += [
+            "--python-version",
+            PYTHON_VERSION_BY_BASE[spec.bases["BASE_IMAGE"]],
+            "--python-platform",
+            TARGET_PLATFORM,
+        ]
         command += ["--constraints", constraints, "--overrides", overrides, source]
         result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  pinned uv of this checkout
     return parse_lock(result.stdout)

@@ -22,7 +22,7 @@ from voice_ops.images.smoke import create_smoke_test
 MAX_OPEN_FILES = 20_000
 """Limit of open files in a container, of which the router needs 16,400. Buildah's default is 1,024, and containerd's
 more than a million."""
-REQUIRED_TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
+PACKAGE_BY_TOOL = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip
 """Debian package of each required program."""
 MIRROR_URL = "http://deb.debian.org"
@@ -58,15 +58,15 @@ def install_tools() -> None:
     Raises:
         RehearsalError: A missing tool cannot be installed.
     """
-    if all(map(shutil.which, REQUIRED_TOOLS)):
+    if all(map(shutil.which, PACKAGE_BY_TOOL)):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise RehearsalError(
-            f"root permissions and {', '.join(REQUIRED_TOOLS)} are required: run `apt-get install "
-            f"{' '.join(REQUIRED_TOOLS.values())}`"
+            f"root permissions and {', '.join(PACKAGE_BY_TOOL)} are required: run `apt-get install "
+            f"{' '.join(PACKAGE_BY_TOOL.values())}`"
         )
     _run_command(["apt-get", "update", "-qq"])
-    _run_command(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *REQUIRED_TOOLS.values()])
+    _run_command(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGE_BY_TOOL.values()])
 
 
 def _run_command(command: list[str], timeout_s: float = 1800) -> str:
@@ -161,7 +161,7 @@ class Rehearsal:
         """
         names = " ".join(package.name for package in spec.packages.values())
         script = f"apt-get update -qq && apt-cache madison {names}"
-        with self._container(self.bootstrap_base(next(iter(spec.bases.values())))) as container:
+        with self._open_container(self.bootstrap_base(next(iter(spec.bases.values())))) as container:
             listing = self._run_buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", script)
         newest: dict[str, str] = {}
         for line in listing.splitlines():
@@ -178,7 +178,7 @@ class Rehearsal:
         return current
 
     @contextmanager
-    def _container(self, reference: str) -> Iterator[str]:
+    def _open_container(self, reference: str) -> Iterator[str]:
         container = self._run_buildah("from", "--pull-never", "--ulimit", f"nofile={MAX_OPEN_FILES}", reference)
         try:
             yield container
@@ -187,7 +187,7 @@ class Rehearsal:
 
     def export(self, reference: str, archive: Path, authority: Path) -> None:
         """Write an image as an OCI archive with an additional layer: a trusted certificate authority."""
-        with self._container(reference) as container:
+        with self._open_container(reference) as container:
             self._run_buildah(
                 "copy", "--quiet", container, str(authority), "/usr/local/share/ca-certificates/rehearsal.crt"
             )
@@ -198,7 +198,7 @@ class Rehearsal:
 
     def measure_size_gib(self, reference: str) -> float:
         """Return the total size of an image's files."""
-        with self._container(reference) as container:
+        with self._open_container(reference) as container:
             listing = _run_command(["du", "--summarize", "--bytes", self._run_buildah("mount", container)])
         return int(listing.split()[0]) / 2**30
 
@@ -206,19 +206,19 @@ class Rehearsal:
         """Run an image's own smoke test, in the image or from outside."""
         self._report(f"running {spec.name}")
         if (spec.folder / SMOKE_FOLDER / DRIVE_SCRIPT).exists():
-            self._run_outside(spec, reference)
+            self._run_smoke_test_on_machine(spec, reference)
         else:
-            self._run_inside(spec, reference)
+            self._run_smoke_test_in_image(spec, reference)
 
-    def _run_outside(self, spec: BuiltImage, reference: str) -> None:
+    def _run_smoke_test_on_machine(self, spec: BuiltImage, reference: str) -> None:
         """Run the smoke test on this machine with the image's command and files."""
         config = json.loads(self._run_buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
-        with self._container(reference) as container:
+        with self._open_container(reference) as container:
             root = self._run_buildah("mount", container)
             script = [f"{spec.folder}/{SMOKE_FOLDER}/{DRIVE_SCRIPT}", root, ",".join(spec.capabilities)]
             _run_command([*script, "env", *config["Env"], *config["Cmd"]])
 
-    def _run_inside(self, spec: BuiltImage, reference: str) -> None:
+    def _run_smoke_test_in_image(self, spec: BuiltImage, reference: str) -> None:
         """Run the smoke test in the image as its user, without network access except to a loopback interface."""
         plan = create_smoke_test(spec.name)
         folder = self._folder / f"{spec.name}-{SMOKE_FOLDER}"
@@ -234,7 +234,7 @@ class Rehearsal:
             for word in ("--volume", f"{host_path}:{container_path}:ro")
         ]
         script = ["--", "sh", f"/{SMOKE_FOLDER}/run.sh"]
-        with self._container(reference) as container:
+        with self._open_container(reference) as container:
             self._run_buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY_PREFIX)
 
 

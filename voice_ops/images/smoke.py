@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from voice_blueprint.azure import contract as cluster_contract
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
+from voice_blueprint.engines.launch.pd_router import CellProxy, PdRouter
 from voice_blueprint.engines.launch.router import Backend, BackendService, Router
 from voice_blueprint.engines.launch.vllm import DEFAULT_MAX_BODY_MIB
 
@@ -39,6 +39,6 @@ def create_smoke_test(image: Image) -> SmokeTest:
     front, router = cluster_contract.ENGINE_HTTP.number, cluster_contract.PD_ROUTER_HTTP.number
     prefill, decode = cluster_contract.PREFILL_HTTP.number, cluster_contract.DECODE_HTTP.number
     return SmokeTest(
-        (CellFront(front, router, decode, DEFAULT_MAX_BODY_MIB), PdRouter(router, prefill, decode)),
+        (CellProxy(front, router, decode, DEFAULT_MAX_BODY_MIB), PdRouter(router, prefill, decode)),
         {"front": front, "prefill": prefill, "decode": decode},
     )

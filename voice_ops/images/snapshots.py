@@ -30,7 +30,7 @@ def list_suite_folders(suite: str) -> tuple[str, ...]:
     )
 
 
-def parse_versions(lists: str) -> PackageVersions:
+def parse_package_versions(lists: str) -> PackageVersions:
     """Parse Debian's lists of packages and of sources."""
     results: defaultdict[str, set[str]] = defaultdict(set)
     for name, version in re.findall(r"^Package: (\S+)$.*?^Version: (\S+)$", lists, re.MULTILINE | re.DOTALL):
@@ -38,7 +38,7 @@ def parse_versions(lists: str) -> PackageVersions:
     return results
 
 
-def download_versions(suite: str) -> PackageVersions:
+def download_package_versions(suite: str) -> PackageVersions:
     """Download the current versions of the packages of a suite from Debian's archive."""
     lists = []
     for archive_suite in list_suite_folders(suite):
@@ -46,7 +46,7 @@ def download_versions(suite: str) -> PackageVersions:
             url = f"{MIRROR_URL}/{archive_suite}/{each}.xz"
             with urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as answer:  # noqa: S310  a fixed HTTP URL
                 lists.append(lzma.decompress(answer.read()).decode())
-    return parse_versions("\n".join(lists))
+    return parse_package_versions("\n".join(lists))
 
 
 def find_missing_versions(base: BaseImage, archive_versions: PackageVersions) -> Iterator[str]:
@@ -73,7 +73,7 @@ def main() -> None:
     text = BASES_FILE.read_text(encoding="utf-8")
     for base in load_base_images().values():
         now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        if results := list(find_missing_versions(base, download_versions(base.bootstrap))):
+        if results := list(find_missing_versions(base, download_package_versions(base.bootstrap))):
             problems += results
         else:
             text = replace_snapshot(text, base, now)

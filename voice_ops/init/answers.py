@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 import typer
 
 from voice_blueprint.file.suggestion import format_suggestion_or_choices
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.init.sizes import UnsupportedAnswersError, calculate_max_calls, list_supported_regions, offers_gpus
 from voice_ops.output import create_exit, out, print_error
 
@@ -38,7 +38,7 @@ AgentsOption = Annotated[
 DEFAULT_REGION_BY_CLOUD = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}
 AGENTS_QUESTION = "Agents that answer callers by speech?"
 DEFAULT_MAX_CALLS = 100
-BUDGET_HEADROOM = 1.25
+BUDGET_HEADROOM_FACTOR = 1.25
 """Ratio of the proposed budget to the expected monthly cost. AWS Budgets sends a notification at 80 % of a budget."""
 
 
@@ -82,7 +82,7 @@ def collect_answers(cloud: Cloud | None, region: str | None, calls: int | None, 
             )
         return Answers(cloud, region, _validate_calls(str(calls), maximum), agents)
     except UnsupportedAnswersError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except typer.Abort:
         raise _create_missing_options_error("--cloud, --region and --calls") from None
 
@@ -117,10 +117,12 @@ def select_draft(files: list["PricedDraft"], budget: int | None, region_name: st
         for each in files:
             out.print(f"{each.name} cost {each.price_text} a month", soft_wrap=True)
         return _prompt_until_valid(
-            "Budget of a month, USD", _round_up(files[0].monthly_usd.expected * BUDGET_HEADROOM), find_affordable_draft
+            "Budget of a month, USD",
+            _round_up(files[0].monthly_usd.expected * BUDGET_HEADROOM_FACTOR),
+            find_affordable_draft,
         )
     except UnsupportedAnswersError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except typer.Abort:
         raise _create_missing_options_error("--budget") from None
 
@@ -136,7 +138,7 @@ def _prompt_until_valid(question: str, default: object, check: Callable[[str], T
 
 def _create_missing_options_error(options: str) -> typer.Exit:
     typer.echo(err=True)
-    return create_exit(f"answers are missing, and standard input has ended; give {options} as options", REFUSED)
+    return create_exit(f"answers are missing, and standard input has ended; give {options} as options", INVALID_INPUT)
 
 
 def _validate_cloud(text: str) -> Cloud:

@@ -11,7 +11,7 @@ import typer
 
 from voice_blueprint import checks
 from voice_blueprint.shipped import IS_INSTALLED, ROOT
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.init.answers import (
     AgentsOption,
     Answers,
@@ -48,9 +48,11 @@ def init(
     Example: voice init deployments/mine.yaml --cloud aws --region us-east-1 --calls 500 --budget 20000
     """
     if file.exists():
-        raise create_exit(f"{file} exists, and is not overwritten; name another file", REFUSED)
+        raise create_exit(f"{file} exists, and is not overwritten; name another file", INVALID_INPUT)
     if not file.parent.is_dir():
-        raise create_exit(f"{file}: the folder {file.parent} does not exist; create it, or choose another", REFUSED)
+        raise create_exit(
+            f"{file}: the folder {file.parent} does not exist; create it, or choose another", INVALID_INPUT
+        )
     desired = collect_answers(cloud, region, calls, agents=agents)
     draft, usd = create_priced_draft(file, desired, budget)
     schema = _select_schema_file_name(file.parent) if IS_INSTALLED else os.path.relpath(SCHEMA_FILE, file.parent)
@@ -76,14 +78,14 @@ def create_priced_draft(file: Path, requirements: Answers, budget: int | None) -
     try:
         candidates = list(price_drafts(create_drafts(requirements, derive_deployment_name(file))))
     except UnsupportedAnswersError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except EngineError as error:
         raise create_exit(str(error), FAILED) from None
     draft, usd = select_draft(candidates, budget, requirements.region)
     with draft.draft.load(usd) as deployment:
         blocking = [finding.violation for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking:
-        raise create_exit("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
+        raise create_exit("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), INVALID_INPUT)
     return draft, usd
 
 

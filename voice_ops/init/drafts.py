@@ -26,12 +26,12 @@ class Draft:
     Attributes:
         name: Description of the hardware that serves the calls.
         template: Text of the file with placeholders.
-        values: All values except ``budget`` and ``schema``.
+        placeholder_values: All values except ``budget`` and ``schema``.
     """
 
     name: str
     template: str
-    values: Mapping[str, object]
+    placeholder_values: Mapping[str, object]
 
     def render_text(self, budget: int, schema: str) -> str:
         """Return the text of the file, in which values replace the placeholders.
@@ -40,7 +40,7 @@ class Draft:
             budget: USD per month.
             schema: Path of the schema in the first line, relative to the file.
         """
-        return Template(self.template).substitute(self.values, budget=budget, schema=schema)
+        return Template(self.template).substitute(self.placeholder_values, budget=budget, schema=schema)
 
     @contextmanager
     def load(self, budget: int = UNLIMITED_BUDGET_USD) -> Iterator[Deployment]:
@@ -147,6 +147,6 @@ def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
                 price_section(section, book) for section in collect_charged_sections(deployment, Assumptions())
             ]
         usd = sum_amounts(each.usd for each in estimates) + sum_amounts(
-            host.min_usd for each in estimates for host in each.hosts
+            host.min_usd for each in estimates for host in each.unavailable_hosts
         )
         yield PricedDraft(draft, MonthlyUsd(*usd.cases))

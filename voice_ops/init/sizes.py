@@ -13,10 +13,10 @@ from voice_blueprint.azure.rollout import calculate_surge_node_count
 from voice_blueprint.capacity.bounds import (
     MAX_STORE_UTILIZATION,
     MAX_VAD_STREAMS,
-    STREAMS_PER_CORE,
-    calculate_asr_host_bounds,
-    calculate_gateway_task_bounds,
-    calculate_state_store_bounds,
+    VAD_STREAMS_PER_CORE,
+    calculate_asr_host_call_bounds,
+    calculate_gateway_task_call_bounds,
+    calculate_state_store_call_bounds,
     find_limiting_bound,
 )
 from voice_blueprint.capacity.conversations import MAX_CONVERSATIONS_PER_CORE
@@ -25,8 +25,8 @@ from voice_blueprint.capacity.cpu_pods import (
     AGENT_POD_MEMORY_GIB,
     SIDECAR_CPUS,
     SIDECAR_MEMORY_GIB,
-    CpuPod,
-    build_cpu_pods,
+    CpuPodGroup,
+    build_cpu_pods_by_tier,
     calculate_required_cpu_nodes,
 )
 from voice_blueprint.capacity.load import calculate_peak_requests_per_s
@@ -55,8 +55,8 @@ from voice_blueprint.file.model.edge import GatewayService, NoAuthorizer, TaskCo
 from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.file.model.serving import Load, Quantization
 
-CAPACITY_FACTOR = 1.1
-REQUEST_MARGIN = 1.5
+PEAK_HEADROOM_FACTOR = 1.1
+RATE_LIMIT_FACTOR = 1.5
 """Ratio of the session API's rate limit to the peak request rate. Refused callers repeat their requests."""
 ZONE_COUNT = 2
 """Number of availability zones of a first file."""
@@ -70,11 +70,11 @@ AZURE_MODEL = "voxtral-small-24b"
 MIN_MODEL_CACHE_GIB = 1024
 """Minimum size of the share for weights."""
 _CPU_TIERS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
-MIN_FP8_CAPABILITY = (8, 9)
+MIN_FP8_COMPUTE_CAPABILITY = (8, 9)
 """Minimum compute capability for computation in FP8 (Ada and later). On older GPUs, FP8 only saves memory."""
 
 
-_VAULT_ID = (
+_PLACEHOLDER_VAULT_ID = (
     f"/subscriptions/{PLACEHOLDER_ID}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
 )
 
@@ -96,7 +96,7 @@ def calculate_host_count(calls: int, capacities: int) -> HostCount:
     """
     low, high = (
         math.ceil(each / (capacities * TARGET_UTILIZATION))
-        for each in (calculate_mean_calls(calls), CAPACITY_FACTOR * calls)
+        for each in (calculate_mean_calls(calls), PEAK_HEADROOM_FACTOR * calls)
     )
     return HostCount(min=max(2, low), max=max(3, high + 1))
 
@@ -129,7 +129,9 @@ def calculate_max_calls(cloud: str, region: str, *, agents: bool) -> int:
         return MAX_SMALL_CALLS
     if cloud == "aws":
         store_capacity = max(
-            find_limiting_bound(calculate_state_store_bounds(StateStore(node_type=kind.name), archives=False)).calls
+            find_limiting_bound(
+                calculate_state_store_call_bounds(StateStore(node_type=kind.name), archives=False)
+            ).calls
             for kind in _list_cache_node_types()
         )
 
@@ -149,7 +151,7 @@ def calculate_max_calls(cloud: str, region: str, *, agents: bool) -> int:
     def exceeds_store(calls: int) -> bool:
         return (
             _calculate_required_capacity(
-                _calculate_sized_calls(calls, calculate_agent_units(calls) if agents else None), agents=agents
+                _calculate_design_calls(calls, calculate_agent_units(calls) if agents else None), agents=agents
             )
             > store_capacity
         )
@@ -179,7 +181,7 @@ def calculate_agent_units(calls: int) -> HostCount:
     return calculate_host_count(calls, MAX_CONVERSATIONS_PER_CORE)
 
 
-def _calculate_sized_calls(calls: int, units: HostCount | None) -> int:
+def _calculate_design_calls(calls: int, units: HostCount | None) -> int:
     """Return the number of calls for which the other tiers are sized, so that they do not limit the agents."""
     return max(calls, math.ceil(units.max * MAX_CONVERSATIONS_PER_CORE * TARGET_UTILIZATION)) if units else calls
 
@@ -202,11 +204,11 @@ def build_aws_placeholder_values(region: str, calls: int, *, agents: bool) -> di
             f"{region} offers no GPU type together with {VAD_INSTANCE_TYPE}; choose us-east-1 or us-east-2"
         )
     units = calculate_agent_units(calls) if agents else None
-    carried = _calculate_sized_calls(calls, units)
+    carried = _calculate_design_calls(calls, units)
     unit_count = HostCount(min=0, max=1)
     capacities = {
         row.name: find_limiting_bound(
-            calculate_asr_host_bounds(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
+            calculate_asr_host_call_bounds(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
         ).calls
         for row in rows
     }
@@ -214,18 +216,18 @@ def build_aws_placeholder_values(region: str, calls: int, *, agents: bool) -> di
     suitable_nodes = [
         kind
         for kind in _list_cache_node_types()
-        if find_limiting_bound(calculate_state_store_bounds(StateStore(node_type=kind.name), archives=False)).calls
+        if find_limiting_bound(calculate_state_store_call_bounds(StateStore(node_type=kind.name), archives=False)).calls
         >= store_capacity
     ]
     if not suitable_nodes:
         raise _create_too_many_calls_error(calls)
     asr = min(rows, key=lambda row: _find_min_price(row.usd_per_hour) / capacities[row.name])
-    streams_per_host = STREAMS_PER_CORE * VAD_QUEUES
+    streams_per_host = VAD_STREAMS_PER_CORE * VAD_QUEUES
     hosts, per_zone = (
         calculate_host_count(carried, capacities[asr.name]),
         math.ceil(carried / (2 * streams_per_host * TARGET_UTILIZATION)),
     )
-    task = find_limiting_bound(calculate_gateway_task_bounds(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
+    task = find_limiting_bound(calculate_gateway_task_call_bounds(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
     tasks, accepted_calls = (
         calculate_host_count(carried, task),
         min(hosts.max * capacities[asr.name], 4 * per_zone * streams_per_host),
@@ -264,7 +266,7 @@ def build_aws_placeholder_values(region: str, calls: int, *, agents: bool) -> di
 def _render_throttle_setting(calls: int) -> str:
     """Return the setting of the session API's rate limits, or an empty text if the default is sufficient."""
     required_rate = math.ceil(
-        REQUEST_MARGIN * calculate_peak_requests_per_s(CallLoad(calls=calculate_mean_calls(calls)))
+        RATE_LIMIT_FACTOR * calculate_peak_requests_per_s(CallLoad(calls=calculate_mean_calls(calls)))
     )
     if required_rate <= Throttle().requests_per_s:
         return ""
@@ -282,7 +284,7 @@ def _find_fitting_vm_sizes(region: str, calls: int = 1) -> dict[str, tuple[int, 
         if size.gpu is None or size.gpu_count != 1 or region not in size.regions:
             continue
         gpu = catalog.gpus()[size.gpu]
-        quantization = Quantization.FP8 if gpu.compute_capability >= MIN_FP8_CAPABILITY else Quantization.NONE
+        quantization = Quantization.FP8 if gpu.compute_capability >= MIN_FP8_COMPUTE_CAPABILITY else Quantization.NONE
         try:
             layout = create_aggregated_layout(
                 model, gpu, size, EngineRequirements(load, quantization), tensor_parallel=1, region=region
@@ -301,7 +303,7 @@ def build_azure_placeholder_values(region: str, calls: int, *, agents: bool) -> 
     """
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
     units = calculate_agent_units(calls) if agents else None
-    carried = _calculate_sized_calls(calls, units)
+    carried = _calculate_design_calls(calls, units)
     result = _find_fitting_vm_sizes(region, carried)
     if not result:
         raise UnsupportedAnswersError(
@@ -368,9 +370,11 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
             break
     else:
         raise _create_too_many_calls_error(calls)
-    pods = build_cpu_pods(callers, None)
+    pods = build_cpu_pods_by_tier(callers, None)
     if agents:
-        pods[Tier.AGENT.value] = CpuPod(AGENT_CPUS + SIDECAR_CPUS, AGENT_POD_MEMORY_GIB + SIDECAR_MEMORY_GIB, agents)
+        pods[Tier.AGENT.value] = CpuPodGroup(
+            AGENT_CPUS + SIDECAR_CPUS, AGENT_POD_MEMORY_GIB + SIDECAR_MEMORY_GIB, agents
+        )
     low = calculate_required_cpu_nodes(CPU_VM_SIZE, pods, {name: pod.replicas.min for name, pod in pods.items()})
     max_nodes = calculate_required_cpu_nodes(
         CPU_VM_SIZE, pods, {name: pod.replicas.max + 1 for name, pod in pods.items()}
@@ -383,7 +387,7 @@ def _build_callers_section(replicas: Mapping[Tier, HostCount], sku: RedisSku = "
     edge = AzureEdge(
         authorizer=NoAuthorizer(kind="none"),
         domain=AzureDomain(name="voice.example.com"),
-        certificate=VaultCertificate(vault_id=_VAULT_ID, name="voice"),
+        certificate=VaultCertificate(vault_id=_PLACEHOLDER_VAULT_ID, name="voice"),
         gateway=GatewayPods(replicas=replicas[Tier.GATEWAY]),
     )
     asr = AsrPods(model=AZURE_MODEL, replicas=replicas[Tier.ASR])

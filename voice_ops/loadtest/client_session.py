@@ -13,9 +13,9 @@ from voice_ops.call import dialects
 from voice_ops.call.dialects import DIALECTS, SINGLE_TURN_MESSAGE, Dialect
 from voice_ops.call.session import CallError
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, EndpointResponseError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE_MESSAGE, EndpointResponseError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import send_frames, split_frames
+from voice_ops.loadtest.realtime import send_frames, split_into_frames
 from voice_ops.loadtest.trace import RequestTrace
 
 
@@ -33,7 +33,7 @@ class WebSocketDriver:
     async def send(self, index: int, trace: RequestTrace) -> None:
         """Stream a recording. Each committed text, interim result or final result is a piece of the response."""
         recording_index = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[recording_index].seconds
+        trace.input_audio_s = self.recordings[recording_index].duration_s
         path, _, query = self.dialect.path.partition("?")
         async with self.endpoint.session.ws_connect(self.endpoint.url_for(path).with_query(query)) as socket:
             if self.dialect.first_message:
@@ -51,7 +51,8 @@ class WebSocketDriver:
     @cached_property
     def _frames(self) -> list[list[str | bytes]]:
         return [
-            [self.dialect.encode_audio(frame) for frame in split_frames(recording)] for recording in self.recordings
+            [self.dialect.encode_audio(frame) for frame in split_into_frames(recording)]
+            for recording in self.recordings
         ]
 
     async def _send_recording(
@@ -73,7 +74,7 @@ class WebSocketDriver:
                 trace.record_end()
                 return
         if not self.dialect.closes_at_end or socket.close_code != aiohttp.WSCloseCode.OK:
-            raise EndpointResponseError(INCOMPLETE_RESPONSE)
+            raise EndpointResponseError(INCOMPLETE_RESPONSE_MESSAGE)
         trace.record_end()
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from voice_ops.call.access import Auth
+from voice_ops.call.access import AuthorizerType
 from voice_ops.call.recording import RecordingError
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.loadtest import options
 from voice_ops.loadtest.drivers import Api
 from voice_ops.loadtest.inputs import PASSAGE
@@ -18,7 +18,7 @@ from voice_ops.loadtest.price import PriceError
 from voice_ops.loadtest.report import LoadTestReport
 from voice_ops.loadtest.scenarios import PUBLICATION
 from voice_ops.loadtest.session import LoadTest, LoadTestError
-from voice_ops.loadtest.tables import create_comparison_grid, create_results_grid, format_markdown
+from voice_ops.loadtest.tables import create_comparison_table, create_results_table, format_markdown
 from voice_ops.options import JsonOption
 from voice_ops.output import create_exit, err, format_markup, out, print_json
 from voice_ops.progress import Progress
@@ -66,7 +66,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
     ] = None,
     gpus: Annotated[int, Option(min=1, help="GPUs or other accelerators of the endpoint.")] = 1,
     auth: Annotated[
-        Auth | None, Option(help="Authorizer of the deployment, for the API `session`.", show_default=False)
+        AuthorizerType | None, Option(help="Authorizer of the deployment, for the API `session`.", show_default=False)
     ] = None,
     api_key_env: Annotated[
         str | None, Option(metavar="NAME", help="Environment variable that contains the key or token.")
@@ -93,7 +93,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
         tested_api = options.select_api(api, scenario, model=model, baseline=baseline)
         limits = options.parse_slo(slo or [], scenario_values)
         usd, price_source = options.select_price(price, instance_type, region, gpus)
-        measured, other = options.parse_names(names, scenario_values)
+        measured, other = options.parse_endpoint_names(names, scenario_values)
         endpoint_urls = [(measured, "URL", url), *([(other, "--baseline", baseline)] if baseline else [])]
         rounds = rounds if baseline else 1
         loads = options.parse_loads(concurrency, rate, scenario_values)
@@ -135,9 +135,9 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
         if output:
             output.mkdir(parents=True, exist_ok=True)
     except (OptionError, RecordingError, PriceError) as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except OSError as error:
-        raise create_exit(f"--output {output}: {error.strerror}", REFUSED) from None
+        raise create_exit(f"--output {output}: {error.strerror}", INVALID_INPUT) from None
     try:
         report = asyncio.run(work.run(Progress(err)))
     except LoadTestError as error:
@@ -153,9 +153,9 @@ def _print_report(report: LoadTestReport, output: Path | None, *, as_json: bool)
     if as_json:
         print_json(report.as_dict())
     else:
-        out.print(create_results_grid(report).to_table())
+        out.print(create_results_table(report).to_table())
         for comparison in report.comparisons:
-            out.print(create_comparison_grid(report, comparison).to_table())
+            out.print(create_comparison_table(report, comparison).to_table())
     for caveat in report.warnings:
         err.print(format_markup("[yellow]![/] {}", caveat), soft_wrap=True)
     if output:

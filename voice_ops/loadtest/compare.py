@@ -86,7 +86,7 @@ def compare_rounds(rounds: Sequence[Round], seed: int) -> list[Difference]:
 
 def _collect_metric_values(run: LoadRun, name: str) -> FloatArray:
     """Return one value per request. Several values of one request are not independent, so their mean is used."""
-    results = [METRICS[name].values(trace) for trace in run.successful_traces]
+    results = [METRICS[name].extract_values(trace) for trace in run.successful_traces]
     return np.array([fmean(values) for values in results if values])
 
 

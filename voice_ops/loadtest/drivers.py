@@ -92,7 +92,7 @@ class TranscriptionDriver:
     async def send(self, index: int, trace: RequestTrace) -> None:
         """Send a recording as a file. Unless the response is streamed, the transcript is recorded as one piece."""
         recording = self.recordings[index % len(self.recordings)]
-        trace.input_audio_s = recording.seconds
+        trace.input_audio_s = recording.duration_s
         form = aiohttp.FormData()
         form.add_field("file", recording.wav, filename=recording.name, content_type="audio/wav")
         for name, value in ({"model": self.endpoint.model, "stream": True} | dict(self.endpoint.body)).items():

@@ -26,7 +26,7 @@ class Endpoint:
     model: str
     body: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of every request, which override the fields of the harness."""
-    access: HeaderProvider = field(default=create_header_provider(None, None, ""), repr=False)
+    header_provider: HeaderProvider = field(default=create_header_provider(None, None, ""), repr=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,7 +51,7 @@ class Endpoint:
         # Other URLs of a session (its WebSocket) use their own token, and must not receive this secret.
         if request.url.origin() == self.url.origin():
             body = await request.body.as_bytes() if isinstance(request.body, aiohttp.BytesPayload) else b""
-            request.headers.update(self.access(request.method, str(request.url), body))
+            request.headers.update(self.header_provider(request.method, str(request.url), body))
         return await handler(request)
 
     def url_for(self, path: str) -> URL:

@@ -17,7 +17,7 @@ class EndpointResponseError(Exception):
 REQUEST_ERRORS = (EndpointResponseError, aiohttp.ClientError, OSError, TimeoutError)
 """Exceptions that count as a failed request. Any other exception is a defect of the harness."""
 
-INCOMPLETE_RESPONSE = "the connection was closed before the response was complete"
+INCOMPLETE_RESPONSE_MESSAGE = "the connection was closed before the response was complete"
 
 
 def describe_failure(error: Exception, timeout_s: float) -> str:
@@ -30,7 +30,7 @@ def describe_failure(error: Exception, timeout_s: float) -> str:
         case aiohttp.ClientConnectorError():
             return f"cannot connect: {os.strerror(error.errno) if error.errno else error.strerror}"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | ConnectionError():
-            return INCOMPLETE_RESPONSE
+            return INCOMPLETE_RESPONSE_MESSAGE
         case _:
             return _to_one_line(str(error) or type(error).__name__)
 

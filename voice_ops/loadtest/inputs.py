@@ -4,7 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-from voice_ops.call.recording import SAMPLE_RATE, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, read_samples
 
 _PASSAGE = """
 The harbour office opens at seven, long before the first ferry, and by then the night's messages are already sorted.
@@ -25,9 +25,9 @@ class Recording:
     pcm: bytes
 
     @property
-    def seconds(self) -> float:
-        """Duration of the recording."""
-        return len(self.pcm) / (2 * SAMPLE_RATE)
+    def duration_s(self) -> float:
+        """Time that the recording plays."""
+        return len(self.pcm) / (2 * SAMPLE_RATE_HZ)
 
     @property
     def data_url(self) -> str:

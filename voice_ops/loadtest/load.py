@@ -22,7 +22,7 @@ _PROBE_INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True)
-class ClosedLoop:
+class ClosedLoopLoad:
     """A fixed number of concurrent requests."""
 
     concurrency: int
@@ -32,7 +32,7 @@ class ClosedLoop:
 
 
 @dataclass(frozen=True)
-class OpenLoop:
+class OpenLoopLoad:
     """Poisson arrivals at a mean rate, independent of the endpoint."""
 
     requests_per_second: float
@@ -41,7 +41,7 @@ class OpenLoop:
         return f"{self.requests_per_second:g}/s Poisson"
 
 
-Load = ClosedLoop | OpenLoop
+Load = ClosedLoopLoad | OpenLoopLoad
 
 
 @dataclass
@@ -92,7 +92,7 @@ class LoadGenerator:
         cpu = process_time()
         async with _probe_lag(run.loop_lags_s):
             start = perf_counter()
-            if isinstance(load, OpenLoop):
+            if isinstance(load, OpenLoopLoad):
                 await self._run_open_loop(
                     driver, run, start, self._draw_arrivals(load, requests, first_index), first_index
                 )
@@ -104,7 +104,7 @@ class LoadGenerator:
         run.cpu_s = process_time() - cpu
         return run
 
-    def _draw_arrivals(self, load: OpenLoop, requests: int, first_index: int) -> list[float]:
+    def _draw_arrivals(self, load: OpenLoopLoad, requests: int, first_index: int) -> list[float]:
         random = np.random.default_rng([self.seed, first_index])
         return [float(at) for at in random.exponential(1 / load.requests_per_second, requests).cumsum()]
 

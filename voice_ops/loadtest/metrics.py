@@ -21,7 +21,7 @@ class Metric:
     name: str
     unit: str
     meaning: str
-    values: Callable[[RequestTrace], Sequence[float]]
+    extract_values: Callable[[RequestTrace], Sequence[float]]
     """Values of the metric for one request: none, one, or one per gap."""
 
 
@@ -31,7 +31,7 @@ def _to_milliseconds(seconds: float | None) -> list[float]:
 
 def _calculate_gaps_ms(trace: RequestTrace) -> list[float]:
     # Gaps between reads of audio from the socket are meaningless; `starved` measures whether they matter.
-    return [] if trace.output_audio_s else [1000 * gap for gap in trace.gaps_s]
+    return [] if trace.output_audio_s else [1000 * gap for gap in trace.piece_gaps_s]
 
 
 def _calculate_mean_token_times_ms(trace: RequestTrace) -> list[float]:
@@ -52,13 +52,18 @@ def _calculate_turn_delays_ms(trace: RequestTrace) -> list[float]:
 
 def _calculate_real_time_factors(trace: RequestTrace) -> list[float]:
     # A live stream takes as long as the speech, regardless of the engine's speed; its metric is `final`.
-    return [trace.total_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
+    return [trace.total_duration_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
 
 
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("first", "ms", "from the intended start to the first piece", lambda t: _to_milliseconds(t.first_s)),
+        Metric(
+            "first",
+            "ms",
+            "from the intended start to the first piece",
+            lambda t: _to_milliseconds(t.first_piece_delay_s),
+        ),
         Metric("gap", "ms", "between two events with text; an event may contain several tokens", _calculate_gaps_ms),
         Metric(
             "token",
@@ -79,10 +84,13 @@ METRICS = {
             _calculate_turn_delays_ms,
         ),
         Metric(
-            "total", "ms", "from the intended start to the end of the answer", lambda t: _to_milliseconds(t.total_s)
+            "total",
+            "ms",
+            "from the intended start to the end of the answer",
+            lambda t: _to_milliseconds(t.total_duration_s),
         ),
         Metric("rtf", "", "total time / duration of the audio", _calculate_real_time_factors),
-        Metric("starved", "ms", "for which playback stalls", lambda t: _to_milliseconds(t.starved_s)),
+        Metric("starved", "ms", "for which playback stalls", lambda t: _to_milliseconds(t.playback_stall_s)),
     )
 }
 

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from yarl import URL
 
-from voice_ops.call.access import AccessError, Auth, create_header_provider, read_secret
+from voice_ops.call.access import AuthorizerType, CredentialsError, create_header_provider, read_secret
 from voice_ops.loadtest.client_session import DeepgramDriver, OpenAiDriver
 from voice_ops.loadtest.conversation import ConversationDriver
 from voice_ops.loadtest.drivers import Api, ChatDriver, Driver, SpeechDriver, TranscriptionDriver
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import PASSAGE, Recording, read_recording
-from voice_ops.loadtest.load import ClosedLoop, Load, OpenLoop
+from voice_ops.loadtest.load import ClosedLoopLoad, Load, OpenLoopLoad
 from voice_ops.loadtest.metrics import METRICS
 from voice_ops.loadtest.price import find_hourly_price
 from voice_ops.loadtest.realtime import RealtimeDriver
@@ -45,7 +45,14 @@ def parse_url(text: str, option: str) -> URL:
 
 
 def parse_endpoint(  # noqa: PLR0917  one caller
-    name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
+    name: str,
+    option: str,
+    url: str,
+    api: Api,
+    model: str,
+    body: str,
+    auth: AuthorizerType | None,
+    key_variable: str | None,
 ) -> Endpoint:
     if api is not Api.SESSION and auth:
         raise OptionError(f"--auth only applies to session: {api} uses an API key as OpenAI's API does")
@@ -53,8 +60,10 @@ def parse_endpoint(  # noqa: PLR0917  one caller
     try:
         key = read_secret(key_variable)
         # For an OpenAI-compatible endpoint, a key is a bearer token.
-        headers = create_header_provider(Auth.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url))
-    except AccessError as error:
+        headers = create_header_provider(
+            AuthorizerType.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url)
+        )
+    except CredentialsError as error:
         raise OptionError(str(error)) from None
     return Endpoint(name, parsed_url, model, parse_body(body), headers)
 
@@ -103,10 +112,10 @@ def parse_loads(concurrency: str | None, rate: str | None, scenario: Scenario | 
     if scenario and (concurrency or rate):
         raise OptionError("a scenario sets the concurrency; omit --concurrency and --rate")
     if scenario:
-        return [ClosedLoop(level) for level in scenario.concurrency]
+        return [ClosedLoopLoad(level) for level in scenario.concurrencies]
     if rate:
-        return [OpenLoop(value) for value in _parse_numbers("--rate", rate, float)]
-    return [ClosedLoop(value) for value in _parse_numbers("--concurrency", concurrency or "1", int)]
+        return [OpenLoopLoad(value) for value in _parse_numbers("--rate", rate, float)]
+    return [ClosedLoopLoad(value) for value in _parse_numbers("--concurrency", concurrency or "1", int)]
 
 
 def _parse_numbers(option: str, text: str, kind: type[N]) -> list[N]:
@@ -121,7 +130,7 @@ def _parse_numbers(option: str, text: str, kind: type[N]) -> list[N]:
 
 def calculate_request_count(requests: int | None, load: Load, rounds: int) -> int:
     """Return the number of requests per endpoint, which is at least the concurrency of the load in each round."""
-    concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
+    concurrency = load.concurrency if isinstance(load, ClosedLoopLoad) else 1
     min_requests = concurrency * rounds
     if requests is None:
         return max(_MIN_REQUEST_COUNT, _REQUESTS_PER_CALLER * concurrency, min_requests)
@@ -161,7 +170,7 @@ def parse_body(text: str) -> Mapping[str, Any]:
     return body
 
 
-def parse_names(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
+def parse_endpoint_names(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
     """Return the labels of the endpoint and its baseline in the report."""
     if names is None:
         return scenario.endpoint_names if scenario else ("measured", "baseline")
@@ -232,8 +241,8 @@ def _read_text(file: Path) -> str:
 
 def _read_reference(file: Path, scenario: Scenario | None) -> Recording:
     recording = read_recording(file)
-    if scenario and abs(recording.seconds - REFERENCE_DURATION_S) > _REFERENCE_TOLERANCE_S:
+    if scenario and abs(recording.duration_s - REFERENCE_DURATION_S) > _REFERENCE_TOLERANCE_S:
         raise OptionError(
-            f"--reference {file} is {recording.seconds:.1f} s long; the published runs used {REFERENCE_DURATION_S} s"
+            f"--reference {file} is {recording.duration_s:.1f} s long; the published runs used {REFERENCE_DURATION_S} s"
         )
     return recording

@@ -76,7 +76,7 @@ def _format_result_labels(report: LoadTestReport) -> list[str]:
 
 
 def _calculate_first_response_ms(trace: RequestTrace) -> float | None:
-    return None if trace.error is not None or trace.first_s is None else 1000 * trace.first_s
+    return None if trace.error is not None or trace.first_piece_delay_s is None else 1000 * trace.first_piece_delay_s
 
 
 def _collect_first_response_times_ms(result: EndpointResult) -> list[float]:
@@ -146,9 +146,9 @@ def _plot_published_figures(
     axes: Axes, report: LoadTestReport, key: str, positions: Sequence[float] | np.ndarray[Any, Any]
 ) -> None:
     published_values = [
-        (position, result.published[key])
+        (position, result.published_figures[key])
         for position, result in zip(positions, report.results, strict=True)
-        if key in result.published
+        if key in result.published_figures
     ]
     if published_values:
         axes.plot(*zip(*published_values, strict=True), "D", color=_PUBLISHED_COLOR, markersize=7, label="published")
@@ -166,7 +166,9 @@ def _plot_timeline(axes: Axes, report: LoadTestReport) -> None:
         if successes:
             axes.plot(*zip(*successes, strict=True), ".", color=color, markersize=6, alpha=0.7)
         failures = [
-            (trace.intended_s - begin, 1000 * trace.total_s) for trace in result.run.traces if trace.error is not None
+            (trace.intended_s - begin, 1000 * trace.total_duration_s)
+            for trace in result.run.traces
+            if trace.error is not None
         ]
         if failures:
             axes.plot(*zip(*failures, strict=True), "x", color="#dc2626", markersize=7)

@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import aiohttp
 
-from voice_ops.call.recording import SAMPLE_RATE
+from voice_ops.call.recording import SAMPLE_RATE_HZ
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import parse_event
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, EndpointResponseError
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE_MESSAGE, EndpointResponseError
 from voice_ops.loadtest.inputs import Recording
 from voice_ops.loadtest.trace import RequestTrace
 
@@ -45,7 +45,7 @@ class RealtimeDriver:
     async def send(self, index: int, trace: RequestTrace) -> None:
         """Stream a recording. Each ``transcription.delta`` with text is a piece of the response."""
         recording_index = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[recording_index].seconds
+        trace.input_audio_s = self.recordings[recording_index].duration_s
         async with self.endpoint.session.ws_connect(
             self.endpoint.url_for("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
         ) as socket:
@@ -71,7 +71,7 @@ class RealtimeDriver:
         return [
             [
                 json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(frame).decode()})
-                for frame in split_frames(recording)
+                for frame in split_into_frames(recording)
             ]
             for recording in self.recordings
         ]
@@ -88,9 +88,9 @@ async def send_frames(frames: Sequence[Frame], send: Callable[[Frame], Awaitable
     trace.input_ended_s = perf_counter()
 
 
-def split_frames(recording: Recording) -> list[bytes]:
+def split_into_frames(recording: Recording) -> list[bytes]:
     """Split a recording into frames of ``FRAME_DURATION_S``, as 16-bit PCM."""
-    size = 2 * round(FRAME_DURATION_S * SAMPLE_RATE)
+    size = 2 * round(FRAME_DURATION_S * SAMPLE_RATE_HZ)
     return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
 
 
@@ -110,5 +110,5 @@ async def _read_transcript(socket: aiohttp.ClientWebSocketResponse, trace: Reque
 async def _receive_text(socket: aiohttp.ClientWebSocketResponse) -> str:
     message = await socket.receive()
     if message.type is not aiohttp.WSMsgType.TEXT:
-        raise EndpointResponseError(INCOMPLETE_RESPONSE)
+        raise EndpointResponseError(INCOMPLETE_RESPONSE_MESSAGE)
     return str(message.data)

@@ -21,7 +21,7 @@ class EndpointResult:
     endpoint: str
     run: LoadRun
     summary: EndpointSummary
-    published: PublishedFigures
+    published_figures: PublishedFigures
 
     @property
     def warnings(self) -> list[str]:
@@ -85,7 +85,7 @@ class LoadTestReport:
             "api": self.api.value,
             "setup": dict(self.setup),
             "results": [
-                {"endpoint": result.endpoint, **asdict(result.summary), "published": dict(result.published)}
+                {"endpoint": result.endpoint, **asdict(result.summary), "published": dict(result.published_figures)}
                 for result in self.results
             ],
             "comparisons": [

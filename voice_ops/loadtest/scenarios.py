@@ -10,7 +10,7 @@ median.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from voice_ops.loadtest.load import ClosedLoop, Load
+from voice_ops.loadtest.load import ClosedLoopLoad, Load
 from voice_ops.loadtest.summary import Slo
 
 PUBLICATION = "arXiv 2603.25551, tables 7 and 8, one H200"
@@ -26,9 +26,9 @@ class Scenario:
     """A load of the speech API with published results."""
 
     title: str
-    concurrency: tuple[int, ...]
+    concurrencies: tuple[int, ...]
     needs_baseline: bool
-    published: Mapping[str, Mapping[int, PublishedFigures]]
+    published_figures: Mapping[str, Mapping[int, PublishedFigures]]
     """Figures by the name of the endpoint and by concurrency."""
     slo: Slo
 
@@ -39,24 +39,24 @@ class Scenario:
 
     def find_published_figures(self, endpoint: str, load: Load) -> PublishedFigures:
         """Return the published figures of an endpoint for a load level."""
-        if not isinstance(load, ClosedLoop):
+        if not isinstance(load, ClosedLoopLoad):
             return {}
-        return self.published.get(endpoint, {}).get(load.concurrency, {})
+        return self.published_figures.get(endpoint, {}).get(load.concurrency, {})
 
 
 SCENARIOS = {
     "table-7": Scenario(
         title="Table 7: CUDA graphs against eager mode",
-        concurrency=(1,),
+        concurrencies=(1,),
         needs_baseline=True,
-        published={"eager": {1: {"first": 133, "rtf": 0.258}}, "cuda-graph": {1: {"first": 70, "rtf": 0.103}}},
+        published_figures={"eager": {1: {"first": 133, "rtf": 0.258}}, "cuda-graph": {1: {"first": 70, "rtf": 0.103}}},
         slo={},
     ),
     "table-8": Scenario(
         title="Table 8: serving performance by concurrency",
-        concurrency=(1, 16, 32),
+        concurrencies=(1, 16, 32),
         needs_baseline=False,
-        published={
+        published_figures={
             "cuda-graph": {
                 1: {"first": 70, "rtf": 0.103, "chars": 119.14, "wait": 0},
                 16: {"first": 331, "rtf": 0.237, "chars": 879.11, "wait": 0},

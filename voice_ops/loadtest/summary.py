@@ -81,12 +81,12 @@ def summarize_run(run: LoadRun, *, slo: Slo, gpus: int, usd_per_hour: float | No
         usd_per_hour: Price of the endpoint's hardware, or ``None`` if unknown.
     """
     answered = run.successful_traces
-    speech = [trace for trace in answered if trace.starved_s is not None]
+    speech = [trace for trace in answered if trace.playback_stall_s is not None]
     good = sum(_meets_slo(trace, slo) for trace in answered)
     audio_rate = sum(trace.audio_s for trace in answered) / run.elapsed_s
     tokens = [trace.output_tokens for trace in answered if trace.output_tokens is not None]
     distributions = {
-        metric.name: Distribution.from_values([value for trace in answered for value in metric.values(trace)])
+        metric.name: Distribution.from_values([value for trace in answered for value in metric.extract_values(trace)])
         for metric in METRICS.values()
     }
     return EndpointSummary(
@@ -99,7 +99,7 @@ def summarize_run(run: LoadRun, *, slo: Slo, gpus: int, usd_per_hour: float | No
         chars_per_s_per_gpu=sum(trace.input_chars for trace in speech) / run.elapsed_s / gpus if speech else None,
         tokens_per_s=sum(tokens) / run.elapsed_s if tokens else None,
         audio_s_per_s=audio_rate or None,
-        wait_rate=sum(bool(trace.starved_s) for trace in speech) / len(speech) if speech else None,
+        wait_rate=sum(bool(trace.playback_stall_s) for trace in speech) / len(speech) if speech else None,
         goodput_per_s=good / run.elapsed_s if slo else None,
         goodput_share=good / len(run.traces) if slo else None,
         usd_per_audio_hour=usd_per_hour / audio_rate if usd_per_hour and audio_rate else None,
@@ -109,7 +109,7 @@ def summarize_run(run: LoadRun, *, slo: Slo, gpus: int, usd_per_hour: float | No
 
 def _meets_slo(trace: RequestTrace, slo: Slo) -> bool:
     """Return True if every limited metric has values, and all of them are within its limit."""
-    values = {name: METRICS[name].values(trace) for name in slo}
+    values = {name: METRICS[name].extract_values(trace) for name in slo}
     return all(result and max(result) <= slo[name] for name, result in values.items())
 
 

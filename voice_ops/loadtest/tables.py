@@ -12,7 +12,7 @@ from voice_ops.loadtest.metrics import METRICS, Metric, get_metric_label
 from voice_ops.loadtest.report import Comparison, EndpointResult, LoadTestReport
 from voice_ops.loadtest.scenarios import PUBLICATION
 from voice_ops.loadtest.summary import Distribution, EndpointSummary
-from voice_ops.output import FullTable
+from voice_ops.output import UntruncatedTable
 
 _MIN_WITHOUT_DECIMALS = 100
 _MIN_WITH_ONE_DECIMAL = 10
@@ -27,7 +27,7 @@ class TextTable:
     rows: Sequence[Sequence[str]]
 
     def to_table(self) -> Table:
-        table = FullTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
+        table = UntruncatedTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
         for number, heading in enumerate(self.headings):
             table.add_column(heading, justify="right" if number else "left")
         for row in self.rows:
@@ -97,7 +97,7 @@ def _list_table_rows(api: Api) -> list[tuple[str, str, _CellFormatter]]:
     ]
 
 
-def create_results_grid(report: LoadTestReport) -> TextTable:
+def create_results_table(report: LoadTestReport) -> TextTable:
     """Create a table with a column for each endpoint and load. Published figures follow the measured ones."""
     has_several_endpoints = len({result.endpoint for result in report.results}) > 1
     rows = []
@@ -105,24 +105,24 @@ def create_results_grid(report: LoadTestReport) -> TextTable:
         cells = [cell(result.summary) for result in report.results]
         if any(cells):
             rows.append([text, *(outcome or "-" for outcome in cells)])
-        if any(key in result.published for result in report.results):
-            rows.append(["  published", *(_format_published(result, key) for result in report.results)])
+        if any(key in result.published_figures for result in report.results):
+            rows.append(["  published", *(_format_published_result(result, key) for result in report.results)])
     headings = [
         f"{result.endpoint}, {result.summary.load}" if has_several_endpoints else result.summary.load
         for result in report.results
     ]
-    source = f" (published: {PUBLICATION})" if any(result.published for result in report.results) else ""
+    source = f" (published: {PUBLICATION})" if any(result.published_figures for result in report.results) else ""
     return TextTable(f"{report.title}{source}", ["of each: p50 / p95 / p99", *headings], rows)
 
 
-def _format_published(result: EndpointResult, key: str) -> str:
-    if key not in result.published:
+def _format_published_result(result: EndpointResult, key: str) -> str:
+    if key not in result.published_figures:
         return "-"
-    value = result.published[key]
+    value = result.published_figures[key]
     return f"{value:.1%}" if key == "wait" else format_number(value)
 
 
-def create_comparison_grid(report: LoadTestReport, comparison: Comparison) -> TextTable:
+def create_comparison_table(report: LoadTestReport, comparison: Comparison) -> TextTable:
     """Create a table of the differences between two endpoints with one load."""
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
     rows = [
@@ -157,8 +157,8 @@ def _format_percent(difference: Difference) -> str:
 
 def format_markdown(report: LoadTestReport, plots: Sequence[str]) -> str:
     grids = [
-        create_results_grid(report),
-        *(create_comparison_grid(report, comparison) for comparison in report.comparisons),
+        create_results_table(report),
+        *(create_comparison_table(report, comparison) for comparison in report.comparisons),
     ]
     meanings = [
         f"- {get_metric_label(m.name, report.api)}: {m.meaning}"

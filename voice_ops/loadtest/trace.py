@@ -43,17 +43,17 @@ class RequestTrace:
         self.ended_s = self.ended_s or perf_counter()
 
     @property
-    def first_s(self) -> float | None:
+    def first_piece_delay_s(self) -> float | None:
         """Time from the scheduled start to the first piece, or ``None`` if no piece arrived."""
         return self.arrivals_s[0] - self.intended_s if self.arrivals_s else None
 
     @property
-    def total_s(self) -> float:
+    def total_duration_s(self) -> float:
         """Time from the scheduled start to the end of the response."""
         return self.ended_s - self.intended_s
 
     @property
-    def gaps_s(self) -> list[float]:
+    def piece_gaps_s(self) -> list[float]:
         """Times between successive pieces."""
         return [later - earlier for earlier, later in pairwise(self.arrivals_s)]
 
@@ -63,7 +63,7 @@ class RequestTrace:
         return sum(self.output_audio_s) or self.input_audio_s
 
     @property
-    def starved_s(self) -> float | None:
+    def playback_stall_s(self) -> float | None:
         """Total duration of pauses in a player that starts with the first piece, or ``None`` without audio."""
         if not self.output_audio_s:
             return None

@@ -12,9 +12,9 @@ from voice_blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
 from voice_ops.call.session import SUBPROTOCOL, SessionResponse
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.events import read_events
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, EndpointResponseError, format_error_response
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE_MESSAGE, EndpointResponseError, format_error_response
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import send_frames, split_frames
+from voice_ops.loadtest.realtime import send_frames, split_into_frames
 from voice_ops.loadtest.trace import RequestTrace
 
 _END_MESSAGE = {"type": "end"}
@@ -30,8 +30,8 @@ class VoiceSessionDriver:
     async def send(self, index: int, trace: RequestTrace) -> None:
         """Stream a recording. Each partial or final transcript with text is a piece of the response."""
         recording_index = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[recording_index].seconds
-        opened = await self._open(trace)
+        trace.input_audio_s = self.recordings[recording_index].duration_s
+        opened = await self._open_session(trace)
         tasks = [
             asyncio.create_task(self._send_recording(opened, self._frames[recording_index], trace)),
             asyncio.create_task(self._receive_response(opened, trace)),
@@ -45,9 +45,9 @@ class VoiceSessionDriver:
 
     @cached_property
     def _frames(self) -> list[list[bytes]]:
-        return [split_frames(recording) for recording in self.recordings]
+        return [split_into_frames(recording) for recording in self.recordings]
 
-    async def _open(self, trace: RequestTrace) -> SessionResponse:
+    async def _open_session(self, trace: RequestTrace) -> SessionResponse:
         request = {"transport": "websocket"} | dict(self.endpoint.body)
         async with self.endpoint.post(SESSIONS_PATH, trace.request_id, json=request) as response:
             try:
@@ -87,4 +87,4 @@ class VoiceSessionDriver:
                     if not event.complete:
                         raise EndpointResponseError("the session ended before all was transcribed")
                     return
-        raise EndpointResponseError(INCOMPLETE_RESPONSE)
+        raise EndpointResponseError(INCOMPLETE_RESPONSE_MESSAGE)

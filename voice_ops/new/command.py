@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.init.answers import AgentsOption, BudgetOption, CallsOption, CloudOption, RegionOption, collect_answers
 from voice_ops.init.command import create_priced_draft
 from voice_ops.new.repository import EXECUTABLE_FILES, render_repository_files
@@ -34,11 +34,11 @@ def new(
     deployment = f"deployments/{DEPLOYMENT_NAME}.yaml"
     texts = render_repository_files(DEPLOYMENT_NAME)
     if folder.exists() and not folder.is_dir():
-        raise create_exit(f"{folder} is a file; name a folder", REFUSED)
+        raise create_exit(f"{folder} is a file; name a folder", INVALID_INPUT)
     if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
         raise create_exit(
             f"{folder} has {', '.join(existing)}, and existing files are not overwritten; choose another folder",
-            REFUSED,
+            INVALID_INPUT,
         )
     desired = collect_answers(cloud, region, calls, agents=agents)
     draft, usd = create_priced_draft(folder / deployment, desired, budget)
@@ -50,7 +50,7 @@ def new(
         for path in EXECUTABLE_FILES:
             (folder / path).chmod(0o755)
     except OSError as error:
-        raise create_exit(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
+        raise create_exit(f"{error.filename or folder}: {error.strerror}", INVALID_INPUT) from None
     out.print(
         f"{len(texts)} files are written: {draft.name}, {draft.price_text} a month; "
         f"README.md in {folder!s} is the next step",

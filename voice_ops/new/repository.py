@@ -49,7 +49,7 @@ _PATH_REPLACEMENTS = {
     "paths: [deployments/**]": "paths: [deployments/**, requirements.txt]",
 }
 """Text replacements in shipped files, which are written for a checkout, for the layout of a team's repository."""
-_REPOSITORY_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
+_REPOSITORY_JOBS_PATTERN = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
 """GitLab jobs that test this product. On GitHub, these jobs are in separate files."""
 
 
@@ -85,4 +85,4 @@ def render_repository_files(name: str) -> dict[str, str]:
 def _rewrite_paths(text: str) -> str:
     for old_path, new_path in _PATH_REPLACEMENTS.items():
         text = text.replace(old_path, new_path)
-    return _REPOSITORY_JOBS.sub("", text)
+    return _REPOSITORY_JOBS_PATTERN.sub("", text)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from voice_blueprint.capacity.conversations import (
-    ChainStage,
+    ConversationStage,
     calculate_concurrent_conversations,
     iter_conversation_chains,
 )
@@ -99,14 +99,16 @@ def serialize_conversations(deployment: Deployment) -> list[dict[str, object]]:
     ]
 
 
-def _list_conversation_chains(deployment: Deployment) -> list[tuple[ChainStage, ...]]:
+def _list_conversation_chains(deployment: Deployment) -> list[tuple[ConversationStage, ...]]:
     try:
         return list(iter_conversation_chains(deployment))
     except LookupError:
         return []  # the missing pool is reported by a check
 
 
-def _calculate_required_units(deployment: Deployment, chain: tuple[ChainStage, ...]) -> dict[str, tuple[int, int]]:
+def _calculate_required_units(
+    deployment: Deployment, chain: tuple[ConversationStage, ...]
+) -> dict[str, tuple[int, int]]:
     """Return the units of each part for the mean and the peak of the load.
 
     The result is empty for the Azure section of a file that also has an AWS section.

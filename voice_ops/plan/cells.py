@@ -9,7 +9,7 @@ from rich.table import Table
 from voice_blueprint import catalog
 from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.limits import calculate_limit_usages
+from voice_blueprint.limits import iter_limit_usages
 from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.needs import calculate_required_fargate_vcpus, calculate_required_vcpus
 from voice_ops.output import create_table
@@ -94,9 +94,7 @@ def _calculate_quota_usage(cell: Deployment, cells: int) -> Iterator[QuotaUsage]
             quota = codes[family]
             yield QuotaUsage(f"{quota.name}{', as spot' * spot}", quota.code, high * cells, None)
         yield QuotaUsage("vCPU of Fargate", "L-3032A538", calculate_required_fargate_vcpus(cell)[1] * cells, None)
-    largest_needs = {
-        need.limit.id: need for need in sorted(calculate_limit_usages(cell), key=lambda need: need.units.max)
-    }
+    largest_needs = {need.limit.id: need for need in sorted(iter_limit_usages(cell), key=lambda need: need.units.max)}
     for need in largest_needs.values():
         limit = need.limit
         times = cells if limit.of_account else 1

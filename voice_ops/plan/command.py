@@ -8,11 +8,11 @@ import typer
 
 from voice_blueprint import checks
 from voice_blueprint.aws.fleets import iter_fleets
-from voice_blueprint.capacity.load import calculate_peak_calls, exceeds_one_deployment
+from voice_blueprint.capacity.load import calculate_peak_calls, requires_multiple_deployments
 from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.findings import exit_on_outages, load_deployment, print_findings, serialize_finding
 from voice_ops.options import AcceptReplaceOption, DeploymentFileArgument, JsonOption
 from voice_ops.output import create_exit, create_stack_table, err, out, print_json
@@ -57,13 +57,14 @@ def plan(
 
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
-    deployment_with_load = _with_load(load_deployment(file), calls, conversations)
+    deployment_with_load = _override_load(load_deployment(file), calls, conversations)
     cells, deployment = plan_cells(deployment_with_load), deployment_with_load.cell
     findings = checks.run_checks(deployment)
     refused = any(finding.is_blocking for finding in findings)
     if resources and not deployment.aws_section:
         raise create_exit(
-            f"{file} has no section `aws`; `voice preview azure` shows the resources of the section `azure`", REFUSED
+            f"{file} has no section `aws`; `voice preview azure` shows the resources of the section `azure`",
+            INVALID_INPUT,
         )
     counts = count_resources(deployment) if resources and not refused else {}
     comparison = None
@@ -100,31 +101,33 @@ def plan(
             out.print(f"against {against!s}: {comparison.text}", soft_wrap=True)
     if refused:
         blocking = sum(finding.is_blocking for finding in findings)
-        raise create_exit(f"refused: {blocking} error(s)", REFUSED)
+        raise create_exit(f"refused: {blocking} error(s)", INVALID_INPUT)
     if comparison and comparison.refusals:
         raise create_exit(
-            "\n".join(["refused: Azure would refuse requests of a deploy", *comparison.refusals]), REFUSED
+            "\n".join(["refused: Azure would refuse requests of a deploy", *comparison.refusals]), INVALID_INPUT
         )
     if comparison:
         exit_on_outages(comparison.outages)
 
 
-def _with_load(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
+def _override_load(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
     if not (calls or conversations):
         return deployment
     if calls and conversations:
-        raise create_exit("--calls and --conversations both set the number of callers; specify one of them", REFUSED)
+        raise create_exit(
+            "--calls and --conversations both set the number of callers; specify one of them", INVALID_INPUT
+        )
     if conversations and not any(
         section and section.agents for section in (deployment.aws_section, deployment.azure_section)
     ):
         raise create_exit(
             "the file has no section `agents`, so it supports no conversations; use --calls for the other tiers",
-            REFUSED,
+            INVALID_INPUT,
         )
     load_values = deployment.load.model_dump() if deployment.load else {}
     load_values |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
     loaded_deployment = deployment.model_copy(update={"load": CallLoad(**load_values)})
-    if deployment.cells or not exceeds_one_deployment(loaded_deployment):
+    if deployment.cells or not requires_multiple_deployments(loaded_deployment):
         return loaded_deployment
     # The load exceeds every state store, so it requires several copies of the deployment.
     return loaded_deployment.model_copy(

@@ -4,7 +4,7 @@ from rich.table import Table
 
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import iter_fleets
-from voice_blueprint.file.model.azure import CPU_POOL, JumpHost
+from voice_blueprint.file.model.azure import CPU_POOL_NAME, JumpHost
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import create_table, format_range
@@ -44,7 +44,7 @@ def create_pool_table(deployment: Deployment) -> Table:
         caption="USD/h: pay-as-you-go Linux list price of the nodes alone, minimum to maximum",
     )
     rows = [("system", azure.system_pool.vm_size, azure.system_pool.nodes, "on-demand")]
-    rows += [(CPU_POOL, pool.vm_size, pool.nodes, "on-demand") for pool in [azure.cpu_pool] if pool]
+    rows += [(CPU_POOL_NAME, pool.vm_size, pool.nodes, "on-demand") for pool in [azure.cpu_pool] if pool]
     rows += [(pool.name, pool.vm_size, pool.nodes, pool.purchase.option) for pool in azure.pools]
     if isinstance(azure.access, JumpHost):
         rows.append(("jump host", azure.access.vm_size, HostCount(min=1, max=1), "on-demand"))

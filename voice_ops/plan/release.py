@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.output import create_exit
 from voice_ops.plan.removals import describe_replaced_hosts, find_removal_steps
 from voice_ops.synthesis import synthesize, synthesize_templates
 from voice_sandbox.aws import diff
-from voice_sandbox.changes import Op, Outage, summarize_operations
+from voice_sandbox.changes import OpType, Outage, summarize_operations
 from voice_sandbox.rehearsals.aws_outages import find_outages
 
 MANIFEST_FILE, TEMPLATE_SUFFIX = "manifest.json", ".template.json"
@@ -58,7 +58,7 @@ class ReleaseComparison:
     @classmethod
     def from_record(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
         """Compare a deployment with the recorded release in a folder."""
-        ops: list[Op] = []
+        ops: list[OpType] = []
         outage_list: list[Outage] = []
         hosts: tuple[str, ...] = ()
         refusals: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class ReleaseComparison:
         if deployment.azure_section:
             from voice_ops.preview.changes import (  # noqa: PLC0415  extra `azure`
                 compare_with_record,
-                find_refused_requests,
+                find_rejected_requests,
                 find_unaccepted_outages,
                 list_recorded_preview_paths,
                 rehearse_deployment,
@@ -85,7 +85,7 @@ class ReleaseComparison:
             changes = compare_with_record(files, rehearsed)
             ops += [step.op for steps in changes for step in steps]
             outage_list += find_unaccepted_outages(changes, accepted)
-            refusals = tuple(each.summary() for each in find_refused_requests(rehearsed, changes))
+            refusals = tuple(each.summary() for each in find_rejected_requests(rehearsed, changes))
         return cls(summarize_operations(ops), outage_list, hosts, refusals)
 
 
@@ -121,7 +121,7 @@ def _select_assembly_folder(deployment: Deployment, folder: Path) -> Path:
     return folder / ".voice" / "aws" / deployment.name
 
 
-def _load_recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
+def _load_recorded_templates(deployment: Deployment, folder: Path) -> diff.TemplatesByStack:
     files = sorted(_select_assembly_folder(deployment, folder).glob(f"*{TEMPLATE_SUFFIX}"))
     if not files:
         raise _create_no_record_error(deployment, folder)
@@ -130,4 +130,4 @@ def _load_recorded_templates(deployment: Deployment, folder: Path) -> diff.Templ
 
 def _create_no_record_error(deployment: Deployment, folder: Path) -> Exception:
     record_command = f"`voice plan {deployment.source.file} --record {folder}` records one"
-    return create_exit(f"{folder} contains no recorded release of {deployment.name}; {record_command}", REFUSED)
+    return create_exit(f"{folder} contains no recorded release of {deployment.name}; {record_command}", INVALID_INPUT)

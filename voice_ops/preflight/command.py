@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit, err, format_markup, out, print_error, print_json
 from voice_ops.preflight.models import (
     FILE_AREA,
@@ -41,7 +41,7 @@ OFFLINE_HELP = "Check the file alone, without requests."
 
 def preflight(  # noqa: PLR0917  Typer passes parameters by name
     file: DeploymentFileArgument,
-    region: Region = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
     permissions: Annotated[bool, typer.Option("--permissions", help=PERMISSIONS_HELP)] = False,
     request_increases: Annotated[bool, typer.Option("--request-increases", help=INCREASES_HELP)] = False,
@@ -58,9 +58,9 @@ def preflight(  # noqa: PLR0917  Typer passes parameters by name
     """
     deployment = load_region_deployment(file, region)
     if request_increases and as_json and not yes:
-        raise create_exit("--json cannot prompt; add --yes to request the increases", REFUSED)
+        raise create_exit("--json cannot prompt; add --yes to request the increases", INVALID_INPUT)
     if request_increases and offline:
-        raise create_exit("--offline sends no requests; omit --offline or --request-increases", REFUSED)
+        raise create_exit("--offline sends no requests; omit --offline or --request-increases", INVALID_INPUT)
     try:
         rendered, kinds = ({}, Counter[str]()) if offline and not permissions else _synthesize_sections(deployment)
     except EngineError as error:
@@ -107,14 +107,14 @@ def _synthesize_sections(deployment: Deployment) -> tuple[dict[str, dict[str, An
             rendered = synthesize_templates(deployment)
     if deployment.azure_section:
         from voice_sandbox.azure.project import Project  # noqa: PLC0415
-        from voice_sandbox.azure.recorder import Mode, PreexistingResources  # noqa: PLC0415
+        from voice_sandbox.azure.recorder import PreexistingResources, RunMode  # noqa: PLC0415
         from voice_sandbox.azure.run import run_project  # noqa: PLC0415
         from voice_sandbox.rehearsals.azure import PROJECT_FOLDERS  # noqa: PLC0415
 
         with progress.phase("run the cluster's Pulumi program"):
             config = {"deployment": str(Path(deployment.source.file).resolve())}
             project = Project.load(PROJECT_FOLDERS[0], deployment.name, config)
-            kinds = run_project(project, Mode.PREVIEW, PreexistingResources()).graph.count_by_type()
+            kinds = run_project(project, RunMode.PREVIEW, PreexistingResources()).graph.count_by_type()
     return rendered, kinds
 
 
@@ -149,9 +149,10 @@ def _build_required_permissions(
         types = {resource["Type"] for template in rendered.values() for resource in template["Resources"].values()}
         printed["aws"] = {
             "deployer": aws.build_deployer_policy(account, deployment.aws.region),
-            "cloudformation_execution": list(aws.split_policies(aws.list_required_actions(types))),
+            "cloudformation_execution": list(aws.split_into_policies(aws.list_required_actions(types))),
             "commands": {
-                command: list(aws.split_policies(sorted(actions))) for command, actions in ACTIONS_BY_COMMAND.items()
+                command: list(aws.split_into_policies(sorted(actions)))
+                for command, actions in ACTIONS_BY_COMMAND.items()
             },
         }
     if deployment.azure_section:
@@ -163,7 +164,7 @@ def _build_required_permissions(
 
 def _list_unknown_quotas(rows: list[CheckResult]) -> list[str]:
     """Return the names of the quota checks without a result."""
-    silent = {CheckStatus.SKIPPED, CheckStatus.UNANSWERED}
+    silent = {CheckStatus.SKIPPED, CheckStatus.UNKNOWN}
     return [
         f"{row.question} of {row.area}"
         for row in rows

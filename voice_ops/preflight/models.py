@@ -15,7 +15,7 @@ from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_re
 
 FILE_AREA = "deployment file"
 MODELS_AREA = "models"
-TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105  name of the variable
+HF_TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105  name of the variable
 _REQUEST_TIMEOUT_S = 10
 _REFUSAL_BY_STATUS = {
     401: ("the token is invalid", "check {token} and {page}"),
@@ -89,14 +89,14 @@ def _check_licence(deployment: Deployment, card: ModelCard) -> CheckResult:
 
 def _check_card_access(card: ModelCard, environment: Mapping[str, str]) -> CheckResult:
     question = f"weights of {card.repository}"
-    token = environment.get(TOKEN_VARIABLE)
+    token = environment.get(HF_TOKEN_VARIABLE)
     if not token:
         return CheckResult(
             MODELS_AREA,
             question,
             CheckStatus.SKIPPED,
-            f"{TOKEN_VARIABLE} is not set",
-            remedy=f"set {TOKEN_VARIABLE} to query Hugging Face",
+            f"{HF_TOKEN_VARIABLE} is not set",
+            remedy=f"set {HF_TOKEN_VARIABLE} to query Hugging Face",
         )
     hub = environment.get("HF_ENDPOINT", "https://huggingface.co")
     request = Request(  # noqa: S310  the operator configures the endpoint
@@ -108,15 +108,13 @@ def _check_card_access(card: ModelCard, environment: Mapping[str, str]) -> Check
     except HTTPError as error:
         if error.code not in _REFUSAL_BY_STATUS:
             result, remedy = f"Hugging Face returned {error.code}", "run it again in a minute"
-            return CheckResult(MODELS_AREA, question, CheckStatus.UNANSWERED, result, "read access", remedy)
+            return CheckResult(MODELS_AREA, question, CheckStatus.UNKNOWN, result, "read access", remedy)
         result, remedy = _REFUSAL_BY_STATUS[error.code]
         page = f"{hub}/{card.repository}"
         return create_check_result(
-            MODELS_AREA, question, result, "read access", blocks=remedy.format(token=TOKEN_VARIABLE, page=page)
+            MODELS_AREA, question, result, "read access", blocks=remedy.format(token=HF_TOKEN_VARIABLE, page=page)
         )
     except (URLError, TimeoutError, ValueError) as error:
         reason = getattr(error, "reason", error)
         remedy = "run the command again where Hugging Face is reachable"
-        return CheckResult(
-            MODELS_AREA, question, CheckStatus.UNANSWERED, f"cannot reach {hub}: {reason}", remedy=remedy
-        )
+        return CheckResult(MODELS_AREA, question, CheckStatus.UNKNOWN, f"cannot reach {hub}: {reason}", remedy=remedy)

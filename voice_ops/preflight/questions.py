@@ -7,7 +7,7 @@ from voice_ops.preflight.report import CheckResult, CheckStatus
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RequestFailure:
     """The reason why a request failed, with a remedy.
 
     Attributes:
@@ -23,7 +23,7 @@ def run_checks(
     area: str,
     questions: Mapping[str, Callable[[], Iterable[CheckResult]]],
     errors: tuple[type[Exception], ...],
-    explain_error: Callable[[Exception], Refusal],
+    explain_error: Callable[[Exception], RequestFailure],
 ) -> Iterator[CheckResult]:
     """Run the checks in turn, and stop if the credentials are rejected.
 
@@ -31,14 +31,14 @@ def run_checks(
         area: The cloud's name in the report.
         questions: Checks by topic; the report contains the topic if a check has no result.
         errors: Exceptions of the cloud's SDK.
-        explain: Function that explains an exception.
+        explain_error: Function that explains an exception.
     """
     for index, (topic, rows_for) in enumerate(questions.items()):
         try:
             yield from list(rows_for())
         except errors as error:
             refusal = explain_error(error)
-            yield CheckResult(area, topic, CheckStatus.UNANSWERED, refusal.result, remedy=refusal.remedy)
+            yield CheckResult(area, topic, CheckStatus.UNKNOWN, refusal.result, remedy=refusal.remedy)
             if refusal.lacks_credentials:
                 yield from report_skipped_checks(area, list(questions)[index + 1 :], "the credentials were rejected")
                 return

@@ -59,7 +59,7 @@ def compare_quota(
     """
     desired = state.used_by_others + state.max_need
     fits = desired <= state.limit
-    status = CheckStatus.SUFFICIENT if fits else CheckStatus.WARNING
+    status = CheckStatus.PASSED if fits else CheckStatus.WARNING
     if state.used_by_others + state.min_need > state.limit:
         status = CheckStatus.BLOCKING
     result = f"{state.limit} {state.unit}, {state.used_by_others} in use elsewhere"

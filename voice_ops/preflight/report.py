@@ -8,17 +8,17 @@ from itertools import groupby
 from rich import box
 from rich.console import Console
 
-from voice_ops.output import FullTable, format_markup
+from voice_ops.output import UntruncatedTable, format_markup
 
 
 class CheckStatus(StrEnum):
     """Effect of a result on the deploy."""
 
-    SUFFICIENT = "fine"
+    PASSED = "fine"
     WARNING = "warning"
     """The deploy works, but a later problem is expected, or the catalogue is out of date."""
     BLOCKING = "blocks"
-    UNANSWERED = "unanswered"
+    UNKNOWN = "unanswered"
     """The request failed: denied, throttled, or unreachable."""
     SKIPPED = "not asked"
     """There are no credentials, or an earlier result makes the check meaningless."""
@@ -26,14 +26,14 @@ class CheckStatus(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether the preflight exits with 1 because of this status."""
-        return self in {CheckStatus.BLOCKING, CheckStatus.UNANSWERED}
+        return self in {CheckStatus.BLOCKING, CheckStatus.UNKNOWN}
 
 
-STATUS_MARKS = {
-    CheckStatus.SUFFICIENT: "[green]✓[/]",
+MARK_BY_STATUS = {
+    CheckStatus.PASSED: "[green]✓[/]",
     CheckStatus.WARNING: "[yellow]![/]",
     CheckStatus.BLOCKING: "[red]✗[/]",
-    CheckStatus.UNANSWERED: "[red]?[/]",
+    CheckStatus.UNKNOWN: "[red]?[/]",
     CheckStatus.SKIPPED: "[dim]-[/]",
 }
 
@@ -92,7 +92,7 @@ def create_check_result(
         blocks: Remedy, if the result blocks the deploy.
         warns: Remedy, if the result is a warning.
     """
-    status = CheckStatus.BLOCKING if blocks else CheckStatus.WARNING if warns else CheckStatus.SUFFICIENT
+    status = CheckStatus.BLOCKING if blocks else CheckStatus.WARNING if warns else CheckStatus.PASSED
     return CheckResult(area, question, status, result, requirement, blocks or warns)
 
 
@@ -100,15 +100,15 @@ def print_report(console: Console, rows: Iterable[CheckResult]) -> None:
     """Print a table of results for each area, followed by the remedies."""
     for area, members in groupby(rows, key=lambda row: row.area):
         answers = list(members)
-        table = FullTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)
+        table = UntruncatedTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)
         for heading in ("", "asked", "found", "needed"):
             table.add_column(heading)
         for row in answers:
-            table.add_row(format_markup(STATUS_MARKS[row.status]), row.question, row.result, row.needed)
+            table.add_row(format_markup(MARK_BY_STATUS[row.status]), row.question, row.result, row.needed)
         console.print(table)
         for row in answers:
             if row.remedy:
-                console.print(format_markup(f"  {STATUS_MARKS[row.status]} {{}}", row.question), soft_wrap=True)
+                console.print(format_markup(f"  {MARK_BY_STATUS[row.status]} {{}}", row.question), soft_wrap=True)
                 console.print(f"    → {row.remedy}", soft_wrap=True)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.output import create_exit
 from voice_sandbox.azure import state
 from voice_sandbox.azure.diff import Step, diff_graphs
@@ -19,12 +19,12 @@ from voice_sandbox.rehearsals.azure_outages import find_outages
 def rehearse_deployment(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
     """Run the Pulumi programs of a deployment and the policy pack. Exit if one of them fails."""
     try:
-        with Rehearsal.for_deployment(deployment) as rehearsal:
+        with Rehearsal.from_deployment(deployment) as rehearsal:
             return rehearsal.run(), rehearsal.find_violations()
     except (ProgramError, ProjectError, PolicyPackError) as error:
         raise create_exit(str(error), FAILED) from None
     except EngineError as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     except KeyboardInterrupt:
         raise create_exit("interrupted: the programs have been stopped", INTERRUPTED) from None
 
@@ -43,7 +43,7 @@ def compare_with_record(recorded: Sequence[Path], rehearsed: Sequence[CreatedPro
     ]
 
 
-def find_refused_requests(rehearsed: Sequence[CreatedProject], steps: Sequence[list[Step]]) -> list[Rejection]:
+def find_rejected_requests(rehearsed: Sequence[CreatedProject], steps: Sequence[list[Step]]) -> list[Rejection]:
     """Return the requests that Azure would refuse, of new resources and of changes."""
     return find_rejections([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
 

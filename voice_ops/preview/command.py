@@ -8,18 +8,18 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.exits import EXIT_CODES_HELP, REFUSED
+from voice_ops.exits import EXIT_CODES_HELP, INVALID_INPUT
 from voice_ops.findings import exit_on_outages, load_checked_deployment
 from voice_ops.options import AcceptReplaceOption, DeploymentFileArgument, JsonOption
 from voice_ops.output import create_exit, format_markup, out, print_json
 from voice_ops.preview.changes import (
     compare_with_record,
-    find_refused_requests,
+    find_rejected_requests,
     find_unaccepted_outages,
     list_recorded_preview_paths,
     rehearse_deployment,
 )
-from voice_ops.preview.tree import create_resource_tree, describe_counts, print_rejections, print_violations
+from voice_ops.preview.tree import create_resource_tree, format_resource_counts, print_rejections, print_violations
 from voice_sandbox.azure import state
 from voice_sandbox.azure.cli_json import build_preview_json
 from voice_sandbox.azure.diff import Step
@@ -69,7 +69,7 @@ def azure(
     """
     deployment = load_checked_deployment(file)
     if deployment.azure_section is None:
-        raise create_exit(f"{file} has no section `azure`, so there is nothing to preview", REFUSED)
+        raise create_exit(f"{file} has no section `azure`, so there is nothing to preview", INVALID_INPUT)
     rehearsed, violations = rehearse_deployment(deployment)
     print_preview(
         deployment,
@@ -99,7 +99,7 @@ def print_preview(
     files = list_recorded_preview_paths(preview_folder, deployment, rehearsed)
     steps = compare_with_record(files, rehearsed)
     outages_found = find_unaccepted_outages(steps, accepted)
-    refusals = find_refused_requests(rehearsed, steps)
+    refusals = find_rejected_requests(rehearsed, steps)
     if as_json:
         report = _serialize_report(rehearsed, steps, violations, refusals) | {
             "outages": [vars(each) for each in outages_found]
@@ -113,19 +113,19 @@ def print_preview(
     mandatory_count = sum(violation.mandatory for violation in violations)
     counts = ((mandatory_count, "mandatory policy violation(s)"), (len(refusals), "request(s) that Azure would refuse"))
     if reasons := [f"{count} {description}" for count, description in counts if count]:
-        raise create_exit(f"refused: {' and '.join(reasons)}", REFUSED)
+        raise create_exit(f"refused: {' and '.join(reasons)}", INVALID_INPUT)
     exit_on_outages(outages_found)
     for file, each in zip(files, rehearsed, strict=True):
         state.save_graph(file, each.preview.graph)
 
 
-def _print_project(each: CreatedProject, steps: list[Step], file: Path, *, dependencies: bool) -> None:
-    out.print(create_resource_tree(each.preview.graph, steps, dependencies=dependencies))
-    out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
+def _print_project(project: CreatedProject, steps: list[Step], file: Path, *, dependencies: bool) -> None:
+    out.print(create_resource_tree(project.preview.graph, steps, dependencies=dependencies))
+    out.print(f"  {format_resource_counts(project.preview.graph)}", soft_wrap=True)
     change_text = summarize_operations(step.op for step in steps)
-    duration = f"{each.up.duration_s:.1f} s"
+    duration = f"{project.up.duration_s:.1f} s"
     out.print(format_markup("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, duration))
-    for message in each.preview.messages:
+    for message in project.preview.messages:
         # The programs run in their own folders and receive an absolute path; print the given path.
         message_text = message.replace(str(file.resolve()), str(file))
         out.print(format_markup("  [yellow]![/] {}", message_text), soft_wrap=True)

@@ -7,20 +7,20 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from voice_ops.output import describe_types, format_markup
+from voice_ops.output import format_markup, format_type_counts
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.graph import Graph, Resource, format_resource_label, shorten_type
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.azure.refusals import Rejection
 from voice_sandbox.azure.values import to_display_value
-from voice_sandbox.changes import Op
+from voice_sandbox.changes import OpType
 
 _MARK_BY_OPERATION = {
-    Op.CREATE: "[green]+[/]",
-    Op.UPDATE: "[yellow]~[/]",
-    Op.REPLACE: "[magenta]±[/]",
-    Op.DELETE: "[red]-[/]",
-    Op.SAME: "[dim]=[/]",
+    OpType.CREATE: "[green]+[/]",
+    OpType.UPDATE: "[yellow]~[/]",
+    OpType.REPLACE: "[magenta]±[/]",
+    OpType.DELETE: "[red]-[/]",
+    OpType.SAME: "[dim]=[/]",
 }
 _MAX_VALUE_WIDTH = 60
 
@@ -56,7 +56,7 @@ def create_resource_tree(graph: Graph, steps: Sequence[Step], *, dependencies: b
             for urn in resource.dependencies:
                 branch.add(format_markup("[dim]after {}[/]", format_resource_label(graph, urn)))
     for step in steps:
-        if step.op is Op.DELETE:
+        if step.op is OpType.DELETE:
             root.add(_format_step(step))
     return root
 
@@ -88,10 +88,10 @@ def _shorten_value(value: object) -> str:
     return text if len(text) <= _MAX_VALUE_WIDTH else f"{text[:_MAX_VALUE_WIDTH]}…"
 
 
-def describe_counts(graph: Graph) -> str:
+def format_resource_counts(graph: Graph) -> str:
     """Return a text with the number of resources, in total and by type."""
     counts: Counter[str] = Counter(dict(sorted(graph.count_by_type().items())))
-    return f"{counts.total()} resources: {describe_types(counts)}"
+    return f"{counts.total()} resources: {format_type_counts(counts)}"
 
 
 def print_violations(console: Console, violations: Sequence[PolicyViolation]) -> None:

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from voice_blueprint.aws import names
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.aws.deletion import DeletionError, delete_stacks
 from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.findings import load_checked_deployment
 from voice_ops.options import DeploymentFileArgument, JsonOption
 from voice_ops.output import create_exit, create_table, err, out, print_json
-from voice_ops.progress import heartbeat
+from voice_ops.progress import print_heartbeats
 from voice_ops.prune.drain import DrainError, drain_removed_stacks
 from voice_ops.prune.removals import Removal, find_capacity_warnings, find_removals
 from voice_ops.synthesis import synthesize, synthesize_templates
@@ -26,11 +26,11 @@ from voice_ops.teardown.command import (
     check_name_confirmation,
     needs_name_confirmation,
 )
-from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout
+from voice_ops.teardown.external_resources import cancel_rollout, delete_log_groups, terminate_job_hosts
 from voice_ops.teardown.removal import (
     OperatorAccount,
     Resource,
-    disable_protection,
+    disable_deletion_protection,
     empty_log_buckets,
     list_existing_resources,
 )
@@ -58,12 +58,14 @@ def prune(
     if first.aws_section is None:
         raise create_exit(
             f"{file}: has no section `aws`; on Azure `pulumi up` deletes the resources that the file no longer defines",
-            REFUSED,
+            INVALID_INPUT,
         )
     if not dry_run:
         check_name_confirmation(first, name)
     try:
-        result = find_removals([Account(each, synthesize_templates(each), sign_in(each)) for each in regions])
+        result = find_removals(
+            [Account(each, synthesize_templates(each), create_deployment_session(each)) for each in regions]
+        )
         _print_removal(result, first.name, as_json=as_json)
         if missing := [text for each in result if not each.is_whole_region for text in find_capacity_warnings(each)]:
             raise create_exit("\n".join(missing), FAILED)
@@ -91,14 +93,14 @@ def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
     """
     account = removal.account
     templates = {stack: removal.deployed_templates[stack] for stack in removal.stacks}
-    with heartbeat(err, f"prune {account.region}"):
+    with print_heartbeats(err, f"prune {account.region}"):
         if removal.is_whole_region:
-            end_rollout(account, report)
+            cancel_rollout(account, report)
         drain_removed_stacks(removal, report)
         if removal.is_whole_region:
-            end_jobs(account, report)
+            terminate_job_hosts(account, report)
         resources = list_existing_resources(account, templates)
-        disable_protection(account, removal.stacks, resources)
+        disable_deletion_protection(account, removal.stacks, resources)
         empty_log_buckets(account, resources)
         importing_stacks = removal.find_importing_stacks()
         if importing_stacks:

@@ -12,7 +12,7 @@ from voice_blueprint.aws import names
 from voice_ops.prune.removals import GROUP_TYPE, SERVICE_TYPE, Removal
 
 POLL_INTERVAL_S = 5.0
-DNS_CACHE_S = 60.0
+DNS_CACHE_TTL_S = 60.0
 """Time after which clients resolve a name again. It is Route 53's TTL of alias records to an API. Source:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
 TASK_STOP_TIMEOUT_S = 300
@@ -70,7 +70,7 @@ def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
         route53.update_health_check(HealthCheckId=check, Disabled=True, Inverted=True)
     if checks:
         report(f"{removal.account.region} counts as unhealthy now; callers of the shared name go elsewhere")
-        time.sleep(DNS_CACHE_S)
+        time.sleep(DNS_CACHE_TTL_S)
 
 
 def _scale_to_zero(removal: Removal, groups: list[str]) -> None:
@@ -118,7 +118,9 @@ def _stop_tasks(removal: Removal, services: list[str]) -> None:
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         cluster, name = arn.split("/")[-2:]
-        task_arns = removal.account.list_all("ecs", "list_tasks", "taskArns[]", cluster=cluster, serviceName=name)
+        task_arns = removal.account.iter_paginated_items(
+            "ecs", "list_tasks", "taskArns[]", cluster=cluster, serviceName=name
+        )
         for task in list(task_arns):
             ecs.stop_task(cluster=cluster, task=task, reason="voice prune")
 
@@ -131,17 +133,19 @@ def _count_running_tasks(removal: Removal, services: list[str]) -> Iterator[tupl
                 yield service["serviceName"], service["runningCount"]
 
 
-def _wait_until_drained(remaining: Callable[[], dict[str, int]], longest_s: int, report: Callable[[str], None]) -> None:
+def _wait_until_drained(
+    remaining: Callable[[], dict[str, int]], max_wait_s: int, report: Callable[[str], None]
+) -> None:
     started_at, last_report = time.monotonic(), ""
     while remaining_counts := remaining():
         text = ", ".join(f"{count} of {name}" for name, count in remaining_counts.items())
         waited = time.monotonic() - started_at
-        if waited > longest_s:
+        if waited > max_wait_s:
             raise DrainError(
-                f"{text} still there after {waited:.0f} s, and may take {longest_s} s to drain: see "
+                f"{text} still there after {waited:.0f} s, and may take {max_wait_s} s to drain: see "
                 "the activity of the group or service, and run the command again; nothing was deleted"
             )
         if text != last_report:
             last_report = text
-            report(f"draining: {text}, for {longest_s} s at most")
+            report(f"draining: {text}, for {max_wait_s} s at most")
         time.sleep(POLL_INTERVAL_S)

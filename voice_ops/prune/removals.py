@@ -26,7 +26,7 @@ class Removal:
     Attributes:
         account: Account of the deployment in the region. It has no templates if the whole region was removed.
         stacks: Names of the removed stacks, in the order of their deletion.
-        live: Templates of all existing stacks of the deployment in the region.
+        deployed_templates: Templates of all existing stacks of the deployment in the region.
     """
 
     account: Account
@@ -39,7 +39,7 @@ class Removal:
         return not self.account.templates
 
     @cached_property
-    def physical_ids(self) -> dict[str, dict[str, str]]:
+    def physical_ids_by_stack(self) -> dict[str, dict[str, str]]:
         """Physical ids of the resources, by stack and logical id. Stacks whose deletion has begun have none."""
         states = self.account.fetch_stack_statuses()
         return {
@@ -50,9 +50,9 @@ class Removal:
     def iter_resource_ids(self, kind: str) -> Iterator[tuple[str, str]]:
         """Yield the stack and physical id of each resource of a type."""
         for stack in self.stacks:
-            for logical, physical_ids in self.physical_ids[stack].items():
+            for logical, physical_id in self.physical_ids_by_stack[stack].items():
                 if self.deployed_templates[stack]["Resources"].get(logical, {}).get("Type") == kind:
-                    yield stack, physical_ids
+                    yield stack, physical_id
 
     def find_importing_stacks(self) -> list[str]:
         """Return the remaining stacks whose deployed template imports from a removed stack."""

@@ -8,11 +8,11 @@ import typer
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit, create_table, err, out, print_json
 from voice_ops.restore.snapshots import (
     Snapshot,
@@ -37,7 +37,7 @@ def restore(
     source_snapshot: Annotated[
         str | None, typer.Option(metavar="SNAPSHOT", help="With --take: copy this snapshot, such as an automatic one.")
     ] = None,
-    region: Region = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the state store's snapshots, take one, or restore the store from one.
@@ -54,12 +54,12 @@ def restore(
             f"{file}: Azure Managed Redis keeps no snapshots here, so there is nothing to restore: its data expires "
             "with the sessions. `pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy` creates "
             "a lost store, empty, again; callers then open new sessions",
-            REFUSED,
+            INVALID_INPUT,
         )
     if source_snapshot and not take:
-        raise create_exit("--source-snapshot needs --take, the name of the copy", REFUSED)
+        raise create_exit("--source-snapshot needs --take, the name of the copy", INVALID_INPUT)
     try:
-        account = Account(deployment, synthesize_templates(deployment), sign_in(deployment))
+        account = Account(deployment, synthesize_templates(deployment), create_deployment_session(deployment))
         if take:
             _print_snapshot(deployment, create_snapshot(account, take, source_snapshot), as_json=as_json)
             return
@@ -67,7 +67,7 @@ def restore(
         if deployment.aws.state.restore_from:
             _recreate_store(account, deploy=deploy, is_verbose=not as_json)
         elif deploy:
-            raise create_exit(f"{file}: has no state.restore_from; name a snapshot there", REFUSED)
+            raise create_exit(f"{file}: has no state.restore_from; name a snapshot there", INVALID_INPUT)
     except KeyError as error:
         raise create_exit(f"{deployment.name} has no state store yet: {error} is not deployed", FAILED) from None
     except AWS_ERRORS as error:

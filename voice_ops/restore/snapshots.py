@@ -39,7 +39,9 @@ class Snapshot:
 
 def list_snapshots(account: Account) -> Iterator[Snapshot]:
     """Yield the snapshots of all current and former stores of the deployment, from the oldest to the newest."""
-    results = (_parse_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
+    results = (
+        _parse_snapshot(each) for each in account.iter_paginated_items("elasticache", "describe_snapshots", "Snapshots")
+    )
     prefix = names.build_state_user_prefix(account.deployment)
     own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
     yield from sorted(

@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.output import create_exit, create_table, err, out, print_json
-from voice_ops.progress import heartbeat
+from voice_ops.progress import print_heartbeats
 from voice_ops.rollout.follow import FailedProbe, MultiStackDeploy, find_newest_refresh_ids, follow_deploy
 from voice_ops.rollout.plan import GroupRollout, find_missing_artifacts, find_quota_shortages, plan_rollouts
 from voice_ops.synthesis import synthesize, synthesize_templates
@@ -47,7 +47,7 @@ def roll_out_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deplo
     """
     finished: list[str] = []
     try:
-        accounts = [Account(each, synthesize_templates(each), sign_in(each)) for each in regions]
+        accounts = [Account(each, synthesize_templates(each), create_deployment_session(each)) for each in regions]
         plans = [(account, plan_rollouts(account)) for account in accounts]
         _print_plans(plans, regions[0].name, as_json=as_json)
         for account, result in plans if deploy else ():
@@ -67,7 +67,7 @@ def roll_out_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deplo
 
 def _print_plans(plans: list[tuple[Account, list[GroupRollout]]], name: str, *, as_json: bool) -> None:
     """Print the replacements in each region. Exit if a quota is too small or artifacts are missing."""
-    unused_stacks = {account.region: sorted(account.fetch_removed_stacks()) for account, _ in plans}
+    unused_stacks = {account.region: sorted(account.fetch_removed_stack_statuses()) for account, _ in plans}
     if as_json:
         rows = [roll for _, result in plans for roll in result]
         print_json({"rolls": rows, "left": [stack for stacks in unused_stacks.values() for stack in stacks]}, name)
@@ -82,21 +82,21 @@ def _print_plans(plans: list[tuple[Account, list[GroupRollout]]], name: str, *, 
             raise create_exit(short, FAILED)
 
 
-def _print_rollouts(rolls: list[GroupRollout]) -> None:
-    if not rolls:
+def _print_rollouts(rollouts: list[GroupRollout]) -> None:
+    if not rollouts:
         out.print("a deploy replaces no host")
         return
     table = create_table(
         "Hosts that a deploy replaces, in its order", ["group"], ["hosts", "at a time", "at most"], "for"
     )
-    for roll in rolls:
+    for roll in rollouts:
         table.add_row(
             roll.group, str(roll.hosts), str(roll.at_a_time), f"{roll.longest_s / 3600:.1f} h", ", ".join(roll.changed)
         )
     out.print(table)
-    for family in dict.fromkeys(roll.quota for roll in rolls):
+    for family in dict.fromkeys(roll.quota for roll in rollouts):
         # The stacks, and the groups of each stack, are rolled out one after another.
-        family_rolls = [roll for roll in rolls if roll.quota == family]
+        family_rolls = [roll for roll in rollouts if roll.quota == family]
         available = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
         unused_stacks = (
             "a quota that Service Quotas does not report"
@@ -106,9 +106,10 @@ def _print_rollouts(rolls: list[GroupRollout]) -> None:
         max_additional = max(roll.more_vcpus for roll in family_rolls)
         out.print(f"{family}: {max_additional} additional vCPU, of {unused_stacks}; scaling adds to them")
     out.print(
-        f"at most {sum(roll.longest_s for roll in rolls) / 3600:.1f} h in total; scaling continues during the rollout"
+        f"at most {sum(roll.longest_s for roll in rollouts) / 3600:.1f} h in total; scaling continues during the "
+        f"rollout"
     )
-    out.print(f"rolled back by {', '.join(dict.fromkeys(name for roll in rolls for name in roll.guards))}")
+    out.print(f"rolled back by {', '.join(dict.fromkeys(name for roll in rollouts for name in roll.guards))}")
 
 
 def create_probe(
@@ -121,18 +122,18 @@ def create_probe(
     if url is None:
         return lambda: ""
     if recording is None or transcript is None:
-        raise create_exit("--probe needs --recording and --transcript, a recording and its words", REFUSED)
+        raise create_exit("--probe needs --recording and --transcript, a recording and its words", INVALID_INPUT)
     # Imported here, since a rollout without probe makes no calls.
-    from voice_ops.call.access import Auth, create_header_provider, read_secret  # noqa: PLC0415
+    from voice_ops.call.access import AuthorizerType, create_header_provider, read_secret  # noqa: PLC0415
     from voice_ops.call.session import CallError  # noqa: PLC0415
     from voice_ops.rollout.probe import RolloutProbe, measure_call  # noqa: PLC0415
 
     try:
         text = transcript.read_text(encoding="utf-8")
-        headers_for = create_header_provider(Auth(auth) if auth else None, read_secret(api_key_env), url)
+        headers_for = create_header_provider(AuthorizerType(auth) if auth else None, read_secret(api_key_env), url)
         measure = partial(measure_call, url, headers_for, recording, text)
         before = measure()
-    except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
+    except (CallError, OSError, ValueError) as error:  # CredentialsError and RecordingError are ValueErrors
         raise create_exit(f"the probe fails before the rollout: {error}", FAILED) from None
     err.print(
         f"before: {before.word_error_rate:.0%} of the words wrong, finals after {before.max_final_latency_s:.2f} s"
@@ -140,7 +141,7 @@ def create_probe(
     return RolloutProbe(measure, before, partial(err.print, soft_wrap=True)).find_regression
 
 
-def deploy_and_monitor(account: Account, rolls: list[GroupRollout], probe: Callable[[], str]) -> str:
+def deploy_and_monitor(account: Account, rollouts: list[GroupRollout], probe: Callable[[], str]) -> str:
     """Deploy the stacks whose hosts are replaced, and monitor the rollout.
 
     Returns:
@@ -149,14 +150,14 @@ def deploy_and_monitor(account: Account, rolls: list[GroupRollout], probe: Calla
     Raises:
         CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.
     """
-    earlier_ids, deploy, deployed = find_newest_refresh_ids(account, rolls), MultiStackDeploy(), list[str]()
+    earlier_ids, deploy, deployed = find_newest_refresh_ids(account, rollouts), MultiStackDeploy(), list[str]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorAccount(account.caller_identity["Account"], account.region), account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:
             try:
-                for stack in dict.fromkeys(roll.stack for roll in rolls):
+                for stack in dict.fromkeys(roll.stack for roll in rollouts):
                     if deploy.stopped.is_set():
                         break
                     deploy.stack = stack
@@ -168,10 +169,10 @@ def deploy_and_monitor(account: Account, rolls: list[GroupRollout], probe: Calla
                 deploy.future.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
-        with heartbeat(err, "deploy"):
+        with print_heartbeats(err, "deploy"):
             failed_probe = follow_deploy(
                 account,
-                rolls,
+                rollouts,
                 deploy,
                 earlier_ids=earlier_ids,
                 report=lambda line: err.print(line, soft_wrap=True),
@@ -183,10 +184,10 @@ def deploy_and_monitor(account: Account, rolls: list[GroupRollout], probe: Calla
             # A deploy that was cancelled fails as well; in other cases, the error contains the alarm.
             if not (failed_probe and failed_probe.cancelled):
                 raise
-    return _describe_failure(failed_probe, deployed) if failed_probe else ""
+    return _describe_probe_failure(failed_probe, deployed) if failed_probe else ""
 
 
-def _describe_failure(failed_probe: FailedProbe, deployed: list[str]) -> str:
+def _describe_probe_failure(failed_probe: FailedProbe, deployed: list[str]) -> str:
     if failed_probe.cancelled:
         result = f"the rollout was rolled back: {failed_probe.problem}"
     else:

@@ -11,7 +11,7 @@ from typing import Any
 from azure.core.exceptions import AzureError
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.azure.cluster import Cluster, Kubernetes, explain_cluster_error
+from voice_ops.azure.cluster import Cluster, KubernetesClient, explain_cluster_error
 from voice_ops.azure.workloads import (
     DefinedWorkloads,
     LiveDeployment,
@@ -22,7 +22,7 @@ from voice_ops.azure.workloads import (
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.output import create_exit, create_table, err, out, print_json
 from voice_ops.preflight.azure import account, find_subscription
-from voice_ops.preflight.questions import Refusal
+from voice_ops.preflight.questions import RequestFailure
 from voice_sandbox.azure.errors import EngineError
 
 POLL_INTERVAL_S = 10.0
@@ -96,7 +96,7 @@ def roll_out_on_azure(
 ) -> None:
     """Show the pods that a deploy would replace, or monitor a rollout in progress. Exit if the rollout fails."""
     subscription = find_subscription(environment)
-    if isinstance(subscription, Refusal):
+    if isinstance(subscription, RequestFailure):
         raise create_exit(f"{subscription.result}: {subscription.remedy}", FAILED)
     try:
         kubernetes = Cluster(account.create_account(deployment, Counter(), subscription)).kubernetes
@@ -125,7 +125,7 @@ def roll_out_on_azure(
         ) from None
 
 
-def wait_for_rollouts(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
+def wait_for_rollouts(kubernetes: KubernetesClient, new: DefinedWorkloads) -> int:
     """Report progress until every Deployment of the file is rolled out, and return the number of Deployments.
 
     Raises:
@@ -168,12 +168,12 @@ def _format_timeout_message(name: str, now: LiveDeployment) -> str:
     )
 
 
-def _print_rollouts(rolls: list[DeploymentRollout]) -> None:
-    if not rolls:
+def _print_rollouts(rollouts: list[DeploymentRollout]) -> None:
+    if not rollouts:
         out.print("a deploy replaces no pod")
         return
     table = create_table("Pods that a deploy replaces", ["deployment"], ["pods", "at a time", "at most"], "for")
-    for roll in rolls:
+    for roll in rollouts:
         settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:MAX_SHOWN_SETTINGS])
         more = f" and {len(roll.changed) - MAX_SHOWN_SETTINGS} more" if len(roll.changed) > MAX_SHOWN_SETTINGS else ""
         table.add_row(

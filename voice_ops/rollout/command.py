@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from voice_ops.exits import REFUSED
+from voice_ops.exits import INVALID_INPUT
 from voice_ops.findings import load_region_deployments
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit
 
 
@@ -43,7 +43,7 @@ def rollout(
         bool, typer.Option("--current", help="AWS: print the label of the current rollout, if there is one.")
     ] = False,
     minutes: Annotated[float, typer.Option(min=0, help="Maximum duration of --start and --resume.")] = 40,
-    region: Region = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which hosts a deploy would replace, or deploy and follow the replacement.
@@ -66,17 +66,19 @@ def rollout(
     """
     first, *others = regions = load_region_deployments(file, region)
     if sum((deploy, start is not None, resume, current)) > 1:
-        raise create_exit("--deploy, --start, --resume and --current exclude each other; give one of them", REFUSED)
+        raise create_exit(
+            "--deploy, --start, --resume and --current exclude each other; give one of them", INVALID_INPUT
+        )
     if probe and (start is not None or resume):
         raise create_exit(
-            "--probe requires --deploy, which waits until the end; use `voice call` after --resume", REFUSED
+            "--probe requires --deploy, which waits until the end; use `voice call` after --resume", INVALID_INPUT
         )
     if first.aws_section is None:
         if deploy or probe or start or resume or current:
             raise create_exit(
                 f"{file}: on Azure Pulumi deploys and Kubernetes replaces the pods: run `pulumi -C "
                 "stacks/voice_stacks/azure/workloads up --policy-pack ../policy`, then `voice rollout FILE --follow`",
-                REFUSED,
+                INVALID_INPUT,
             )
         # Imported here, since each cloud needs an extra of its own.
         from voice_ops.rollout.azure import roll_out_on_azure  # noqa: PLC0415
@@ -84,9 +86,11 @@ def rollout(
         roll_out_on_azure(first, follow=follow, as_json=as_json)
         return
     if follow:
-        raise create_exit(f"{file}: --follow watches pods of Azure; on AWS take --deploy", REFUSED)
+        raise create_exit(f"{file}: --follow watches pods of Azure; on AWS take --deploy", INVALID_INPUT)
     if probe and others:
-        raise create_exit("--probe calls one region: name it with --region, and roll out one after the other", REFUSED)
+        raise create_exit(
+            "--probe calls one region: name it with --region, and roll out one after the other", INVALID_INPUT
+        )
     from voice_ops.rollout.aws import ProbeOptions, roll_out_on_aws  # noqa: PLC0415
     from voice_ops.rollout.parts import RolloutPart, find_current_rollout_label, run_part_on_aws  # noqa: PLC0415
 
@@ -95,7 +99,7 @@ def rollout(
         return
     if resume or start is not None:
         if start == "":
-            raise create_exit("--start needs a label, such as the revision that is rolled out", REFUSED)
+            raise create_exit("--start needs a label, such as the revision that is rolled out", INVALID_INPUT)
         run_part_on_aws(regions, RolloutPart(start or "", minutes))
         return
     roll_out_on_aws(

@@ -57,25 +57,25 @@ class FailedProbe:
 
 
 def find_new_refreshes(
-    account: Account, rolls: list[GroupRollout], earlier_ids: dict[str, str]
+    account: Account, rollouts: list[GroupRollout], earlier_ids: dict[str, str]
 ) -> Iterator[RefreshProgress]:
     """Yield the progress of each group's newest refresh, unless that refresh is older than the deploy."""
-    for roll in rolls:
+    for roll in rollouts:
         newest = _find_newest_refresh(account, roll.group)
         if newest and newest["InstanceRefreshId"] != earlier_ids.get(roll.group):
             percent = newest.get("PercentageComplete", 0)
             yield RefreshProgress(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
 
 
-def find_newest_refresh_ids(account: Account, rolls: list[GroupRollout]) -> dict[str, str]:
+def find_newest_refresh_ids(account: Account, rollouts: list[GroupRollout]) -> dict[str, str]:
     """Return the id of each group's newest refresh."""
-    results = {roll.group: _find_newest_refresh(account, roll.group) for roll in rolls}
+    results = {roll.group: _find_newest_refresh(account, roll.group) for roll in rollouts}
     return {group: each["InstanceRefreshId"] for group, each in results.items() if each}
 
 
 def follow_deploy(
     account: Account,
-    rolls: list[GroupRollout],
+    rollouts: list[GroupRollout],
     deploy: MultiStackDeploy,
     *,
     earlier_ids: dict[str, str],
@@ -93,7 +93,7 @@ def follow_deploy(
     """
     reported: dict[str, RefreshProgress] = {}
     while not deploy.future.done():
-        for step in find_new_refreshes(account, rolls, earlier_ids):
+        for step in find_new_refreshes(account, rollouts, earlier_ids):
             before = reported.get(step.group)
             if step == before:
                 continue

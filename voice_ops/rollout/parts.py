@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 import typer
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
-from voice_ops.exits import FAILED, IN_PROGRESS, REFUSED
+from voice_ops.exits import FAILED, IN_PROGRESS, INVALID_INPUT
 from voice_ops.output import create_exit, err, out
-from voice_ops.progress import heartbeat
+from voice_ops.progress import print_heartbeats
 from voice_ops.rollout.follow import POLL_INTERVAL_S
 from voice_ops.rollout.plan import find_missing_artifacts, find_quota_shortages, plan_rollouts
 from voice_ops.rollout.resume import (
@@ -56,7 +56,7 @@ def run_part_on_aws(regions: Sequence[Deployment], part: RolloutPart) -> None:
         typer.Exit: The rollout is still in progress, was rolled back, or failed.
     """
     try:
-        accounts = [Account(each, synthesize_templates(each), sign_in(each)) for each in regions]
+        accounts = [Account(each, synthesize_templates(each), create_deployment_session(each)) for each in regions]
         current_rollouts = [load_rollout(account) for account in accounts]
         _validate_part(accounts, current_rollouts, part)
         if part.label:
@@ -84,7 +84,7 @@ def run_part_on_aws(regions: Sequence[Deployment], part: RolloutPart) -> None:
 def find_current_rollout_label(regions: Sequence[Deployment]) -> str:
     """Return the label of the current rollout, or an empty text if there is none."""
     try:
-        accounts = [Account(each, {}, sign_in(each)) for each in regions]
+        accounts = [Account(each, {}, create_deployment_session(each)) for each in regions]
         labels = [
             rollout.label
             for account in accounts
@@ -110,14 +110,14 @@ def _validate_part(accounts: list[Account], current_rollouts: list[StoredRollout
                 f"{account.region}: the rollout {each.label}, started at {each.at}, is in progress, and this file "
                 "makes other templates: continue from its revision with --resume, or cancel it with "
                 "`aws cloudformation cancel-update-stack` and resume once more, which records that it was rolled back",
-                REFUSED,
+                INVALID_INPUT,
             )
     if not part.label and not any(current_rollouts):
         out.print("no rollout is in progress")
 
 
 def _advance_region(account: Account, rollout: StoredRollout, clock: PartTimeLimit) -> RolloutOutcome:
-    with TemporaryDirectory(prefix="voice-rollout-") as home, heartbeat(err, "rollout"):
+    with TemporaryDirectory(prefix="voice-rollout-") as home, print_heartbeats(err, "rollout"):
         cdk = Cdk(OperatorAccount(account.caller_identity["Account"], account.region), account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         report = partial(err.print, soft_wrap=True)

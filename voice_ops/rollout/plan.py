@@ -46,18 +46,18 @@ def plan_rollouts(account: Account) -> list[GroupRollout]:
     """Return the groups whose hosts a deploy of the file would replace, in the order of the deploy."""
     deployed = {stack for stack, state in account.fetch_stack_statuses().items() if state not in NOT_DEPLOYED_STATES}
     cached_quota = cache(partial(calculate_available_vcpus, account))
-    rolls = [
+    rollouts = [
         _plan_rollout(account, cached_quota, group, stack, changed)
         for stack, template in account.templates.items()
         if stack in deployed
         for group, changed in find_changed_launch_templates(account.fetch_live_template(stack), template)
     ]
-    return [roll for roll in rolls if roll]
+    return [roll for roll in rollouts if roll]
 
 
-def find_quota_shortages(rolls: Sequence[GroupRollout]) -> Iterator[str]:
+def find_quota_shortages(rollouts: Sequence[GroupRollout]) -> Iterator[str]:
     """Yield a message for each group whose additional vCPUs exceed the quota."""
-    for roll in rolls:
+    for roll in rollouts:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
             yield (
                 f"{roll.group}: {roll.more_vcpus} additional vCPU, but the quota {roll.quota} has "
@@ -66,9 +66,9 @@ def find_quota_shortages(rolls: Sequence[GroupRollout]) -> Iterator[str]:
             )
 
 
-def find_missing_artifacts(account: Account, rolls: Sequence[GroupRollout]) -> Iterator[str]:
+def find_missing_artifacts(account: Account, rollouts: Sequence[GroupRollout]) -> Iterator[str]:
     """Yield a message for each fleet whose new hosts could not start, because its artifacts are incomplete."""
-    changed_fleets = {account.groups[roll.group].fleet for roll in rolls}
+    changed_fleets = {account.scaling_groups[roll.group].fleet for roll in rollouts}
     for fleet, location, complete in find_fleet_artifacts(account):
         if fleet.name in changed_fleets and not complete:
             yield (
@@ -81,7 +81,7 @@ def _plan_rollout(
     account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
 ) -> GroupRollout | None:
     """Plan the replacement of the hosts of one group. Return ``None`` if the group does not exist."""
-    aws, group_settings = account.deployment.aws, account.groups[group]
+    aws, group_settings = account.deployment.aws, account.scaling_groups[group]
     (fleet,) = (each for each in iter_fleets(account.deployment) if each.name == group_settings.fleet)
     settings = next((each for each in aws.asr if each.name == group_settings.fleet), aws.vad)
     client = account.session.client("autoscaling")

@@ -11,13 +11,13 @@ import httpx2
 from voice_ops.call.access import ClientAuth, HeaderProvider
 from voice_ops.call.recording import read_samples
 from voice_ops.call.senders import create_sender
-from voice_ops.call.session import TIMEOUT_S, AccessRejectedError, CallError, Session, TranscriptEvent
+from voice_ops.call.session import REQUEST_TIMEOUT_S, AccessRejectedError, CallError, Session, TranscriptEvent
 
 LAST_FINAL_TIMEOUT_S = 120
 """Maximum time from the end of the audio to the end of the session's events."""
-PROBE_ATTEMPTS = 3
+MAX_PROBE_ATTEMPTS = 3
 """Number of calls that must fail one after another, since a single request may be throttled or interrupted."""
-PROBE_PAUSE_S = 20.0
+PROBE_RETRY_DELAY_S = 20.0
 """Pause between these calls."""
 MAX_ERROR_RATE_INCREASE = 0.05
 """Maximum increase of the word error rate over the previous release."""
@@ -32,7 +32,7 @@ class CallMeasurement:
 
     Attributes:
         word_error_rate: Share of words that are wrong, missing or additional.
-        final_s: Maximum time from the end of an utterance to its final.
+        max_final_latency_s: Maximum time from the end of an utterance to its final.
     """
 
     word_error_rate: float
@@ -68,9 +68,9 @@ class RolloutProbe:
         Credentials that are no longer accepted say nothing about the release, so no more calls are made with them.
         """
         problem = ""
-        for attempt in range(PROBE_ATTEMPTS if self._is_accepted else 0):
+        for attempt in range(MAX_PROBE_ATTEMPTS if self._is_accepted else 0):
             if attempt:
-                time.sleep(PROBE_PAUSE_S)
+                time.sleep(PROBE_RETRY_DELAY_S)
             try:
                 return self._measure().describe_regression(self._before)
             except AccessRejectedError as error:
@@ -81,8 +81,8 @@ class RolloutProbe:
                 )
                 return ""
             except CallError as error:
-                problem = f"{PROBE_ATTEMPTS} calls failed one after another, the last with: {error}"
-                self._report(f"test call {attempt + 1} of at most {PROBE_ATTEMPTS} failed: {error}")
+                problem = f"{MAX_PROBE_ATTEMPTS} calls failed one after another, the last with: {error}"
+                self._report(f"test call {attempt + 1} of at most {MAX_PROBE_ATTEMPTS} failed: {error}")
         return problem
 
 
@@ -99,7 +99,7 @@ async def _measure_call_async(
     server: str, headers_for: HeaderProvider, recording: Path, transcript: str
 ) -> CallMeasurement:
     finals: list[tuple[float, TranscriptEvent]] = []
-    async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
+    async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket")
         begin = time.monotonic()
 

@@ -20,7 +20,7 @@ MIN_REMAINING_S = 120.0
 minute."""
 START_TIMEOUT_S = 300.0
 """Maximum time from the start of a stack's deploy to the start of its update."""
-_ROLLED_BACK_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
+_ROLLED_BACK_STATUS_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
 
 class RolloutOutcome(StrEnum):
@@ -107,17 +107,17 @@ class PartTimeLimit:
     """Time limit of a part of a rollout.
 
     Attributes:
-        now_s: Function that returns the time, seconds.
+        get_time_s: Function that returns the time, seconds.
         wait: Function that waits until the next poll.
         deadline_s: End of this part.
     """
 
-    now_s: Callable[[], float]
+    get_time_s: Callable[[], float]
     wait: Callable[[], None]
     deadline_s: float
 
     def remaining_s(self) -> float:
-        return self.deadline_s - self.now_s()
+        return self.deadline_s - self.get_time_s()
 
 
 def advance_rollout(
@@ -174,9 +174,9 @@ def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, cloc
     Returns:
         Whether the deploy has ended.
     """
-    last_s = clock.now_s() + START_TIMEOUT_S
+    last_s = clock.get_time_s() + START_TIMEOUT_S
     try:
-        while not deploying.has_ended() and clock.now_s() < last_s:
+        while not deploying.has_ended() and clock.get_time_s() < last_s:
             status = account.fetch_stack_statuses().get(stack, "")
             if status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS":
                 return False
@@ -195,7 +195,7 @@ def _describe_stack_state(account: Account, stack: str, rollout: StoredRollout) 
     status = str(status)
     if status.endswith("_IN_PROGRESS"):
         return f"in progress ({status})"
-    if status.endswith(_ROLLED_BACK_SUFFIXES):
+    if status.endswith(_ROLLED_BACK_STATUS_SUFFIXES):
         (result,) = client.describe_stacks(StackName=stack)["Stacks"]
         changed = result.get("LastUpdatedTime", result["CreationTime"])
         if changed >= datetime.fromisoformat(rollout.at):

@@ -1,11 +1,11 @@
 """`voice rotate`: rotate the passwords of the state store's users."""
 
 from voice_blueprint.aws import names
-from voice_ops.aws.account import SERVICE_TIERS, Account, sign_in
+from voice_ops.aws.account import SERVICE_TIERS, Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, report_aws_error
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit, out, print_json
 from voice_ops.rotate.passwords import (
     StoreUser,
@@ -16,7 +16,7 @@ from voice_ops.rotate.passwords import (
 )
 
 
-def rotate(file: DeploymentFileArgument, region: Region = None, as_json: JsonOption = False) -> None:
+def rotate(file: DeploymentFileArgument, region: RegionOption = None, as_json: JsonOption = False) -> None:
     """Rotate the passwords of the state store's users, in two runs.
 
     The first run adds new passwords, the second removes the old ones. Between them the store accepts both, so no call
@@ -27,10 +27,10 @@ def rotate(file: DeploymentFileArgument, region: Region = None, as_json: JsonOpt
     """
     deployment = load_region_deployment(file, region)
     if deployment.aws_section is None:
-        raise create_exit(f"{file}: has no section `aws`, and so no state store", REFUSED)
+        raise create_exit(f"{file}: has no section `aws`, and so no state store", INVALID_INPUT)
     try:
         stacks = [names.build_stack_name(deployment, tier) for tier in ("state", *SERVICE_TIERS)]
-        account = Account(deployment, {stack: {} for stack in stacks}, sign_in(deployment))
+        account = Account(deployment, {stack: {} for stack in stacks}, create_deployment_session(deployment))
         results = list(list_state_store_users(account))
         started_users = [user for user in results if user.is_password_rotating]
         if len(started_users) == len(results):

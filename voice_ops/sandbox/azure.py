@@ -8,7 +8,7 @@ from voice_ops.plan.sizing import create_sizing_tables
 from voice_ops.preview.tree import print_rejections, print_violations
 from voice_ops.progress import Progress
 from voice_sandbox.azure.order import DeletionPlan
-from voice_sandbox.azure.refusals import REFUSALS, find_rejections
+from voice_sandbox.azure.refusals import REJECTION_RULES, find_rejections
 from voice_sandbox.rehearsals.azure import Rehearsal
 
 
@@ -19,7 +19,7 @@ def rehearse_azure(deployment: Deployment, progress: Progress) -> bool:
         EngineError: A program fails, or the engine rejects a resource.
     """
     with progress.phase("start the Pulumi programs' engine and policy pack"):
-        rehearsal = Rehearsal.for_deployment(deployment)
+        rehearsal = Rehearsal.from_deployment(deployment)
     with rehearsal:
         passed = rehearse_projects(rehearsal, progress)
     for table in create_sizing_tables(deployment):
@@ -45,7 +45,7 @@ def rehearse_projects(rehearsal: Rehearsal, progress: Progress) -> bool:
     print_violations(out, violations)
     with progress.phase("what Azure's services refuse"):
         refusals = find_rejections(each.up.graph for each in rehearsed)
-    out.print(f"  {len(REFUSALS)} known refusals: {len(refusals)} request(s) refused")
+    out.print(f"  {len(REJECTION_RULES)} known refusals: {len(refusals)} request(s) refused")
     print_rejections(out, refusals)
     with progress.phase("teardown order"):
         plan = rehearsal.plan_teardown()

@@ -22,11 +22,11 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_ops.call.recording import read_samples
 from voice_ops.call.senders import SrtpSender
-from voice_ops.call.session import TIMEOUT_S, CallError, Session
+from voice_ops.call.session import REQUEST_TIMEOUT_S, CallError, Session
 from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, calculate_word_error_rate
 from voice_ops.demo.command import find_weights as tiny_en
 from voice_ops.demo.services import Gateway, VoicePath
-from voice_sandbox.hosts.cloud import Cloud
+from voice_sandbox.hosts.cloud import SimulatedCloud
 from voice_sandbox.hosts.weights import WeightsServer
 
 EVENTS_TIMEOUT_S = 120
@@ -36,7 +36,7 @@ EVENTS_TIMEOUT_S = 120
 class PeerServices(VoicePath):
     """Gateway and ASR engine as processes that use the store of the hosts. Each signs in as the user of its tier."""
 
-    def __init__(self, cloud: Cloud, folder: Path) -> None:
+    def __init__(self, cloud: SimulatedCloud, folder: Path) -> None:
         super().__init__(folder, tiny_en(None))
         self._cloud = cloud
         self.rtp_port = contract.RTP.number
@@ -85,12 +85,12 @@ class CallQuality:
     """Latency and word error rate of one call with the demo's recording.
 
     Attributes:
-        first_s: Time from the first packet to the first words.
-        words_wrong: Share of words that are wrong, missing or additional.
+        first_words_latency_s: Time from the first packet to the first words.
+        word_error_rate: Share of words that are wrong, missing or additional.
     """
 
     first_words_latency_s: float
-    error_rate: float
+    word_error_rate: float
 
 
 def _no_op() -> None:
@@ -125,7 +125,7 @@ async def transcribe_call(
             if event.kind == "final":
                 finals.append(event.text)
 
-    async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
+    async with httpx2.AsyncClient(timeout=REQUEST_TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "srtp")
         media = session.media.srtp
         if media is None:

@@ -15,17 +15,17 @@ from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.findings import load_checked_deployment
 from voice_ops.images.rehearsal import RehearsalError
-from voice_ops.output import FullTable, create_exit, create_stack_table, describe_types, format_markup, out
+from voice_ops.output import UntruncatedTable, create_exit, create_stack_table, format_markup, format_type_counts, out
 from voice_ops.progress import Progress
 from voice_ops.sandbox.azure import rehearse_azure
-from voice_ops.sandbox.month import REDIS_SERVER, OperationsRehearsal, fail_first_deploy
+from voice_ops.sandbox.month import REDIS_SERVER_EXECUTABLE, OperationsRehearsal, fail_first_deploy
 from voice_sandbox.azure.errors import EngineError
 from voice_sandbox.hosts.disk import HostRehearsalError
 from voice_sandbox.rehearsals.alert_drill import AlertMessage, DrillError
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
-from voice_sandbox.rehearsals.claim import Claim
-from voice_sandbox.rehearsals.drill import Outcome
+from voice_sandbox.rehearsals.claim import VerificationResult
+from voice_sandbox.rehearsals.drill import ScenarioResult
 
 FILE_HELP = "Deployment file to rehearse."
 HOSTS_HELP = "Boot the file's hosts in virtual machines instead. Requires root on Debian."
@@ -82,7 +82,9 @@ def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
     if deployment.aws_section is None:
         return True
     runs_continuously = deployment.environment is not Environment.SANDBOX
-    with Rehearsal(deployment, real_stores=runs_continuously and shutil.which(REDIS_SERVER) is not None) as rehearsal:
+    with Rehearsal(
+        deployment, real_stores=runs_continuously and shutil.which(REDIS_SERVER_EXECUTABLE) is not None
+    ) as rehearsal:
         return _rehearse(deployment, rehearsal, keep=keep)
 
 
@@ -128,8 +130,8 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
     kept = Counter({"role": len(deployment.split_by_region())})
     remaining = rehearsal.count_remaining_resources() - kept
     out.print(
-        f"  teardown: {remaining.total()} left{f': {describe_types(remaining)}' if remaining else ''}; "
-        f"kept for other deployments: {describe_types(kept)}"
+        f"  teardown: {remaining.total()} left{f': {format_type_counts(remaining)}' if remaining else ''}; "
+        f"kept for other deployments: {format_type_counts(kept)}"
     )
     return passed and not remaining
 
@@ -140,7 +142,7 @@ def print_alert(message: AlertMessage) -> None:
     out.print(f"  {message.cause}; {message.description}", soft_wrap=True)
 
 
-def print_claims(claims: list[Claim]) -> bool:
+def print_claims(claims: list[VerificationResult]) -> bool:
     """Print the number of passed checks and each failed check. Return True if all checks passed.
 
     Passed checks are printed too if there are at most ``MAX_LISTED_CLAIMS`` checks.
@@ -152,9 +154,11 @@ def print_claims(claims: list[Claim]) -> bool:
     return not broken
 
 
-def create_drill_table(outcomes: list[Outcome]) -> Table:
+def create_drill_table(outcomes: list[ScenarioResult]) -> Table:
     """Return a table of the scenarios of a scaling drill, with the capacities before and after each."""
-    table = FullTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
+    table = UntruncatedTable(
+        title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD
+    )
     for heading in ("fleet", "scenario", "before", "after", ""):
         table.add_column(heading)
     for outcome in outcomes:

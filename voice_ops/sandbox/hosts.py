@@ -20,7 +20,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import VAD_IMAGES
 from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, load_image_specs
 from voice_ops.call.session import CallError
-from voice_ops.demo.command import MAX_ERROR_RATE
+from voice_ops.demo.command import MAX_WORD_ERROR_RATE
 from voice_ops.demo.services import Gateway, ServiceError
 from voice_ops.findings import load_checked_deployment
 from voice_ops.images.rehearsal import open_rehearsal as image_rehearsal
@@ -28,25 +28,25 @@ from voice_ops.output import create_table, format_markup, out
 from voice_ops.progress import Progress
 from voice_ops.sandbox.caller import CallQuality, PeerServices, transcribe_call
 from voice_sandbox.hosts.acceleration import KVM, detect_accelerator
-from voice_sandbox.hosts.cloud import LAUNCH_WAIT_STATE, Cloud, Host
+from voice_sandbox.hosts.cloud import LAUNCH_WAIT_STATE, Host, SimulatedCloud
 from voice_sandbox.hosts.disk import CACHE_FOLDER, Disk, HostRehearsalError, prepare_disk
 from voice_sandbox.hosts.facts import verify_vad_host
-from voice_sandbox.hosts.network import CALLER_ADDRESSES, isolated_namespace
+from voice_sandbox.hosts.network import CALLER_ADDRESSES, enter_isolated_namespace
 from voice_sandbox.hosts.rehearsal import (
     is_xdp_detached,
     terminate_host,
     wait_for_scale_out,
-    wait_until_balanced,
     wait_until_in_service,
+    wait_until_target_healthy,
     write_pinned_deployment,
 )
 from voice_sandbox.hosts.router import Router
 from voice_sandbox.hosts.servers import push_archive, run_registry_for_pushes
 from voice_sandbox.hosts.timeline import parse_phases
 from voice_sandbox.rehearsals.aws import Rehearsal
-from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.claim import VerificationResult
 
-EXPECTED_MINUTES = 15
+EXPECTED_DURATION_MINUTES = 15
 """Expected duration on two idle cores, if the root file system and the images exist."""
 LONG_CALL_REPEATS = 3
 """Number of times that a caller streams the sample of 24 s. The load must last until the alarm of the fleet fires."""
@@ -70,9 +70,9 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
     begin = time.monotonic()
     passed = False
     try:
-        with host_environment(deployment, home, progress) as cloud:
+        with deploy_host_environment(deployment, home, progress) as cloud:
             passed = _rehearse_vad_host(cloud, progress)
-        out.print(f"  {(time.monotonic() - begin) / 60:.0f} minutes of {EXPECTED_MINUTES}")
+        out.print(f"  {(time.monotonic() - begin) / 60:.0f} minutes of {EXPECTED_DURATION_MINUTES}")
     except (CallError, ServiceError) as error:
         raise HostRehearsalError(str(error)) from None
     finally:
@@ -84,7 +84,7 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
 
 
 @contextmanager
-def host_environment(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
+def deploy_host_environment(deployment: Deployment, home: Path, progress: Progress) -> Iterator[SimulatedCloud]:
     """Deploy to the local AWS, and yield the cloud services that hosts need, in one network namespace.
 
     Missing root file systems and images are built first.
@@ -99,7 +99,7 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
         root = prepare_disk()
     archives = {image: _build_archive(image, root, progress) for image in VAD_IMAGES}
     registry = home / "registry"
-    with isolated_namespace():
+    with enter_isolated_namespace():
         with progress.phase("push images"), run_registry_for_pushes(registry, home):
             digests = {
                 image: push_archive(archive, f"{deployment.name}/{image}") for image, archive in archives.items()
@@ -110,7 +110,7 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
             with progress.phase("cdk deploy --all"):
                 local.bootstrap()
                 local.cdk.deploy()
-            with Cloud(pinned, local.aws, disk=root, registry=registry, folder=home) as cloud:
+            with SimulatedCloud(pinned, local.aws, disk=root, registry=registry, folder=home) as cloud:
                 yield cloud
 
 
@@ -141,10 +141,10 @@ def _hash_sources(image: Image) -> str:
     return sources.hexdigest()[:16]
 
 
-def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
+def _rehearse_vad_host(cloud: SimulatedCloud, progress: Progress) -> bool:
     group = names.list_vad_group_names(cloud.deployment)[0]
     host = cloud.boot(cloud.find_or_launch_instance(group), group)
-    claims: list[Claim] = []
+    claims: list[VerificationResult] = []
     try:
         with closing(Router(cloud, host)) as router, PeerServices(cloud, cloud.folder) as peers:
             with progress.phase(f"launch {host.instance} of {group}"):
@@ -160,12 +160,14 @@ def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
     return all(claim.passed for claim in claims)
 
 
-def _make_calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
+def _make_calls(
+    cloud: SimulatedCloud, host: Host, peers: PeerServices, router: Router, progress: Progress
+) -> Iterator[VerificationResult]:
     """Make calls through the host, terminate the host during the last call, and yield the checks."""
     with progress.phase("gateway and Whisper next to it"):
         gateway = peers.start()
     with progress.phase("its target is healthy"):
-        target = wait_until_balanced(cloud, host)
+        target = wait_until_target_healthy(cloud, host)
     before = cloud.list_instance_states(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
         host.machine.add_note("call")
@@ -174,13 +176,13 @@ def _make_calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, p
         )
         host.machine.add_note("heard")
     yield _create_transcript_claim(call)
-    yield Claim(
+    yield VerificationResult(
         f"{target.forwarded_packet_count} packets came through the load balancer", target.forwarded_packet_count > 0
     )
     new_instances = {
         instance: state for instance, state in cloud.list_instance_states(host.group).items() if instance not in before
     }
-    yield Claim(
+    yield VerificationResult(
         f"the fleet's metrics trigger a scale-out: {', '.join(new_instances.values())}",
         [*new_instances.values()] == [LAUNCH_WAIT_STATE],
     )
@@ -188,7 +190,7 @@ def _make_calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, p
         call = asyncio.run(transcribe_call(gateway))
     lost_packets = router.count_lost_packets()
     yield _create_transcript_claim(call)
-    yield Claim(f"netem lost {lost_packets} of its packets", lost_packets > 0)
+    yield VerificationResult(f"netem lost {lost_packets} of its packets", lost_packets > 0)
     if new_instances and detect_accelerator(cloud.disk.kernel) == KVM:
         yield from _call_across_hosts(cloud, host, cloud.boot(min(new_instances), host.group), gateway, progress)
     else:
@@ -199,15 +201,17 @@ def _make_calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, p
             transcribe_call(gateway, during_stream=lambda: terminate_host(cloud, host), target_address=host.address)
         )
     yield _create_transcript_claim(call)
-    yield Claim("the load balancer has deregistered it", cloud.balancer.find_target(host.address) is None)
-    yield Claim("the XDP program is detached after the drain", is_xdp_detached(host))
+    yield VerificationResult("the load balancer has deregistered it", cloud.balancer.find_target(host.address) is None)
+    yield VerificationResult("the XDP program is detached after the drain", is_xdp_detached(host))
 
 
-def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
+def _call_across_hosts(
+    cloud: SimulatedCloud, host: Host, other: Host, gateway: Gateway, progress: Progress
+) -> Iterator[VerificationResult]:
     """Launch a second host, and make calls whose source port or address changes during the call."""
     with progress.phase(f"launch {other.instance} of {other.group}"):
         wait_until_in_service(cloud, other)
-        targets = [wait_until_balanced(cloud, each) for each in (host, other)]
+        targets = [wait_until_target_healthy(cloud, each) for each in (host, other)]
     for change, sources in (
         ("port", CALLER_ADDRESSES[:1] * 2),
         ("address", _find_address_per_host(cloud, host, other)),
@@ -221,23 +225,23 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
         ]
         hosts = sum(count > 0 for count in forwarded_packets)
         text = f"its new {change}: packets per host {', '.join(map(str, forwarded_packets))}"
-        yield Claim(text, hosts == (1 if change == "port" else 2))
+        yield VerificationResult(text, hosts == (1 if change == "port" else 2))
 
 
-def _find_address_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
+def _find_address_per_host(cloud: SimulatedCloud, host: Host, other: Host) -> list[str]:
     """Return a caller's address for each of two hosts, so that the load balancer sends its flow to that host."""
     addresses = {cloud.balancer.choose_target((caller, 0)): caller for caller in CALLER_ADDRESSES}
     return [addresses[each.address] for each in (host, other) if each.address in addresses]
 
 
-def _create_transcript_claim(call: CallQuality) -> Claim:
+def _create_transcript_claim(call: CallQuality) -> VerificationResult:
     latency_s = call.first_words_latency_s
-    text = f"a caller received the first words after {latency_s:.1f} s, and {call.error_rate:.0%} of all wrong"
-    return Claim(text, call.error_rate <= MAX_ERROR_RATE)
+    text = f"a caller received the first words after {latency_s:.1f} s, and {call.word_error_rate:.0%} of all wrong"
+    return VerificationResult(text, call.word_error_rate <= MAX_WORD_ERROR_RATE)
 
 
 def _create_timeline_table(host: Host, accelerator: str) -> Table:
     table = create_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
-    for phase in parse_phases(host.machine.lines):
-        table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.duration_s:.0f}")
+    for phase in parse_phases(host.machine.console_lines):
+        table.add_row(phase.name, f"{phase.start_s:.0f}", f"{phase.duration_s:.0f}")
     return table

@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 _REF_PREFIX = "#/$defs/"
 
 
-class _DocstringSchema(GenerateJsonSchema):
+class _DocstringSchemaGenerator(GenerateJsonSchema):
     """Schema generator that uses the docstring below each setting as its description.
 
     pydantic's option ``use_attribute_docstrings`` would read the docstrings at the start of each command.
@@ -59,7 +59,7 @@ def build_schema() -> Schema:
     The description of a setting is the docstring below the setting in the model, or otherwise the docstring of its
     type. The docstring of a variant describes the value that selects the variant (``kind: iam``).
     """
-    schema = Deployment.model_json_schema(schema_generator=_DocstringSchema)
+    schema = Deployment.model_json_schema(schema_generator=_DocstringSchemaGenerator)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     for part in (schema, *schema["$defs"].values()):
         part.pop("title", None)

@@ -36,7 +36,7 @@ Editors complete settings and describe them where the first line of a file is
 _MAX_LISTED_VALUES = 16
 """Maximum number of values that are listed in a table. For longer lists, editors offer completion."""
 
-_TYPE_LABELS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
+_LABEL_BY_TYPE = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
 """Readable names of the types of plain values."""
 
 
@@ -161,7 +161,7 @@ def _describe_type(schema: Schema, setting: Schema) -> str:
         case {"patternErrorMessage": form, "examples": [example]}:
             rule = form.removeprefix("should be ").removesuffix(f", such as {example}")
             return f"text: {_escape_cell(rule)}, such as `{example}`"
-    return f"{_TYPE_LABELS[setting['type']]}{_describe_bounds(setting)}"
+    return f"{_LABEL_BY_TYPE[setting['type']]}{_describe_bounds(setting)}"
 
 
 def _describe_bounds(setting: Schema) -> str:

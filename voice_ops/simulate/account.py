@@ -12,36 +12,36 @@ class SimulatedAccount:
 
     Attributes:
         quotas: vCPUs by quota code. Codes that are not listed are unlimited.
-        used: vCPUs of current hosts, by quota code.
+        used_vcpus: vCPUs of current hosts, by quota code.
         lost_zones: Zones that are unavailable.
         is_spot_sold_out: Whether no spot capacity is available.
         refused_launches: Number of launches that a quota rejected, including retries.
     """
 
     quotas: dict[str, int]
-    used: dict[str, int] = field(default_factory=dict)
+    used_vcpus: dict[str, int] = field(default_factory=dict)
     lost_zones: set[str] = field(default_factory=set)
     is_spot_sold_out: bool = False
     refused_launches: int = 0
 
     def reserve_host(self, plan: FleetPlan) -> bool:
         """Count a new host, and return True if the account can launch it. Spot hosts have their own quotas."""
-        if plan.spot and self.is_spot_sold_out:
+        if plan.is_spot and self.is_spot_sold_out:
             return False
         kind = plan.instance_type
         if kind is None:
             return True
-        used = self.used.get(kind.quota_code, 0) + kind.vcpus
-        if not plan.spot and used > self.quotas.get(kind.quota_code, used):
+        used_vcpus = self.used_vcpus.get(kind.quota_code, 0) + kind.vcpus
+        if not plan.is_spot and used_vcpus > self.quotas.get(kind.quota_code, used_vcpus):
             self.refused_launches += 1
             return False
-        self.used[kind.quota_code] = used
+        self.used_vcpus[kind.quota_code] = used_vcpus
         return True
 
     def release_host(self, plan: FleetPlan) -> None:
         """Subtract the vCPUs of a terminated host."""
         if plan.instance_type:
-            self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
+            self.used_vcpus[plan.instance_type.quota_code] -= plan.instance_type.vcpus
 
 
 def map_families_to_quota_codes() -> dict[str, str]:

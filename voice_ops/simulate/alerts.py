@@ -19,7 +19,7 @@ from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, MissingData
-from voice_blueprint.observability.alerting import BURN_RATE_WINDOWS, ERROR_BUDGET_ALERT, MIN_REFUSALS
+from voice_blueprint.observability.alerting import BURN_RATE_WINDOWS, ERROR_BUDGET_ALERT_ID, MIN_REFUSALS
 from voice_blueprint.observability.aws.alerts import Alert as AwsAlert
 from voice_blueprint.observability.aws.alerts import build_alerts as aws_alerts
 from voice_blueprint.observability.aws.series import Resource, Series
@@ -32,7 +32,7 @@ from voice_ops.simulate.metrics import METRIC_MODELS, HostValues
 if TYPE_CHECKING:
     from voice_ops.simulate.run import Simulation
 
-FAILED_HOST_LISTED_S = 300.0
+UNHEALTHY_HOST_DURATION_S = 300.0
 """Time for which a load balancer lists a failed host before its group or service replaces it. ASSUMED."""
 MINUTE_S = 60
 
@@ -90,7 +90,7 @@ class AlertReplay:
         for samples, read in zip(self._samples, self._alert_rule.readers, strict=True):
             samples.append(read(self._simulation))
 
-    def watch(self) -> ProcessGenerator:
+    def evaluate_periodically(self) -> ProcessGenerator:
         """Evaluate the alert after each period."""
         watched, env = self._alert_rule, self._simulation.env
         if watched.windows_s:
@@ -130,10 +130,10 @@ class AlertReplay:
         statistic = self._alert_rule.statistics[number]
         if statistic == "SampleCount":
             return float(values.size) or None
-        return float(_STATISTICS[statistic](values)) if values.size else None
+        return float(_AGGREGATOR_BY_STATISTIC[statistic](values)) if values.size else None
 
 
-_STATISTICS: Mapping[str, Callable[[HostValues], float]] = {
+_AGGREGATOR_BY_STATISTIC: Mapping[str, Callable[[HostValues], float]] = {
     "Average": np.mean,
     "Maximum": np.max,
     "Minimum": np.min,
@@ -158,7 +158,7 @@ def list_replayable_alerts(deployment: Deployment, simulation: Simulation) -> It
             # Load, errors and connections of Azure's services do not follow from calls and hosts.
             if each.id == "redis-memory-high":
                 above = AlarmRule(Comparison.ABOVE, each.threshold, 1, 1, MissingData.NOT_BREACHING)
-                reads, period_s = (_calculate_store_percent,), each.minutes * MINUTE_S
+                reads, period_s = (_calculate_store_percent,), each.window_minutes * MINUTE_S
                 yield AlertRule(each.id, each.id, above, period_s, reads, (each.aggregation,), lambda values: values[0])
 
 
@@ -172,17 +172,17 @@ def _build_aws_rule(deployment: Deployment, simulation: Simulation, alert: AwsAl
         return None
     statistics = tuple(series.statistic for series in alert.series)
     name = alert.format_alarm_name(deployment)
-    windows = () if alert.short_window_s is None else tuple(alert.windows.values())
+    windows = () if alert.short_window_s is None else tuple(alert.period_s_by_window.values())
     return AlertRule(alert.id, name, alert.rule, alert.period_s, tuple(available), statistics, alert.aggregate, windows)
 
 
-_RESULT_FIELDS: Mapping[str, str] = {
+_RESULT_FIELD_BY_METRIC: Mapping[str, str] = {
     "SessionsRefused": "rejected_attempts",
     "SessionsCreated": "admitted",
     "ConversationsRefused": "conversations_refused",
 }
 """Fields of the ledger by metric."""
-_KINDS_BY_TARGET = {
+_KIND_BY_TARGET = {
     Resource.VAD_TARGETS: "vad",
     Resource.GATEWAY_PUBLIC_TARGETS: "gateway",
     Resource.GATEWAY_API_TARGETS: "gateway",
@@ -193,20 +193,20 @@ _KINDS_BY_TARGET = {
 def _create_series_reader(simulation: Simulation, series: Series) -> SampleReader | None:
     """Return a reader of a series, or ``None`` if the series does not follow from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
-    if metric in _RESULT_FIELDS and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
-        return _create_result_increase_reader(_RESULT_FIELDS[metric])
+    if metric in _RESULT_FIELD_BY_METRIC and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
+        return _create_result_increase_reader(_RESULT_FIELD_BY_METRIC[metric])
     if metric == "DatabaseMemoryUsagePercentage":
         return _calculate_store_percent
     if metric == "UnHealthyHostCount":
         kind = next(
-            _KINDS_BY_TARGET[value]
+            _KIND_BY_TARGET[value]
             for value in dimensions.values()
-            if isinstance(value, Resource) and value in _KINDS_BY_TARGET
+            if isinstance(value, Resource) and value in _KIND_BY_TARGET
         )
         return lambda run: np.array([float(run.count_unhealthy_hosts(kind))])
     if metric == "GroupInServiceInstances":
         (group,) = (each for each in _iter_groups(simulation) if each.plan.name in dimensions.values())
-        return lambda _: np.array([float(group.size.in_service)])
+        return lambda _: np.array([float(group.size.in_service_host_count)])
     named = [each for each in simulation.fleets if each.plan.name == dimensions.get(FLEET_DIMENSION)]
     if named and metric == "OpenSockets":
         sockets = _create_host_metric_reader(named[0], metric)
@@ -254,15 +254,15 @@ def _create_result_increase_reader(field: str) -> SampleReader:
 
 def _build_azure_rule(simulation: Simulation, alert: AzureAlert) -> AlertRule | None:
     # Latency objectives do not follow from calls and hosts.
-    latency = alert.id == ERROR_BUDGET_ALERT and not (alert.target or "").startswith("admission-")
+    latency = alert.id == ERROR_BUDGET_ALERT_ID and not (alert.target or "").startswith("admission-")
     reads = None if latency else _create_azure_readers(simulation, alert)
     if reads is None:
         return None
     rule = AlarmRule(alert.comparison, alert.threshold, alert.minutes, alert.minutes, MissingData.NOT_BREACHING)
-    counted = {"sessions-refused", "conversations-refused", ERROR_BUDGET_ALERT}
+    counted = {"sessions-refused", "conversations-refused", ERROR_BUDGET_ALERT_ID}
     statistics = ("Sum",) * len(reads) if alert.id in counted else ("Maximum",)
     combine_values = _calculate_refused_percent if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the remainder
-    windows = _parse_alert_windows(alert) if alert.id == ERROR_BUDGET_ALERT else ()
+    windows = _parse_alert_windows(alert) if alert.id == ERROR_BUDGET_ALERT_ID else ()
     return AlertRule(alert.id, alert.name, rule, MINUTE_S, reads, statistics, combine_values, windows)
 
 

@@ -197,7 +197,9 @@ class CallSimulator:
             count = min(count, max(0, self.store_call_limit - self.active_calls))
         admitted = self._fill_asr_hosts(count) if count else 0
         for number, front in enumerate(self.fronts):
-            want = admitted if front.plan.share == 1 else int(self.random.binomial(admitted, front.plan.share))
+            want = (
+                admitted if front.plan.call_share == 1 else int(self.random.binomial(admitted, front.plan.call_share))
+            )
             refused = want - self._distribute_calls(front, want)
             if refused:
                 carried = self.active_calls

@@ -8,15 +8,15 @@ from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
 from voice_blueprint.capacity.bounds import (
-    Bound,
-    calculate_asr_host_bounds,
-    calculate_gateway_task_bounds,
-    calculate_vad_host_bounds,
+    CallBound,
+    calculate_asr_host_call_bounds,
+    calculate_gateway_task_call_bounds,
+    calculate_vad_host_call_bounds,
     find_limiting_bound,
 )
-from voice_blueprint.capacity.cpu_pods import build_cpu_pods
+from voice_blueprint.capacity.cpu_pods import build_cpu_pods_by_tier
 from voice_blueprint.capacity.tiers import (
-    Capacity,
+    TierCapacity,
     build_agent_bound,
     build_agent_capacity,
     build_azure_caller_capacities,
@@ -27,7 +27,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.day import resolve_design_load
-from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS_BY_IMAGE
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, PoolSizing, size_services
 from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
@@ -45,7 +45,7 @@ LAUNCH_TIME_S = 60.0
 RESTART_TIME_S = 30.0
 """Time from the start of a stopped warm pool host to user data. ASSUMED."""
 
-_DEFAULT_PULL_BUDGET = next(row for row in PHASE_BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
+_DEFAULT_PULL_BUDGET = next(row for row in PHASE_BUDGETS_BY_IMAGE[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
 
 TASK_START_S = 60.0
 """Time from the request for a Fargate task to its first successful health check. ASSUMED: AWS publishes no figure."""
@@ -124,7 +124,7 @@ class FleetPlan:
         data_path: Receive queues and rings of a VAD host.
         can_surge: Whether hosts can be launched above the maximum during a rollout.
         scales_by_queue: Whether KEDA scales the fleet by running and waiting requests, instead of the file's rules.
-        share: Share of calls that use the fleet; for agents, the share of conversations.
+        call_share: Share of calls that use the fleet; for agents, the share of conversations.
     """
 
     name: str
@@ -137,13 +137,13 @@ class FleetPlan:
     warm_up_s: float
     drain_timeout_s: float
     usd_per_hour: float | None
-    spot: bool
+    is_spot: bool
     rules: ScalingRules
     warm_hosts: int = 0
     data_path: DataPath | None = None
     can_surge: bool = True
     scales_by_queue: bool = False
-    share: float = 1.0
+    call_share: float = 1.0
 
     @property
     def max_hosts(self) -> int:
@@ -172,7 +172,7 @@ def create_fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float,
     for name in boot_s:
         if name not in names:
             raise ValueError(f"{deployment.name} has no fleet {name}; its fleets are {', '.join(names)}")
-    return tuple(_with_measured_boot(plan, boot_s) for plan in plans)
+    return tuple(_apply_measured_boot(plan, boot_s) for plan in plans)
 
 
 def calculate_max_store_calls(deployment: Deployment) -> int | None:
@@ -182,7 +182,9 @@ def calculate_max_store_calls(deployment: Deployment) -> int | None:
 
 def calculate_default_peak(plans: tuple[FleetPlan, ...], store_limit: int | None = None) -> float:
     """Return ``PEAK_FRACTION`` of the maximum number of calls of the smallest tier on the path of a call."""
-    fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in TRANSCRIBING_KINDS and plan.share == 1]
+    fronts = [
+        plan.max_hosts * plan.slots for plan in plans if plan.kind not in TRANSCRIBING_KINDS and plan.call_share == 1
+    ]
     asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in TRANSCRIBING_KINDS)
     return PEAK_FRACTION * min([asr, *fronts, *([] if store_limit is None else [store_limit])])
 
@@ -195,7 +197,7 @@ def _create_aws_plans(deployment: Deployment) -> list[FleetPlan]:
     ]
 
 
-def _with_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
+def _apply_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
     if plan.name not in boot_s:
         return plan
     cold, warm = boot_s[plan.name]
@@ -205,7 +207,7 @@ def _with_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float
 def _create_vad_plan(deployment: Deployment) -> FleetPlan:
     aws, fleet = deployment.aws, deployment.aws.vad
     kind = catalog.instance_types()[fleet.instance_type]
-    bounds, bound = fleet.hosts_per_zone, find_limiting_bound(calculate_vad_host_bounds(fleet))
+    bounds, bound = fleet.hosts_per_zone, find_limiting_bound(calculate_vad_host_call_bounds(fleet))
     return FleetPlan(
         name=names.VAD_FLEET,
         kind="vad",
@@ -220,7 +222,7 @@ def _create_vad_plan(deployment: Deployment) -> FleetPlan:
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
-        spot=False,
+        is_spot=False,
         rules=fleet.scaling,
         data_path=fleet.data_path,
     )
@@ -229,7 +231,7 @@ def _create_vad_plan(deployment: Deployment) -> FleetPlan:
 def _create_asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     aws = deployment.aws
     kind = catalog.instance_types()[fleet.instance_type]
-    bound = find_limiting_bound(calculate_asr_host_bounds(fleet))
+    bound = find_limiting_bound(calculate_asr_host_call_bounds(fleet))
     return FleetPlan(
         name=fleet.name,
         kind=kind.compute_kind,
@@ -248,7 +250,7 @@ def _create_asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
-        spot=fleet.purchase.option == "spot",
+        is_spot=fleet.purchase.option == "spot",
         rules=fleet.scaling,
         warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
         can_surge=can_surge(fleet.purchase),
@@ -259,13 +261,13 @@ def _create_service_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     """Yield the gateway service and, if the file has agents, the service of the agents."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
     size = (service.vcpu, service.memory_gib)
-    bound = find_limiting_bound(calculate_gateway_task_bounds(service))
+    bound = find_limiting_bound(calculate_gateway_task_call_bounds(service))
     yield _create_service_plan(aws, names.GATEWAY_FLEET, "gateway", service.tasks, bound, size, GATEWAY_DRAIN_TIMEOUT_S)
     if agents := aws.agents:
         size = (AGENT_VCPU, AGENT_MEMORY_GIB)
         bound = build_agent_bound(agents)
         plan = _create_service_plan(aws, names.AGENT_FLEET, "agent", agents.tasks, bound, size, AGENT_DRAIN_TIMEOUT_S)
-        yield replace(plan, share=_calculate_conversation_fraction(deployment))
+        yield replace(plan, call_share=_calculate_conversation_fraction(deployment))
 
 
 def _create_service_plan(  # noqa: PLR0917  two callers
@@ -273,7 +275,7 @@ def _create_service_plan(  # noqa: PLR0917  two callers
     name: str,
     kind: FleetKind,
     tasks: TaskCount,
-    bound: Bound,
+    bound: CallBound,
     size: tuple[float, float],
     drain_timeout_s: float,
 ) -> FleetPlan:
@@ -292,7 +294,7 @@ def _create_service_plan(  # noqa: PLR0917  two callers
         usd_per_hour=sum(price.usd * each for price, each in zip(prices, size, strict=True) if price)
         if all(prices)
         else None,
-        spot=False,
+        is_spot=False,
         rules=(),
     )
 
@@ -305,10 +307,10 @@ def _create_pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     azure, callers = deployment.azure, deployment.azure.callers
     if not (callers and azure.cpu_pool):
         return
-    size, pods = catalog.vm_sizes()[azure.cpu_pool.vm_size], build_cpu_pods(callers, azure.agents)
+    size, pods = catalog.vm_sizes()[azure.cpu_pool.vm_size], build_cpu_pods_by_tier(callers, azure.agents)
     price = size.usd_per_hour.get(azure.location)
     gateway, vad, asr, _ = build_azure_caller_capacities(callers)
-    capacities: list[tuple[Capacity, FleetKind, float]] = [
+    capacities: list[tuple[TierCapacity, FleetKind, float]] = [
         (gateway, "gateway", GATEWAY_DRAIN_TIMEOUT_S),
         (vad, "vad", callers.vad.drain_timeout_s),
         (asr, "asr", callers.asr.drain_timeout_s),
@@ -334,10 +336,10 @@ def _create_pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
             usd_per_hour=None
             if price is None
             else price * pods[each.tier.value].calculate_occupied_cpus(size.name) / size.vcpus,
-            spot=False,
+            is_spot=False,
             rules=(),
             scales_by_queue=True,
-            share=_calculate_conversation_fraction(deployment) if kind == "agent" else 1.0,
+            call_share=_calculate_conversation_fraction(deployment) if kind == "agent" else 1.0,
         )
 
 
@@ -373,20 +375,20 @@ def _create_replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s
     phases = [BootPhase("node", NODE_START_S, NODE_START_S, "assumed")]
     phases += [
         BootPhase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source)
-        for row in PHASE_BUDGETS[Image.ASR_VLLM]
+        for row in PHASE_BUDGETS_BY_IMAGE[Image.ASR_VLLM]
     ]
     return FleetPlan(
         name=name,
         kind="gpu",
         instance_type=None,
-        groups=(GroupPlan(name, zones, sizing.bounds.min, sizing.max_replicas),),
+        groups=(GroupPlan(name, zones, sizing.replica_bounds.min, sizing.max_replicas),),
         slots=sizing.engine.sessions,
         slots_source=f"sessions of a replica on {sizing.vm_size}, as sized",
         boot=BootTiming(tuple(phases)),
         warm_up_s=0.0,
         drain_timeout_s=drain_s,
         usd_per_hour=price / sizing.replicas_per_node if price is not None else None,
-        spot=pool.purchase.option == "spot",
+        is_spot=pool.purchase.option == "spot",
         rules=(),
         scales_by_queue=True,
     )
@@ -400,7 +402,7 @@ def _estimate_boot(image: Image, warm_up_s: float, *, artifacts: bool) -> BootTi
     weights, and compiles unless a job has done so. The remainder of the file's ``warm_up_s`` is an additional phase.
     """
     phases = [BootPhase("launch", LAUNCH_TIME_S, RESTART_TIME_S, "assumed")]
-    for row in PHASE_BUDGETS.get(image, ()):
+    for row in PHASE_BUDGETS_BY_IMAGE.get(image, ()):
         pulls = row.phase is StartPhase.PULL
         seconds, source = row.calculate_duration_s(artifacts=artifacts), row.source
         if pulls and row.seconds is None:

@@ -19,9 +19,9 @@ from voice_ops.simulate.report import summarize_result
 from voice_ops.simulate.run import DAY_TICK_S, PolicyResult, Simulation, SimulationSettings
 from voice_ops.simulate.traces import FAILURE_DETECTION_S, REGION_LOST_S, REGION_RESTORED_S, LoadTrace
 
-SAMPLE_SIZE = 3
+SIMULATED_CELL_COUNT = 3
 """Number of simulated cells, with different callers."""
-CELL_LOSS_TRACES = ("cell-loss", "account-loss", "cell-region-loss")
+CELL_LOSS_TRACE_NAMES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for a loss at the peak: of one cell, of an account's cells, and of a region's cells."""
 CELL_TICK_S = DAY_TICK_S
 """Tick of a simulated cell, s, also for short traces. Samples differ more from each other than ticks of 1 s and 10 s
@@ -114,7 +114,7 @@ def simulate_cells(
     policy: Policy,
     trace: LoadTrace,
     settings: SimulationSettings,
-    count: int = SAMPLE_SIZE,
+    count: int = SIMULATED_CELL_COUNT,
 ) -> list[PolicyResult]:
     """Simulate ``count`` cells, each with different callers."""
     return [

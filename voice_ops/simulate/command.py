@@ -14,19 +14,19 @@ from voice_blueprint.capacity.load import calculate_peak_calls
 from voice_blueprint.day import resolve_design_load
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_placeholder_digests
-from voice_ops.exits import FAILED, REFUSED
+from voice_blueprint.hosts import add_placeholder_digests
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit, err, out, print_json
-from voice_ops.progress import heartbeat
+from voice_ops.progress import print_heartbeats
 from voice_ops.simulate.account import map_families_to_quota_codes
 from voice_ops.simulate.calls import REDIAL_FRACTION
 from voice_ops.simulate.capacity import FleetPlan, calculate_default_peak, calculate_max_store_calls, create_fleet_plans
 from voice_ops.simulate.cells import (
-    CELL_LOSS_TRACES,
+    CELL_LOSS_TRACE_NAMES,
     CELL_TICK_S,
-    SAMPLE_SIZE,
+    SIMULATED_CELL_COUNT,
     TotalResults,
     combine_cells,
     count_lost_cells,
@@ -35,7 +35,7 @@ from voice_ops.simulate.cells import (
 )
 from voice_ops.simulate.metrics import validate_rule_metrics
 from voice_ops.simulate.plots import write_calls_plot
-from voice_ops.simulate.policies import PEER_POLICIES, Policy, create_configured_policy
+from voice_ops.simulate.policies import BASELINE_POLICIES, Policy, create_configured_policy
 from voice_ops.simulate.report import (
     create_fleet_table,
     create_policy_table,
@@ -48,7 +48,7 @@ from voice_ops.simulate.run import PolicyResult, Simulation, SimulationSettings
 from voice_ops.simulate.shortfall import find_shortfall
 from voice_ops.simulate.traces import (
     BUILT_IN_TRACES,
-    DAY_TRACE,
+    DAY_TRACE_NAME,
     LoadTrace,
     TraceError,
     create_design_day_trace,
@@ -73,8 +73,8 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
         str,
         Option(
             metavar="TRACE",
-            help=f"Trace: {', '.join(BUILT_IN_TRACES)}, or {DAY_TRACE} (the file's `load`); with cells also "
-            f"{', '.join(CELL_LOSS_TRACES)}; or a CSV file with the columns second,calls.",
+            help=f"Trace: {', '.join(BUILT_IN_TRACES)}, or {DAY_TRACE_NAME} (the file's `load`); with cells also "
+            f"{', '.join(CELL_LOSS_TRACE_NAMES)}; or a CSV file with the columns second,calls.",
         ),
     ] = "spike",
     peak: Annotated[
@@ -121,7 +121,7 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
         ),
     ] = None,
     output: Annotated[Path | None, Option(metavar="DIR", help="Folder for calls.png.")] = None,
-    region: Region = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate callers, scaling and failures with the scaling rules of a file.
@@ -155,16 +155,14 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
             tick_s=CELL_TICK_S if _has_several_cells(deployment) else None,
         )
     except (TraceError, ValueError) as error:
-        raise create_exit(str(error), REFUSED) from None
+        raise create_exit(str(error), INVALID_INPUT) from None
     if tune is not None:
         _tune_plans(deployment, plans, trace, settings, tune / 100, as_json=as_json)
         return
-    peer_results = _run_policies(PEER_POLICIES, plans, trace, settings) if compare_autoscalers else []
+    peer_results = _run_policies(BASELINE_POLICIES, plans, trace, settings) if compare_autoscalers else []
     results = [
         *peer_results,
-        *_run_policies(
-            (create_configured_policy(plans),), plans, trace, settings, with_placeholder_digests(deployment)
-        ),
+        *_run_policies((create_configured_policy(plans),), plans, trace, settings, add_placeholder_digests(deployment)),
     ]
     cells = _simulate_cells(deployment, plans, trace, settings, results[-1])
     # The fleets' speed determines the result of a spike. The utilization of a full host is not measured, so several
@@ -195,7 +193,7 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
                 results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output
             )
         except OSError as error:
-            raise create_exit(f"{output}: {error.strerror}", REFUSED) from None
+            raise create_exit(f"{output}: {error.strerror}", INVALID_INPUT) from None
         err.print(f"wrote {figure!s}", soft_wrap=True)
 
 
@@ -217,12 +215,12 @@ def _simulate_cells(
     if deployment.whole_deployment is None or not _has_several_cells(deployment):
         return None
     others = replace(settings, seed=settings.seed + 1)
-    with heartbeat(err, "simulate further cells"):
+    with print_heartbeats(err, "simulate further cells"):
         results = [
             first_result,
-            *simulate_cells(plans, create_configured_policy(plans), trace, others, SAMPLE_SIZE - 1),
+            *simulate_cells(plans, create_configured_policy(plans), trace, others, SIMULATED_CELL_COUNT - 1),
         ]
-    lost = count_lost_cells(deployment, trace.name) if trace.name in CELL_LOSS_TRACES else 0
+    lost = count_lost_cells(deployment, trace.name) if trace.name in CELL_LOSS_TRACE_NAMES else 0
     return combine_cells(results, deployment.whole_deployment.cell_count, trace, lost)
 
 
@@ -235,7 +233,7 @@ def _tune_plans(
     *,
     as_json: bool,
 ) -> None:
-    with heartbeat(err, f"search for at most {max_refused_share:.1%} refused"):
+    with print_heartbeats(err, f"search for at most {max_refused_share:.1%} refused"):
         path = search_plans(plans, trace, settings, max_refused_share)
     if as_json:
         steps = [{"change": each.change, "refused": each.refused, "usd_per_month": each.usd_per_month} for each in path]
@@ -278,9 +276,9 @@ def _list_rule_metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
 
 
 def _select_trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> LoadTrace:
-    if load == "spot-wave" and not any(plan.spot for plan in plans):
+    if load == "spot-wave" and not any(plan.is_spot for plan in plans):
         raise ValueError("--load spot-wave: the file has no spot fleet")
-    if load in CELL_LOSS_TRACES:
+    if load in CELL_LOSS_TRACE_NAMES:
         lost = count_lost_cells(deployment, load)
         assert deployment.whole_deployment is not None  # noqa: S101  checked by the caller, since cells are lost
         return create_cell_loss_trace(
@@ -291,15 +289,16 @@ def _select_trace(deployment: Deployment, load: str, peak: float | None, plans: 
         )
     if load in BUILT_IN_TRACES:
         return BUILT_IN_TRACES[load](peak or calculate_default_peak(plans, calculate_max_store_calls(deployment)))
-    if load == DAY_TRACE:
+    if load == DAY_TRACE_NAME:
         if peak:
             raise ValueError(
-                f"--peak only applies to built-in traces; --load {DAY_TRACE} uses the peak of `load` in the file"
+                f"--peak only applies to built-in traces; --load {DAY_TRACE_NAME} uses the peak of `load` in the file"
             )
         return create_design_day_trace(deployment)
     if not Path(load).suffix:
         raise ValueError(
-            f"unknown trace {load}: specify {', '.join((*BUILT_IN_TRACES, *CELL_LOSS_TRACES))}, {DAY_TRACE} or a CSV "
+            f"unknown trace {load}: specify {', '.join((*BUILT_IN_TRACES, *CELL_LOSS_TRACE_NAMES))}, "
+            f"{DAY_TRACE_NAME} or a CSV "
             f"file"
         )
     if peak:
@@ -349,6 +348,6 @@ def _run_policies(
             def update_progress(second: float, task: TaskID = task) -> None:
                 progress.update(task, completed=second)
 
-            with heartbeat(err, f"simulate {policy.name}"):
+            with print_heartbeats(err, f"simulate {policy.name}"):
                 results.append(Simulation(plans, policy, trace, settings, update_progress, alert_deployment).run())
     return results

@@ -22,9 +22,9 @@ from voice_ops.simulate.capacity import FleetPlan, GroupPlan
 ProcessGenerator = Generator[Event, None, None]
 """A simpy process."""
 
-LAUNCH_RETRY_S = 60.0
+LAUNCH_RETRY_INTERVAL_S = 60.0
 """Time until Auto Scaling retries a failed launch, and until it detects a failed host. ASSUMED."""
-DRAIN_POLL_S = 5.0
+DRAIN_POLL_INTERVAL_S = 5.0
 """Interval at which userdata/voice_userdata/steps/drain.sh checks whether its containers have ended."""
 SPOT_DRAIN_TIMEOUT_S = 100.0
 """Maximum drain time of an interrupted spot host, which terminates two minutes after the notice
@@ -230,9 +230,9 @@ class Group:
             self.desired,
             self.plan.min_hosts,
             self.plan.max_hosts,
-            in_service=in_service,
+            in_service_host_count=in_service,
             warming_host_count=len(self.hosts) - in_service,
-            terminating=len(self.draining_hosts),
+            terminating_host_count=len(self.draining_hosts),
         )
 
     def resize(self, desired: int) -> None:
@@ -272,8 +272,8 @@ class Group:
             if self.fleet.plan.can_surge:
                 self._spare_launches = at_a_time
                 self.reconcile()
-            yield self._env.timeout(DRAIN_POLL_S)
-            beyond = self.size.in_service - self.desired
+            yield self._env.timeout(DRAIN_POLL_INTERVAL_S)
+            beyond = self.size.in_service_host_count - self.desired
             removable = beyond if self.fleet.plan.can_surge else at_a_time * (beyond >= 0)
             for host in outdated_hosts[: max(0, removable)]:
                 if host in self.hosts:
@@ -301,8 +301,8 @@ class Group:
         fleet, waited_s = self.fleet, 0.0
         # The load balancer moves a VAD host's flows as soon as it leaves the target group.
         while fleet.plan.kind != "vad" and waited_s < budget_s and fleet.calls[host.index]:
-            yield self._env.timeout(DRAIN_POLL_S)
-            waited_s += DRAIN_POLL_S
+            yield self._env.timeout(DRAIN_POLL_INTERVAL_S)
+            waited_s += DRAIN_POLL_INTERVAL_S
             if host.state is HostState.TERMINATED:
                 return
         self._mover.move_calls(host, 0.0)
@@ -388,7 +388,7 @@ class Group:
 
     def _replace_lost_hosts(self) -> ProcessGenerator:
         # Traces change at full minutes; on average, Auto Scaling reacts half a minute later.
-        yield self._env.timeout(LAUNCH_RETRY_S / 2)
+        yield self._env.timeout(LAUNCH_RETRY_INTERVAL_S / 2)
         while True:
-            yield self._env.timeout(LAUNCH_RETRY_S)
+            yield self._env.timeout(LAUNCH_RETRY_INTERVAL_S)
             self.reconcile()

@@ -21,7 +21,7 @@ HostValues = NDArray[np.floating[Any]]
 
 MAX_STREAMS_PER_CORE = 3_400
 """Number of streams at which a polled core is saturated, including the kernel's share on the same core; measured like
-``capacity.STREAMS_PER_CORE``."""
+``capacity.VAD_STREAMS_PER_CORE``."""
 PACKETS_PER_S = 50
 """Packets per second of a stream, with 20 ms of audio per packet."""
 
@@ -80,7 +80,7 @@ def validate_rule_metrics(plan: FleetPlan) -> None:
             )
 
 
-_AGGREGATIONS: dict[Statistic, tuple[Callable[[HostValues], float], Callable[[float, float], float]]] = {
+_AGGREGATORS_BY_STATISTIC: dict[Statistic, tuple[Callable[[HostValues], float], Callable[[float, float], float]]] = {
     Statistic.AVERAGE: (np.add.reduce, operator.add),
     Statistic.SUM: (np.add.reduce, operator.add),
     Statistic.MAXIMUM: (np.maximum.reduce, max),
@@ -94,7 +94,7 @@ class MetricPeriod:
 
     def __init__(self, statistic: Statistic) -> None:
         self._statistic = statistic
-        self._aggregate_tick, self._combine_ticks = _AGGREGATIONS[statistic]
+        self._aggregate_tick, self._combine_ticks = _AGGREGATORS_BY_STATISTIC[statistic]
         self._value, self._count = math.nan, 0
 
     def add(self, values: HostValues) -> None:

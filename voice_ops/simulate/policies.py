@@ -18,7 +18,7 @@ from voice_ops.simulate.scaling import (
     QueueScaler,
     Scaler,
     StepScaler,
-    TargetTracker,
+    TargetTrackingScaler,
 )
 
 
@@ -65,7 +65,7 @@ def _create_seed_scalers(env: simpy.Environment, fleet: Fleet, _: CallSimulator)
 def _create_cpu_scalers(env: simpy.Environment, fleet: Fleet, _: CallSimulator) -> Iterator[Scaler]:
     for group in fleet.groups:
         for grows in (True, False):
-            yield TargetTracker(env, group, CPU_TARGET_PERCENT, grows=grows)
+            yield TargetTrackingScaler(env, group, CPU_TARGET_PERCENT, grows=grows)
 
 
 def create_fleet_scalers(
@@ -81,7 +81,7 @@ def create_fleet_scalers(
             yield QueueScaler(env, group, calls, 0.0, SCALE_UP_BEHAVIOR, SCALE_DOWN_BEHAVIOR, TARGET_UTILIZATION)
             continue
         for grows in (True, False):
-            yield TargetTracker(env, group, 100 * TARGET_UTILIZATION, grows=grows)
+            yield TargetTrackingScaler(env, group, 100 * TARGET_UTILIZATION, grows=grows)
 
 
 def _create_queue_scalers(
@@ -108,7 +108,7 @@ def _create_file_scalers(env: simpy.Environment, fleet: Fleet, calls: CallSimula
 SEED_POLICY = Policy("seed's table alone", _create_seed_scalers, uses_warm_pools=False)
 CPU_POLICY = Policy(f"CPU target {CPU_TARGET_PERCENT:g} %", _create_cpu_scalers, uses_warm_pools=False)
 QUEUE_POLICY = Policy("KEDA on the queue", _create_queue_scalers, uses_warm_pools=False)
-PEER_POLICIES = SEED_POLICY, CPU_POLICY, QUEUE_POLICY
+BASELINE_POLICIES = SEED_POLICY, CPU_POLICY, QUEUE_POLICY
 """Policies that the file's own rules are compared with."""
 
 

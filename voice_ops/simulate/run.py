@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.simulate.account import SimulatedAccount
-from voice_ops.simulate.alerts import FAILED_HOST_LISTED_S, AlertReplay, FiredAlert, list_replayable_alerts
+from voice_ops.simulate.alerts import UNHEALTHY_HOST_DURATION_S, AlertReplay, FiredAlert, list_replayable_alerts
 from voice_ops.simulate.calls import CallResults, CallSimulator
 from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
 from voice_ops.simulate.fleet import Fleet, Group, Host, HostState, ProcessGenerator
@@ -28,9 +28,9 @@ SHORT_TRACE_S, SHORT_TRACE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
 """Traces of up to six hours are simulated in ticks of one second; longer traces, and cells, in ticks of the minimum
 period of an alarm."""
 
-VAD_GAP_S = 20.0
+VAD_INTERRUPTION_S = 20.0
 """Interruption of a call when a VAD host fails: two health checks of the load balancer, 10 s apart."""
-ASR_GAP_S = 5.0
+ASR_INTERRUPTION_S = 5.0
 """Interruption of a call when an ASR host fails: time from its last heartbeat until the shipper treats it as dead
 (ship/host_registry.hpp)."""
 
@@ -41,7 +41,7 @@ class Watcher(Protocol):
     def sample(self) -> None:
         """Record the samples of a tick."""
 
-    def watch(self) -> ProcessGenerator:
+    def evaluate_periodically(self) -> ProcessGenerator:
         """Evaluate the samples after each period."""
 
 
@@ -147,7 +147,7 @@ class Simulation:
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
         self.account = SimulatedAccount(dict(settings.quotas))
         self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
-        self.calls = self.create_calls()
+        self.calls = self.create_call_simulator()
         for fleet in self.fleets:
             warm = fleet.plan.warm_hosts if policy.uses_warm_pools else 0
             for group in fleet.plan.groups:
@@ -163,7 +163,7 @@ class Simulation:
         ticks = math.ceil(trace.duration_s / self.tick_s)
         self._series = TimeSeries.zeros(ticks, [plan.name for plan in plans])
 
-    def create_calls(self) -> CallSimulator:
+    def create_call_simulator(self) -> CallSimulator:
         """Create the callers for all fleets."""
         fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in TRANSCRIBING_KINDS]
         asr = [fleet for kind in TRANSCRIBING_KINDS for fleet in self.fleets if fleet.plan.kind == kind]
@@ -184,7 +184,7 @@ class Simulation:
         self._start_fleets()
         self.env.process(self._run_ticks())
         for watcher in self._watchers:
-            self.env.process(watcher.watch())
+            self.env.process(watcher.evaluate_periodically())
         for outage in self._trace.outages:
             self.env.process(self._run_outage(outage))
         for wave in self._trace.spot_waves:
@@ -192,7 +192,7 @@ class Simulation:
         for fleet in self.fleets:
             if fleet.plan.name in self._settings.rolled_fleets:
                 self.env.process(self._replace_fleet_hosts(fleet))
-        if self._settings.interruptions_per_day and any(plan.spot for plan in self._plans):
+        if self._settings.interruptions_per_day and any(plan.is_spot for plan in self._plans):
             self.env.process(self._interrupt_spot_hosts())
 
     def run(self) -> PolicyResult:
@@ -207,7 +207,7 @@ class Simulation:
             tick_s=self.tick_s,
             mean_call_s=self._settings.mean_call_s,
             refused_launches=self.account.refused_launches,
-            scaling_actions=sum(scaler.actions for scaler in self.scalers),
+            scaling_actions=sum(scaler.action_count for scaler in self.scalers),
             firings=tuple(
                 sorted((each for replay in self.replays for each in replay.firings), key=lambda one: one.at_s)
             ),
@@ -222,7 +222,7 @@ class Simulation:
         remaining = first
         for fleet in [*self.calls.fronts, *self.calls.asr]:
             for group in fleet.groups:
-                share = first * fleet.plan.share / len(fleet.groups) if fleet in self.calls.fronts else remaining
+                share = first * fleet.plan.call_share / len(fleet.groups) if fleet in self.calls.fronts else remaining
                 plan = group.plan
                 hosts = math.ceil(share / (fleet.plan.slots * INITIAL_UTILIZATION)) if fleet.plan.slots else 0
                 group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))
@@ -254,7 +254,7 @@ class Simulation:
         course.second[tick] = self.env.now
         course.wanted[tick] = self._trace.interpolate_calls(self.env.now)
         course.carried[tick] = self.calls.active_calls
-        front_slots = [front.slots for front in self.calls.fronts if front.plan.share == 1]
+        front_slots = [front.slots for front in self.calls.fronts if front.plan.call_share == 1]
         store = [] if self.calls.store_call_limit is None else [self.calls.store_call_limit]
         course.places[tick] = min([sum(fleet.slots for fleet in self.calls.asr), *front_slots, *store])
         course.refused[tick] = call_results.refused + call_results.cut
@@ -292,13 +292,13 @@ class Simulation:
         self.account.is_spot_sold_out = False
 
     def _iter_spot_groups(self) -> Iterator[Group]:
-        return (group for fleet in self.fleets if fleet.plan.spot for group in fleet.groups)
+        return (group for fleet in self.fleets if fleet.plan.is_spot for group in fleet.groups)
 
     def _fail_host(self, host: Host) -> None:
         if host.index >= 0:
-            gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
+            gap_s = VAD_INTERRUPTION_S if host.group.fleet.plan.kind == "vad" else ASR_INTERRUPTION_S
             self.calls.move_calls(host, gap_s)
-            self._failed_hosts.append((host.group.fleet.plan.kind, self.env.now + FAILED_HOST_LISTED_S))
+            self._failed_hosts.append((host.group.fleet.plan.kind, self.env.now + UNHEALTHY_HOST_DURATION_S))
         host.group.record_termination(host)
 
     def _interrupt_spot_hosts(self) -> ProcessGenerator:

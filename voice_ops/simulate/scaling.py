@@ -12,8 +12,8 @@ from voice_blueprint.aws.autoscaling import (
     ACTION_REPEAT_INTERVAL_S,
     GroupSize,
     adjust_desired_capacity,
+    build_alarm_rule,
     find_step_adjustment,
-    to_alarm_rule,
 )
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
 from voice_blueprint.observability.azure.scaling import REPLICA_TARGET_UTILIZATION, ScalingBehavior
@@ -26,17 +26,17 @@ class Scaler(ABC):
     """Base class of scalers, which change the size of a fleet.
 
     Attributes:
-        actions: Number of actions.
+        action_count: Number of actions.
     """
 
-    actions = 0
+    action_count = 0
 
     @abstractmethod
     def sample(self) -> None:
         """Record the current metrics of the hosts."""
 
     @abstractmethod
-    def watch(self) -> ProcessGenerator:
+    def evaluate_periodically(self) -> ProcessGenerator:
         """Evaluate the samples periodically."""
 
 
@@ -51,7 +51,7 @@ class AlarmScaler(Scaler):
     def execute_action(self, value: float) -> None:
         """Execute the action of the alarm for the latest datapoint."""
 
-    def watch(self) -> ProcessGenerator:
+    def evaluate_periodically(self) -> ProcessGenerator:
         """Evaluate the alarm after each period; in ALARM, act immediately and then every minute."""
         window: deque[float | None] = deque(maxlen=count_evaluated_periods(self._alarm))
         state, acted_at = AlarmState.OK, -math.inf
@@ -64,7 +64,7 @@ class AlarmScaler(Scaler):
             due = state is AlarmState.ALARM and self._env.now - acted_at >= ACTION_REPEAT_INTERVAL_S
             if newest is not None and (entered or due):
                 acted_at = self._env.now
-                self.actions += 1
+                self.action_count += 1
                 self.execute_action(newest)
 
 
@@ -72,8 +72,8 @@ class StepScaler(AlarmScaler):
     """Scaler for a scaling rule, with an alarm on the whole fleet and a step policy for each group."""
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, rule: ScalingRule) -> None:
-        super().__init__(env, to_alarm_rule(rule), rule.period_s, rule.statistic)
-        self._fleet, self._rule, self._bands = fleet, rule, rule.bands
+        super().__init__(env, build_alarm_rule(rule), rule.period_s, rule.statistic)
+        self._fleet, self._rule, self._bands = fleet, rule, rule.step_adjustments
 
     def sample(self) -> None:
         """Record the current values of the rule's metric."""
@@ -92,7 +92,7 @@ CPU_TARGET_PERCENT = 50.0
 _TRACKING_PERIOD_S = 60
 
 
-class TargetTracker(AlarmScaler):
+class TargetTrackingScaler(AlarmScaler):
     """Scaler for one of the two alarms of a target tracking policy on the utilization of a group's slots.
 
     The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of it. The
@@ -144,10 +144,12 @@ def calculate_capacity_for_target(
         grows: Whether the policy may only add hosts; otherwise, it may only remove them.
     """
     if grows:
-        return max(size.desired, size.clamp(math.ceil(size.in_service * value / target)))
+        return max(size.desired, size.clamp(math.ceil(size.in_service_host_count * value / target)))
     if size.warming_host_count:
         return size.desired
-    return min(size.desired, size.clamp(math.ceil((size.in_service + size.terminating) * value / target)))
+    return min(
+        size.desired, size.clamp(math.ceil((size.in_service_host_count + size.terminating_host_count) * value / target))
+    )
 
 
 _SYNC_S, _TOLERANCE = 15, 0.1
@@ -190,7 +192,7 @@ class QueueScaler(Scaler):
     def sample(self) -> None:
         """Do nothing, since only the current values matter at each evaluation."""
 
-    def watch(self) -> ProcessGenerator:
+    def evaluate_periodically(self) -> ProcessGenerator:
         """Evaluate every 15 s."""
         while True:
             yield self._env.timeout(_SYNC_S)
@@ -209,7 +211,7 @@ class QueueScaler(Scaler):
                 else max(*self._requested_counts, low)
             )
             if desired != size.desired:
-                self.actions += 1
+                self.action_count += 1
                 self._group.resize(desired)
 
     def _calculate_host_bounds(self) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
 from voice_ops.simulate.run import PolicyResult
 
-MARGIN_DEVIATIONS = 4.0
+MARGIN_STANDARD_DEVIATIONS = 4.0
 """Margin for deviations of the number of calls from the trace, in standard deviations. A standard deviation is the
 square root of the number of calls, and larger deviations are rare."""
 
@@ -76,9 +76,11 @@ def find_shortfall(result: PolicyResult) -> Shortfall | None:
         math.ceil(float(course.wanted.max())),
         [plan for plan in result.plans if plan.kind in TRANSCRIBING_KINDS],
     )
-    reserve = plan_reserve(fleets, peak + MARGIN_DEVIATIONS * math.sqrt(peak))
+    reserve = plan_reserve(fleets, peak + MARGIN_STANDARD_DEVIATIONS * math.sqrt(peak))
     fronts = [
-        (plan, _calculate_required_front_hosts(plan, peak * plan.share)) for plan in result.plans if plan not in fleets
+        (plan, _calculate_required_front_hosts(plan, peak * plan.call_share))
+        for plan in result.plans
+        if plan not in fleets
     ]
     fixed_hosts = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
     if reserve:
@@ -105,7 +107,7 @@ def _calculate_required_front_hosts(plan: FleetPlan, calls: float) -> int:
     """
     parts = len(plan.groups)
     if plan.kind in {"agent", "asr"}:
-        return parts * math.ceil((calls + MARGIN_DEVIATIONS * math.sqrt(calls)) / (plan.slots * parts))
+        return parts * math.ceil((calls + MARGIN_STANDARD_DEVIATIONS * math.sqrt(calls)) / (plan.slots * parts))
     return parts * math.ceil(calls / (calculate_max_mean_calls(plan.slots) * parts))
 
 
@@ -124,7 +126,7 @@ def plan_reserve(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
     return hosts if missing <= 0 else {}
 
 
-def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
+def apply_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
     """Return the fleets with the reserve as their minimum, distributed evenly over the groups of each fleet."""
 
     def raise_minimum(plan: FleetPlan) -> FleetPlan:

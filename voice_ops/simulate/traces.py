@@ -155,7 +155,7 @@ def create_flash_crowd_trace(peak: float) -> LoadTrace:
     return LoadTrace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
 
 
-DAY_TRACE = "day"
+DAY_TRACE_NAME = "day"
 """Value of ``--load`` for the day that the file is designed for."""
 
 
@@ -167,7 +167,7 @@ def create_design_day_trace(deployment: Deployment) -> LoadTrace:
         ValueError: The deployment serves no calls.
     """
     day_trace = resolve_design_load_curve(deployment)
-    return LoadTrace(f"{DAY_TRACE} ({day_trace.name})", day_trace.seconds, day_trace.calls)
+    return LoadTrace(f"{DAY_TRACE_NAME} ({day_trace.name})", day_trace.seconds, day_trace.calls)
 
 
 BUILT_IN_TRACES: dict[str, Callable[[float], LoadTrace]] = {

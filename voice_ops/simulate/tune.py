@@ -69,11 +69,11 @@ def search_plans(
         ]
         if not better:
             break
-        path.append(max(better, key=_create_savings_rank(now)))
+        path.append(max(better, key=_create_savings_ranker(now)))
     return path
 
 
-def _create_savings_rank(now: TuningResult) -> Callable[[TuningResult], float]:
+def _create_savings_ranker(now: TuningResult) -> Callable[[TuningResult], float]:
     """Return a function that ranks outcomes by the refused callers saved per USD.
 
     Outcomes without additional cost rank first.

@@ -18,15 +18,15 @@ from voice_ops.status.fleets import count_hosts_in_service
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
 
-COSTS_REGION = "us-east-1"
+COST_EXPLORER_REGION = "us-east-1"
 """Region whose Cost Explorer endpoint serves all regions."""
 
 DETECTION_TIMEOUT_S = 300.0
-_POLL_S = 2.0
+_POLL_INTERVAL_S = 2.0
 _COMPLETE_STATES = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
 _MAX_ALARMS_PER_CALL = 100
 SCALING_POLICY_TYPE = "AWS::AutoScaling::ScalingPolicy"
-PROTECTION_ATTRIBUTE = {"Key": "deletion_protection.enabled", "Value": "true"}
+DELETION_PROTECTION_ATTRIBUTE = {"Key": "deletion_protection.enabled", "Value": "true"}
 
 
 def compare_stacks(account: Account) -> Iterator[CheckResult]:
@@ -48,7 +48,9 @@ def compare_stacks(account: Account) -> Iterator[CheckResult]:
 
 def compare_deletion_protection(account: Account) -> Iterator[CheckResult]:
     """Compare the deletion protection of stacks and load balancers with the file."""
-    result = account.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+    result = account.iter_paginated_items(
+        "cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']"
+    )
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
     is_protected = {stack: live[stack] for stack in account.templates if stack in live}
     elbv2 = account.session.client("elbv2")
@@ -56,7 +58,7 @@ def compare_deletion_protection(account: Account) -> Iterator[CheckResult]:
     for stack in [stack for stack in balancer_stacks if stack in is_protected]:
         for arn in (each for each in account.fetch_physical_ids(stack).values() if ":loadbalancer/" in each):
             attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
-            is_protected[f"load balancer {arn.split('/')[2]}"] = PROTECTION_ATTRIBUTE in attributes
+            is_protected[f"load balancer {arn.split('/')[2]}"] = DELETION_PROTECTION_ATTRIBUTE in attributes
     if is_protected:
         desired = account.deployment.aws.deletion_protection
         unexpected = ", ".join(name for name, refused in is_protected.items() if refused != desired)
@@ -99,7 +101,7 @@ def check_alarms(account: Account) -> Iterator[CheckResult]:
             if alarm["StateValue"] == "INSUFFICIENT_DATA":
                 for fleet, metric in _iter_own_metrics(alarm):
                     silent.setdefault(fleet, set()).add(metric)
-    yield from _report_silent_metrics(account, silent)
+    yield from _report_missing_metrics(account, silent)
     missing = len(desired) - states.total()
     yield create_check_result(
         REPORT_AREA,
@@ -134,7 +136,7 @@ def _iter_own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from ((fleet, metric["MetricName"]) for fleet in fleets)
 
 
-def _report_silent_metrics(account: Account, silent: Mapping[str, set[str]]) -> Iterator[CheckResult]:
+def _report_missing_metrics(account: Account, silent: Mapping[str, set[str]]) -> Iterator[CheckResult]:
     in_service = count_hosts_in_service(account) if silent else {}
     for fleet, metrics in silent.items():
         if hosts := in_service.get(fleet, 0):
@@ -159,7 +161,7 @@ def detect_drift(account: Account) -> Iterator[CheckResult]:
 def report_costs(account: Account) -> Iterator[CheckResult]:
     """Report the cost of the current month. The request to Cost Explorer costs 0.01 USD."""
     today = datetime.now(UTC).date()
-    answer = account.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
+    answer = account.session.client("ce", region_name=COST_EXPLORER_REGION).get_cost_and_usage(
         TimePeriod={"Start": today.replace(day=1).isoformat(), "End": (today + timedelta(days=1)).isoformat()},
         Granularity="MONTHLY",
         Metrics=["UnblendedCost"],
@@ -173,7 +175,7 @@ def report_costs(account: Account) -> Iterator[CheckResult]:
     yield CheckResult(
         REPORT_AREA,
         "cost so far this month",
-        CheckStatus.SUFFICIENT if usd else CheckStatus.SKIPPED,
+        CheckStatus.PASSED if usd else CheckStatus.SKIPPED,
         result,
         budget,
         remedy,
@@ -190,16 +192,16 @@ def _report_stack_drift(client: CloudFormationClient, stack: str, run: str) -> C
             return CheckResult(
                 REPORT_AREA,
                 subject,
-                CheckStatus.UNANSWERED,
+                CheckStatus.UNKNOWN,
                 f"not detected in {DETECTION_TIMEOUT_S:.0f} s",
                 remedy="run it again",
             )
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_INTERVAL_S)
     if state["DetectionStatus"] == "DETECTION_FAILED":
         return CheckResult(
             REPORT_AREA,
             subject,
-            CheckStatus.UNANSWERED,
+            CheckStatus.UNKNOWN,
             state.get("DetectionStatusReason", "failed"),
             remedy="run it again",
         )

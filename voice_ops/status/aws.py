@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import REPORT_AREA, Account, sign_in
+from voice_ops.aws.account import REPORT_AREA, Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, explain_error
 from voice_ops.preflight.aws import fleets as catalogue
 from voice_ops.preflight.questions import report_skipped_checks, run_checks
@@ -17,7 +17,7 @@ from voice_ops.synthesis import synthesize_templates
 def check_deployment_account(deployment: Deployment) -> Iterator[CheckResult]:
     """Compare the account of a deployment with the file. Missing credentials become a result."""
     try:
-        session = sign_in(deployment)
+        session = create_deployment_session(deployment)
     except AWS_ERRORS as error:
         refusal = explain_error(error)
         yield from report_skipped_checks(REPORT_AREA, ["everything"], refusal.result, refusal.remedy)

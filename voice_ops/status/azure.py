@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from azure.core.exceptions import AzureError
 
 from voice_blueprint.azure import names
-from voice_blueprint.file.model.azure import CPU_POOL, SYSTEM_POOL
+from voice_blueprint.file.model.azure import CPU_POOL_NAME, SYSTEM_POOL_NAME
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Cluster, explain_cluster_error
@@ -23,13 +23,13 @@ from voice_ops.azure.workloads import (
 )
 from voice_ops.preflight.azure import account, find_subscription
 from voice_ops.preflight.azure.account import REPORT_AREA
-from voice_ops.preflight.questions import Refusal, report_skipped_checks, run_checks
+from voice_ops.preflight.questions import RequestFailure, report_skipped_checks, run_checks
 from voice_ops.preflight.report import CheckResult, create_check_result
 from voice_sandbox.azure.errors import EngineError
 
 DEPLOY_WORKLOADS_REMEDY = "deploy the file: pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 DEPLOY_CLUSTER_REMEDY = "deploy the file: pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy"
-HEALTHY_STATE = ("Succeeded", "Running")
+HEALTHY_CLUSTER_STATES = ("Succeeded", "Running")
 """Provisioning state and power state of a healthy cluster."""
 DIGEST_LENGTH, MAX_SHOWN_SETTINGS = 19, 4
 QUERY_ERRORS = (AzureError, EngineError)
@@ -54,7 +54,7 @@ class ClusterState:
 def check_azure_section(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[CheckResult]:
     """Compare the cluster, its pools and its Deployments with the file. Errors of Azure become results."""
     subscription = find_subscription(environment)
-    if isinstance(subscription, Refusal):
+    if isinstance(subscription, RequestFailure):
         yield from report_skipped_checks(REPORT_AREA, CHECKS_BY_TOPIC, subscription.result, subscription.remedy)
         return
     state = ClusterState(deployment, Cluster(account.create_account(deployment, Counter(), subscription)))
@@ -74,7 +74,11 @@ def compare_cluster(state: ClusterState) -> Iterator[CheckResult]:
         return
     runs, power = result.get("kubernetesVersion", ""), result.get("powerState", {}).get("code", "")
     now = f"{result.get('provisioningState')}, {power}, Kubernetes {result.get('currentKubernetesVersion') or runs}"
-    remedy = "see the activity log of the cluster" if (result.get("provisioningState"), power) != HEALTHY_STATE else ""
+    remedy = (
+        "see the activity log of the cluster"
+        if (result.get("provisioningState"), power) != HEALTHY_CLUSTER_STATES
+        else ""
+    )
     if runs != version and not runs.startswith(f"{version}."):
         remedy = remedy or DEPLOY_CLUSTER_REMEDY
     yield create_check_result(REPORT_AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=remedy)
@@ -95,8 +99,10 @@ def _create_not_deployed_result(deployment: Deployment) -> CheckResult:
 def compare_pools(state: ClusterState) -> Iterator[CheckResult]:
     """Compare the VM size, number of nodes and state of each pool with the file."""
     section = state.deployment.azure
-    pools: list[tuple[str, str, HostCount]] = [(SYSTEM_POOL, section.system_pool.vm_size, section.system_pool.nodes)]
-    pools += [(CPU_POOL, pool.vm_size, pool.nodes) for pool in [section.cpu_pool] if pool]
+    pools: list[tuple[str, str, HostCount]] = [
+        (SYSTEM_POOL_NAME, section.system_pool.vm_size, section.system_pool.nodes)
+    ]
+    pools += [(CPU_POOL_NAME, pool.vm_size, pool.nodes) for pool in [section.cpu_pool] if pool]
     pools += [(pool.name, pool.vm_size, pool.nodes) for pool in section.pools]
     for name, size, nodes in pools:
         subject, expected = f"pool {name}", f"{nodes.min} to {nodes.max} x {size}"

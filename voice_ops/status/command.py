@@ -7,13 +7,13 @@ import typer
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import FAILED
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import err, out, print_json
 from voice_ops.preflight.report import CheckResult, CheckStatus, format_summary, print_report
 from voice_ops.progress import Progress
 
 
-def status(file: DeploymentFileArgument, region: Region = None, as_json: JsonOption = False) -> None:
+def status(file: DeploymentFileArgument, region: RegionOption = None, as_json: JsonOption = False) -> None:
     """Show the fleets, alarms, drift, image versions and cost to date of a deployment.
 
     For Azure it shows the cluster, its pools, and the pods, images and settings of each Deployment. Requires
@@ -39,7 +39,7 @@ def status(file: DeploymentFileArgument, region: Region = None, as_json: JsonOpt
 def is_healthy(rows: list[CheckResult]) -> bool:
     """Return True if at least one row is sufficient, and none is a warning or an error."""
     wrong = {CheckStatus.WARNING, CheckStatus.BLOCKING}
-    return any(row.status is CheckStatus.SUFFICIENT for row in rows) and not any(row.status in wrong for row in rows)
+    return any(row.status is CheckStatus.PASSED for row in rows) and not any(row.status in wrong for row in rows)
 
 
 def _run_status_checks(deployment: Deployment) -> Iterator[CheckResult]:

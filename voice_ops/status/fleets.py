@@ -22,14 +22,14 @@ from voice_ops.preflight.report import CheckResult, create_check_result
 if TYPE_CHECKING:
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
 
-IN_SERVICE = "InService"
+IN_SERVICE_STATE = "InService"
 _IMAGE_PATTERN = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{64})")
 
 
 def check_fleets(account: Account) -> Iterator[CheckResult]:
     """Compare the hosts and tasks in service with the desired number, and the desired number with the file."""
     live = list_live_groups(account)
-    for group in account.groups.values():
+    for group in account.scaling_groups.values():
         result = live.get(group.name)
         yield _check_fleet(account, group, result) if result else _create_missing_result(f"hosts of {group.name}")
     yield from _report_removed_fleets(account)
@@ -61,16 +61,19 @@ def check_serving_capacity(account: Account) -> Iterator[CheckResult]:
 
 def count_hosts_in_service(account: Account) -> dict[str, int]:
     """Return the number of healthy hosts in service, by fleet."""
-    live, result = list_live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
+    live, result = (
+        list_live_groups(account),
+        dict.fromkeys((group.fleet for group in account.scaling_groups.values()), 0),
+    )
     for name, group in live.items():
-        result[account.groups[name].fleet] += _count_in_service(group)
+        result[account.scaling_groups[name].fleet] += _count_in_service(group)
     return result
 
 
 def compare_image_digests(account: Account) -> Iterator[CheckResult]:
     """Compare the image digests of running hosts and tasks with the digests in the file."""
     live = list_live_groups(account)
-    for group in account.groups.values():
+    for group in account.scaling_groups.values():
         if group.name in live and live[group.name]["Instances"]:
             yield _compare_running_images(
                 account, group.name, group.images, _collect_running_digests(account, live[group.name])
@@ -83,16 +86,22 @@ def compare_image_digests(account: Account) -> Iterator[CheckResult]:
 
 
 def list_live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
-    result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
-    return {group["AutoScalingGroupName"]: group for group in result if group["AutoScalingGroupName"] in account.groups}
+    result = account.iter_paginated_items("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
+    return {
+        group["AutoScalingGroupName"]: group
+        for group in result
+        if group["AutoScalingGroupName"] in account.scaling_groups
+    }
 
 
 def _report_removed_fleets(account: Account) -> Iterator[CheckResult]:
     """Report the number of hosts of each group that was removed from the file."""
     tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
-    result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
+    result = account.iter_paginated_items(
+        "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag]
+    )
     for group in result:
-        if (name := group["AutoScalingGroupName"]) not in account.groups:
+        if (name := group["AutoScalingGroupName"]) not in account.scaling_groups:
             counts = f"{_count_in_service(group)} in service of {group['DesiredCapacity']} desired"
             remedy = f"they have no alarms: run `voice prune {account.deployment.source.file}`"
             yield create_check_result(REPORT_AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
@@ -107,7 +116,7 @@ def _check_fleet(account: Account, group: ScalingGroup, live: AutoScalingGroupTy
 
 def _count_in_service(live: AutoScalingGroupTypeDef) -> int:
     return sum(
-        instance["LifecycleState"] == IN_SERVICE and instance["HealthStatus"] == "Healthy"
+        instance["LifecycleState"] == IN_SERVICE_STATE and instance["HealthStatus"] == "Healthy"
         for instance in live["Instances"]
     )
 

@@ -37,7 +37,7 @@ def plan_azure_teardown(deployment: Deployment) -> AzureTeardown:
     """
     from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
 
-    with Rehearsal.for_deployment(deployment) as rehearsal:
+    with Rehearsal.from_deployment(deployment) as rehearsal:
         rehearsal.run()
         plan = rehearsal.plan_teardown()
         folders = [project.folder for project in reversed(rehearsal.projects)]

@@ -9,18 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from voice_blueprint.file.model.deployment import Deployment, Environment
-from voice_ops.aws.account import Account, sign_in
+from voice_ops.aws.account import Account, create_deployment_session
 from voice_ops.aws.deletion import DeletionError, delete_stacks, find_exporting_stacks, sort_stacks_for_deletion
 from voice_ops.aws.refusals import AWS_ERRORS, explain_error, report_aws_error
 from voice_ops.cost.command import load_prices
-from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
+from voice_ops.exits import FAILED, INTERRUPTED, INVALID_INPUT
 from voice_ops.findings import load_region_deployment
-from voice_ops.options import DeploymentFileArgument, JsonOption, Region
+from voice_ops.options import DeploymentFileArgument, JsonOption, RegionOption
 from voice_ops.output import create_exit, err, out, print_json
 from voice_ops.progress import Progress
 from voice_ops.synthesis import synthesize, synthesize_templates
 from voice_ops.teardown.azure import plan_azure_teardown
-from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout, find_machine_images
+from voice_ops.teardown.external_resources import (
+    cancel_rollout,
+    delete_log_groups,
+    find_machine_images,
+    terminate_job_hosts,
+)
 from voice_ops.teardown.plan import ResourceSizes, TeardownPlan, plan_teardown
 from voice_ops.teardown.remaining_resources import (
     RemainingResource,
@@ -31,12 +36,12 @@ from voice_ops.teardown.remaining_resources import (
 from voice_ops.teardown.removal import (
     OperatorAccount,
     Resource,
-    disable_protection,
+    disable_deletion_protection,
     empty_log_buckets,
     list_existing_resources,
     measure_stored_sizes,
 )
-from voice_ops.teardown.report import print_azure_commands, print_plan, print_remaining
+from voice_ops.teardown.report import print_azure_commands, print_remaining_resources, print_teardown_plan
 from voice_sandbox.azure.errors import EngineError
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
@@ -51,7 +56,7 @@ def teardown(
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help=NAME_HELP)] = None,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help=DRY_RUN_HELP)] = False,
-    region: Region = None,
+    region: RegionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete the stacks of a deployment, and list the resources that remain.
@@ -99,9 +104,11 @@ def check_name_confirmation(deployment: Deployment, name: str | None) -> None:
     if needs_name_confirmation(deployment) and name != deployment.name:
         name_note = "" if name is None else f", not {name}"
         reason = "production" if deployment.environment is Environment.PRODUCTION else "protected"
-        raise create_exit(f"{deployment.name} is {reason}: confirm with --name {deployment.name}{name_note}", REFUSED)
+        raise create_exit(
+            f"{deployment.name} is {reason}: confirm with --name {deployment.name}{name_note}", INVALID_INPUT
+        )
     if name not in {None, deployment.name}:
-        raise create_exit(f"the deployment of the file is {deployment.name}, not {name}", REFUSED)
+        raise create_exit(f"the deployment of the file is {deployment.name}, not {name}", INVALID_INPUT)
 
 
 def tear_down_aws(
@@ -121,8 +128,8 @@ def tear_down_aws(
     resources: list[Resource] = []
     stored: ResourceSizes = {}
     try:
-        signed_in = Account(deployment, defined, sign_in(deployment))
-        _refuse_other_account(signed_in)
+        signed_in = Account(deployment, defined, create_deployment_session(deployment))
+        _require_same_account(signed_in)
         live = signed_in.fetch_live_templates()
         resources = list_existing_resources(signed_in, live)
         stored = measure_stored_sizes(signed_in, resources)
@@ -143,7 +150,7 @@ def tear_down_aws(
     report["aws"] |= {"kept_usd_per_month": planned.usd_per_month}
     if not as_json:
         out.print(f"AWS account {number}, {deployment.aws.region}" if number else "AWS")
-        print_plan(planned)
+        print_teardown_plan(planned)
     if dry_run or account is None:
         return True
     if confirm and not needs_name_confirmation(deployment):
@@ -154,23 +161,25 @@ def tear_down_aws(
     return _report_remaining_resources(account, removed_plan, resources, report, earlier=earlier, as_json=as_json)
 
 
-def _refuse_other_account(account: Account) -> None:
+def _require_same_account(account: Account) -> None:
     result, expected_account = account.caller_identity["Account"], account.deployment.aws.account
     if expected_account not in {None, result}:
-        raise create_exit(f"the credentials are for account {result}, but the file is for {expected_account}", REFUSED)
+        raise create_exit(
+            f"the credentials are for account {result}, but the file is for {expected_account}", INVALID_INPUT
+        )
 
 
 def _delete_deployment(account: Account, resources: list[Resource]) -> None:
-    end_rollout(account, lambda line: err.print(line, soft_wrap=True))
+    cancel_rollout(account, lambda line: err.print(line, soft_wrap=True))
     if not account.fetch_stack_statuses():
         err.print("none of its stacks exist")
         return
     progress = Progress(err)
     with progress.phase("terminate the hosts of jobs"):
-        end_jobs(account, progress.show_detail)
+        terminate_job_hosts(account, progress.show_detail)
     if needs_name_confirmation(account.deployment):
         with progress.phase("disable the protection of stacks and load balancers"):
-            disable_protection(account, account.fetch_stack_statuses(), resources)
+            disable_deletion_protection(account, account.fetch_stack_statuses(), resources)
     with progress.phase("empty the buckets of access logs"):
         empty_log_buckets(account, resources)
     if first := _find_removed_stacks(account):
@@ -214,5 +223,5 @@ def _report_remaining_resources(
         (expected if is_kept else unexpected).append(resource)
     report["left"] = {"as_announced": expected, "behind": unexpected}
     if not as_json:
-        print_remaining(expected, unexpected)
+        print_remaining_resources(expected, unexpected)
     return not unexpected

@@ -17,13 +17,13 @@ MAX_WAIT_S = 600.0
 """Timeout for the termination of a job's host. A shutdown takes a minute or two, or up to ten with accelerators."""
 MAX_UPDATE_WAIT_S = 7200.0
 """Timeout for the end of an update. The rollback of an instance refresh replaces hosts again."""
-MACHINE_IMAGE = "machine image"
+MACHINE_IMAGE_KIND = "machine image"
 _RUNNING_STATES = ["pending", "running", "stopping", "stopped"]
-_INSIGHTS_PREFIX = "/aws/ecs/containerinsights/"
+_CONTAINER_INSIGHTS_LOG_PREFIX = "/aws/ecs/containerinsights/"
 _IMAGE_BUILDER_PREFIX = "/aws/imagebuilder/"
 
 
-def end_rollout(account: Account, report: Callable[[str], None]) -> None:
+def cancel_rollout(account: Account, report: Callable[[str], None]) -> None:
     """Cancel a rollout, and delete its record so that no pipeline can resume it.
 
     Raises:
@@ -55,7 +55,7 @@ def _find_updating_stacks(account: Account) -> dict[str, str]:
     return {stack: state for stack, state in states if state.startswith("UPDATE_") and state.endswith("_IN_PROGRESS")}
 
 
-def end_jobs(account: Account, report: Callable[[str], None]) -> None:
+def terminate_job_hosts(account: Account, report: Callable[[str], None]) -> None:
     """Terminate the hosts of jobs, and wait until they have terminated.
 
     Their network interfaces would prevent the deletion of subnets and security groups.
@@ -84,7 +84,7 @@ def _find_job_instances(account: Account) -> set[str]:
         {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]},
         {"Name": "instance-state-name", "Values": [*_RUNNING_STATES, "shutting-down"]},
     ]
-    result: Iterator[Mapping[str, Any]] = account.list_all(
+    result: Iterator[Mapping[str, Any]] = account.iter_paginated_items(
         "ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters
     )
     group_tag = "aws:autoscaling:groupName"
@@ -100,7 +100,7 @@ def find_service_log_groups(account: Account, templates: Mapping[str, Mapping[st
         for logical, resource in template["Resources"].items():
             prefix = _build_log_prefix(stack, logical, resource)
             if prefix:
-                yield from account.list_all(
+                yield from account.iter_paginated_items(
                     "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
                 )
 
@@ -109,7 +109,7 @@ def _build_log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> 
     match resource["Type"]:
         case "AWS::ECS::Cluster":
             # CloudFormation appends random characters to generated names.
-            return f"{_INSIGHTS_PREFIX}{stack}-{logical}-"
+            return f"{_CONTAINER_INSIGHTS_LOG_PREFIX}{stack}-{logical}-"
         case "AWS::ImageBuilder::ImageRecipe":
             return f"{_IMAGE_BUILDER_PREFIX}{resource['Properties']['Name']}"
     return None
@@ -128,7 +128,7 @@ def delete_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any
 def find_machine_images(account: Account) -> Iterator[RetainedResource]:
     """Yield the machine images that were built for fleets. They are retained because the file may refer to them."""
     tag_filter = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
-    for each in account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
+    for each in account.iter_paginated_items("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
         fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")
         reason = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
-        yield RetainedResource("", each["ImageId"], MACHINE_IMAGE, reason, None)
+        yield RetainedResource("", each["ImageId"], MACHINE_IMAGE_KIND, reason, None)

@@ -12,7 +12,7 @@ from voice_ops.cost.prices import PriceBook
 
 RETAINING_POLICIES = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 RESERVATION_KIND = "capacity reservation"
-_STORAGE_ITEMS = {
+_STORAGE_ITEM_BY_TYPE = {
     "AWS::ECR::Repository": "ecr-storage",
     "AWS::Logs::LogGroup": "logs-stored",
     "AWS::S3::Bucket": "s3-standard",
@@ -99,8 +99,8 @@ def _create_retained_resource(
     if resource["DeletionPolicy"] == "Snapshot":
         return RetainedResource(stack, name, f"snapshot of {kind}", "a final snapshot is taken", None, per_gb=True)
     reason = "its deletion policy"
-    if kind in _STORAGE_ITEMS:
-        price = book.find_price(_STORAGE_ITEMS[kind], region)
+    if kind in _STORAGE_ITEM_BY_TYPE:
+        price = book.find_price(_STORAGE_ITEM_BY_TYPE[kind], region)
         return RetainedResource(stack, name, kind, reason, price.usd_per_month if price else None, per_gb=True)
     uses = (
         list(aws.PRICING_RULES[kind](aws.Templates({}, ExpectedSizes(0)), stack, resource["Properties"]))

@@ -115,14 +115,14 @@ def find_remaining_resources(account: Account) -> list[RemainingResource]:
 def _find_tagged_resources(account: Account, region: str) -> Iterator[RemainingResource]:
     tags = [{"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
     path = "ResourceTagMappingList[].ResourceARN"
-    for arn in account.list_all("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
+    for arn in account.iter_paginated_items("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
         _, _, service, _, _, rest = arn.split(":", 5)
         kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
-        if kind not in _STATE_QUERIES or _query_resource_state(account, kind, arn, region) not in _DELETED_STATES:
+        if kind not in _STATE_QUERY_BY_KIND or _query_resource_state(account, kind, arn, region) not in _DELETED_STATES:
             yield RemainingResource(kind, arn, region)
 
 
-_STATE_QUERIES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
+_STATE_QUERY_BY_KIND: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     "ec2 instance": (
         "describe_instances",
         lambda arn: {"Filters": [{"Name": "instance-id", "Values": [arn.rpartition("/")[2]]}]},
@@ -150,7 +150,7 @@ _STATE_QUERIES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
 
 
 def _query_resource_state(account: Account, kind: str, arn: str, region: str) -> object:
-    operation, request, path = _STATE_QUERIES[kind]
+    operation, request, path = _STATE_QUERY_BY_KIND[kind]
     client: Any = account.session.client(kind.split(maxsplit=1)[0], region_name=region)  # type: ignore[call-overload]
     return jmespath.search(path, getattr(client, operation)(**request(arn)))
 
@@ -165,13 +165,13 @@ def _find_untagged_resources(account: Account) -> dict[str, Iterable[str]]:
             *account.fetch_stack_statuses(),
             *(stack for each in removed_accounts for stack in each.fetch_stack_statuses()),
         ],
-        "autoscaling group": account.list_all(
+        "autoscaling group": account.iter_paginated_items(
             "autoscaling",
             "describe_auto_scaling_groups",
             "AutoScalingGroups[].AutoScalingGroupName",
             Filters=[{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [name]}],
         ),
-        "ec2 launch-template": account.list_all(
+        "ec2 launch-template": account.iter_paginated_items(
             "ec2",
             "describe_launch_templates",
             "LaunchTemplates[].LaunchTemplateId",
@@ -180,28 +180,30 @@ def _find_untagged_resources(account: Account) -> dict[str, Iterable[str]]:
         "logs log-group": [
             group
             for prefix in (f"/voice/{name}/", f"aws-waf-logs-{name}")
-            for group in account.list_all(
+            for group in account.iter_paginated_items(
                 "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
             )
             if prefix.endswith("/") or group == prefix
         ],
         "ecr repository": [
             repository
-            for repository in account.list_all("ecr", "describe_repositories", "repositories[].repositoryName")
+            for repository in account.iter_paginated_items(
+                "ecr", "describe_repositories", "repositories[].repositoryName"
+            )
             if repository.startswith(f"{name}/")
         ],
         SNAPSHOT_KIND: [
             snapshot["SnapshotName"]
-            for snapshot in account.list_all("elasticache", "describe_snapshots", "Snapshots[]")
+            for snapshot in account.iter_paginated_items("elasticache", "describe_snapshots", "Snapshots[]")
             if store in {snapshot.get("ReplicationGroupId"), snapshot.get("CacheClusterId", "").rpartition("-")[0]}
         ],
         "iam role": [
             role
-            for role in account.list_all("iam", "list_roles", "Roles[].RoleName")
+            for role in account.iter_paginated_items("iam", "list_roles", "Roles[].RoleName")
             if role.startswith(tuple(f"{stack}-" for stack in account.templates))
         ],
         "cloudwatch alarm": alarms.intersection(
-            account.list_all(
+            account.iter_paginated_items(
                 "cloudwatch",
                 "describe_alarms",
                 "[MetricAlarms, CompositeAlarms][].AlarmName",
@@ -211,7 +213,9 @@ def _find_untagged_resources(account: Account) -> dict[str, Iterable[str]]:
         ),
         "cloudwatch dashboard": _collect_template_names(
             account, "DashboardName", "AWS::CloudWatch::Dashboard"
-        ).intersection(account.list_all("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")),
+        ).intersection(
+            account.iter_paginated_items("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")
+        ),
     }
 
 

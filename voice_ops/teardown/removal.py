@@ -14,7 +14,7 @@ from voice_ops.teardown.plan import RETAINING_POLICIES, ResourceSizes
 _BYTES_PER_GB = 2**30
 """Bytes per GB, as charged by CloudWatch Logs and S3."""
 
-_METRIC_DAYS = 3
+_METRIC_LOOKBACK_DAYS = 3
 """Number of days of metrics to query. S3 reports the size of a bucket once a day, one or two days late."""
 
 
@@ -79,10 +79,12 @@ def _measure_stored_bytes(account: Account, resource: Resource) -> float | None:
     match resource.kind:
         case "AWS::Logs::LogGroup":
             path = f"logGroups[?logGroupName == '{name}'].storedBytes"
-            return next(account.list_all("logs", "describe_log_groups", path, logGroupNamePrefix=name), None)
+            return next(
+                account.iter_paginated_items("logs", "describe_log_groups", path, logGroupNamePrefix=name), None
+            )
         case "AWS::ECR::Repository":
             path = "imageDetails[].imageSizeInBytes"
-            return float(sum(account.list_all("ecr", "describe_images", path, repositoryName=name)))
+            return float(sum(account.iter_paginated_items("ecr", "describe_images", path, repositoryName=name)))
         case "AWS::S3::Bucket":
             return _measure_bucket_bytes(account, name)
     return None
@@ -95,7 +97,7 @@ def _measure_bucket_bytes(account: Account, name: str) -> float | None:
         Namespace="AWS/S3",
         MetricName="BucketSizeBytes",
         Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
-        StartTime=now - timedelta(days=_METRIC_DAYS),
+        StartTime=now - timedelta(days=_METRIC_LOOKBACK_DAYS),
         EndTime=now,
         Period=86400,
         Statistics=["Average"],
@@ -103,7 +105,7 @@ def _measure_bucket_bytes(account: Account, name: str) -> float | None:
     return max(points, key=lambda point: point["Timestamp"])["Average"] if points else None
 
 
-def disable_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
+def disable_deletion_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
     """Disable the deletion protection of stacks and their load balancers."""
     formation, states = account.session.client("cloudformation"), account.fetch_stack_statuses()
     for stack in stacks:

@@ -9,7 +9,7 @@ from voice_ops.teardown.plan import RetainedResource, TeardownPlan
 from voice_ops.teardown.remaining_resources import RemainingResource
 
 
-def print_plan(plan: TeardownPlan) -> None:
+def print_teardown_plan(plan: TeardownPlan) -> None:
     """Print the resources to delete, and the resources to retain with their cost."""
     out.print(create_stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
     if not plan.kept:
@@ -34,7 +34,7 @@ def _format_cost(group: list[RetainedResource]) -> str:
     return f"{sum(known_prices):,.2f}" if len(known_prices) == len(group) else f"{group[0].usd:g} per GB"
 
 
-def print_remaining(expected: list[RemainingResource], unexpected: list[RemainingResource]) -> None:
+def print_remaining_resources(expected: list[RemainingResource], unexpected: list[RemainingResource]) -> None:
     """Print the number of expected resources by kind, and each unexpected resource."""
     out.print(f"remaining as planned: {_count_by_kind(expected)}", soft_wrap=True)
     out.print(f"remaining unexpectedly: {_count_by_kind(unexpected)}", soft_wrap=True)

@@ -17,16 +17,16 @@ from voice_sandbox.aws.adapters.schemas import (
 from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
 from voice_sandbox.aws.cloudformation.template import iter_references
 from voice_sandbox.aws.shapes import Json
-from voice_sandbox.changes import Op
+from voice_sandbox.changes import OpType
 
-Templates = Mapping[str, Mapping[str, Any]]
+TemplatesByStack = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
 ResourceKey = tuple[str, str]
 """Name of a stack, and logical id of one of its resources."""
 
 
 @dataclass(frozen=True)
-class Step:
+class ResourceChange:
     """A change of a resource.
 
     Attributes:
@@ -41,7 +41,7 @@ class Step:
         has_name_conflict: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
     """
 
-    op: Op
+    op: OpType
     key: ResourceKey
     kind: str
     changes: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ NON_UNIQUE_NAME_TYPES = frozenset({"AWS::ApiGateway::RestApi"})
 """Types whose service accepts several resources of one name."""
 
 
-def diff_stacks(old: Templates, new: Templates) -> list[Step]:
+def diff_stacks(old: TemplatesByStack, new: TemplatesByStack) -> list[ResourceChange]:
     """Return a step for each resource in the old or the new stacks."""
     before, after = _collect_resources(old), _collect_resources(new)
     unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
@@ -79,8 +79,8 @@ def diff_stacks(old: Templates, new: Templates) -> list[Step]:
         return bool(name) and after[key]["Type"] not in NON_UNIQUE_NAME_TYPES and bool(owners.get(name, set()) - {key})
 
     steps = [
-        Step(
-            Op.REPLACE,
+        ResourceChange(
+            OpType.REPLACE,
             key,
             after[key]["Type"],
             changed[key],
@@ -89,8 +89,8 @@ def diff_stacks(old: Templates, new: Templates) -> list[Step]:
             has_name_conflict=has_name_conflict(key),
         )
         if key in replaced
-        else Step(
-            Op.UPDATE if before[key] != after[key] else Op.SAME,
+        else ResourceChange(
+            OpType.UPDATE if before[key] != after[key] else OpType.SAME,
             key,
             after[key]["Type"],
             downgrades=tuple(_find_downgrades(before[key], after[key])),
@@ -98,14 +98,16 @@ def diff_stacks(old: Templates, new: Templates) -> list[Step]:
         for key in unchanged_types
     ]
     steps += [
-        Step(Op.CREATE, key, after[key]["Type"], has_name_conflict=has_name_conflict(key), changes_type=key in before)
+        ResourceChange(
+            OpType.CREATE, key, after[key]["Type"], has_name_conflict=has_name_conflict(key), changes_type=key in before
+        )
         for key in after.keys() - unchanged_types
     ]
-    steps += [Step(Op.DELETE, key, before[key]["Type"]) for key in before.keys() - unchanged_types]
+    steps += [ResourceChange(OpType.DELETE, key, before[key]["Type"]) for key in before.keys() - unchanged_types]
     return sorted(steps, key=lambda step: (step.key, step.op.value))
 
 
-def _collect_resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
+def _collect_resources(templates: TemplatesByStack) -> dict[ResourceKey, dict[str, Any]]:
     """Return resources with the defaults of their parameters substituted."""
     resources = {}
     for stack, template in templates.items():
@@ -137,18 +139,18 @@ def _find_immutable_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> I
 def _find_downgrades(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     for name in UPGRADE_ONLY_PROPERTIES.get(new["Type"], ()):
         before, after = (str(each.get("Properties", {}).get(name, "")) for each in (old, new))
-        if before and after and is_older(after, before):
+        if before and after and is_older_version(after, before):
             yield f"{name} {before} to {after}"
 
 
-def is_older(version: str, other: str) -> bool:
+def is_older_version(version: str, other: str) -> bool:
     """Return True if a version such as ``7.2`` is older than another, compared up to the shorter length."""
     pairs = [(int(one), int(two)) for one, two in zip(version.split("."), other.split("."), strict=False)]
     return [one for one, _ in pairs] < [two for _, two in pairs]
 
 
 def _find_immutable_references(
-    key: ResourceKey, body: Mapping[str, Any], templates: Templates
+    key: ResourceKey, body: Mapping[str, Any], templates: TemplatesByStack
 ) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
     for path in list_create_only_paths(body["Type"]):
@@ -171,7 +173,7 @@ def iter_imported_names(node: Json) -> Iterator[str]:
                 yield from iter_imported_names(item)
 
 
-def _find_exporting_resources(name: str, templates: Templates) -> Iterator[ResourceKey]:
+def _find_exporting_resources(name: str, templates: TemplatesByStack) -> Iterator[ResourceKey]:
     for stack, template in templates.items():
         for output in template.get("Outputs", {}).values():
             if output.get("Export", {}).get("Name") == name:

@@ -9,13 +9,13 @@ import boto3
 import jmespath
 import yaml
 
-LIST_CALLS: dict[str, list[Any]] = yaml.safe_load(
+LIST_CALL_BY_KIND: dict[str, list[Any]] = yaml.safe_load(
     Path(__file__).with_name("inventory.yaml").read_text(encoding="utf-8")
 )
 
 
 def _list_ids(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]:
-    service, operation, path, *arguments = LIST_CALLS[kind]
+    service, operation, path, *arguments = LIST_CALL_BY_KIND[kind]
     client: Any = session.client(service, endpoint_url=endpoint)
     request = arguments[0] if arguments else {}
     if client.can_paginate(operation):
@@ -44,14 +44,14 @@ def _list_budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
     return (budget["BudgetName"] for budget in budgets)
 
 
-_LISTERS = {"key": _list_kms_keys, "DNS record": _list_dns_records, "budget": _list_budgets}
-INVENTORY_KINDS = {*LIST_CALLS, *_LISTERS}
+_LIST_FUNCTION_BY_KIND = {"key": _list_kms_keys, "DNS record": _list_dns_records, "budget": _list_budgets}
+INVENTORY_KINDS = {*LIST_CALL_BY_KIND, *_LIST_FUNCTION_BY_KIND}
 
 
 def collect_resource_ids(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
     """Return the ids of all resources, by kind."""
-    ids_by_kind = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALLS}
-    return ids_by_kind | {kind: set(count(session, endpoint)) for kind, count in _LISTERS.items()}
+    ids_by_kind = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALL_BY_KIND}
+    return ids_by_kind | {kind: set(count(session, endpoint)) for kind, count in _LIST_FUNCTION_BY_KIND.items()}
 
 
 def count_added_resources(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:

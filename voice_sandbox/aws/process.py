@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import boto3
 
-from voice_sandbox.aws.server import RELEASE_LINE
+from voice_sandbox.aws.server import RELEASE_COMMAND
 from voice_sandbox.loopback import bypass_proxy_for_loopback
 
 _STOP_TIMEOUT_S = 10
@@ -108,7 +108,7 @@ class LocalAws:
             "CDK_DISABLE_CLI_TELEMETRY": "true",
         }
 
-    def session(self, region: str | None = None) -> boto3.Session:
+    def create_session(self, region: str | None = None) -> boto3.Session:
         """Return a boto3 session of this AWS, by default in `region`; clients need `endpoint` as their endpoint."""
         return boto3.Session(
             aws_access_key_id=self._access_key,
@@ -120,7 +120,7 @@ class LocalAws:
         """Return the client of a service; each is created once, since its creation takes longer than most calls."""
         key = service, region
         if key not in self._clients:
-            self._clients[key] = self.session(region).client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
+            self._clients[key] = self.create_session(region).client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
         return self._clients[key]
 
     @property
@@ -136,7 +136,7 @@ class LocalAws:
     def release(self) -> None:
         """Let the server outlive this process; SIGTERM to ``pid`` stops it."""
         assert self._process.stdin is not None  # noqa: S101 - asked for above
-        self._process.stdin.write(RELEASE_LINE)
+        self._process.stdin.write(RELEASE_COMMAND)
         self._process.stdin.close()
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-RELEASE_LINE = "release\n"
+RELEASE_COMMAND = "release\n"
 """Line on stdin with which a parent process lets the server outlive itself."""
 
 
@@ -82,7 +82,7 @@ def _configure_moto_environment() -> None:
 
 def _wait_for_parent(stop: threading.Event) -> None:
     """Set the event when the parent closes the pipe, even by a crash, unless it has released the server."""
-    if sys.stdin.read() != RELEASE_LINE:
+    if sys.stdin.read() != RELEASE_COMMAND:
         stop.set()
 
 

@@ -18,7 +18,7 @@ OBJECT_ID = "00000000-0000-4000-8000-0b3ec0000001"
 _GROUP_PATH = f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{{resourceGroupName}}"
 _REDIS_PATH = f"{_GROUP_PATH}/providers/Microsoft.Cache/redisEnterprise/{{clusterName}}"
 _STORAGE_PATH = f"{_GROUP_PATH}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
-_EXTENSION_PATHS: Mapping[str, str] = {
+_ID_TEMPLATE_BY_TYPE: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
     "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
     "kubernetesconfiguration:Extension": (
@@ -51,10 +51,10 @@ def get_id_template(kind: str) -> str:
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
     """
-    return _EXTENSION_PATHS.get(kind) or _derive_template(kind)
+    return _ID_TEMPLATE_BY_TYPE.get(kind) or _derive_id_template(kind)
 
 
-def _derive_template(kind: str) -> str:
+def _derive_id_template(kind: str) -> str:
     """Derive a template from Azure's name of a type, and from the name inputs of its parents and of the type itself.
 
     For a type that the definitions lack, Azure's name is assumed to equal the SDK's.
@@ -98,10 +98,10 @@ def _to_camel_case(name: str) -> str:
 
 def get_name_input(kind: str) -> str:
     """Return the input with a resource's name, which is the last input in its id."""
-    return list_path_inputs(kind)[-1]
+    return list_id_inputs(kind)[-1]
 
 
-def list_path_inputs(kind: str) -> tuple[str, ...]:
+def list_id_inputs(kind: str) -> tuple[str, ...]:
     """Return the inputs in the id of a type's resources, outermost first."""
     return tuple(_INPUT_PATTERN.findall(get_id_template(kind)))
 
@@ -116,7 +116,7 @@ def generate_name(kind: str, name: str, urn: str) -> str:
 
 def build_arm_id(kind: str, inputs: Properties) -> str | None:
     """Return a resource's id, or `None` while one of its inputs is unknown or missing."""
-    values = {field: reveal_secrets(inputs.get(field)) for field in list_path_inputs(kind)}
+    values = {field: reveal_secrets(inputs.get(field)) for field in list_id_inputs(kind)}
     if any(value is None or isinstance(value, Unknown) for value in values.values()):
         return None
     return _INPUT_PATTERN.sub(lambda match: str(values[match[1]]).rstrip("/"), get_id_template(kind))

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-_EXCLUDED_PREFIXES = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
+_EXCLUDED_VARIABLE_PREFIXES = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
 _STOP_TIMEOUT_S = 5.0
 _MAX_RESPONSE_BYTES = 4096
 """Maximum size of a response, which is a line of JSON with a number, in bytes."""
@@ -84,6 +84,6 @@ def _build_host_environment() -> dict[str, str]:
     own_modules = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(_EXCLUDED_PREFIXES) and not name.lower().endswith("_proxy")
+        if not name.startswith(_EXCLUDED_VARIABLE_PREFIXES) and not name.lower().endswith("_proxy")
     }
     return own_modules | {"PYTHONHASHSEED": "0"}

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from voice_sandbox.azure.diff import Change, Step, count_by_operation
+from voice_sandbox.azure.diff import InputChange, Step, count_by_operation
 from voice_sandbox.azure.graph import Resource
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.run import Run
-from voice_sandbox.azure.values import SECRET_TEXT, to_display_value
-from voice_sandbox.changes import Op
+from voice_sandbox.azure.run import RunResult
+from voice_sandbox.azure.values import SECRET_PLACEHOLDER, to_display_value
+from voice_sandbox.changes import OpType
 
 _NANOSECONDS_PER_S = 1_000_000_000
 
 
-def build_preview_json(project: Project, run: Run, steps: list[Step]) -> dict[str, Any]:
+def build_preview_json(project: Project, run: RunResult, steps: list[Step]) -> dict[str, Any]:
     """Return a project's preview in the format of the Pulumi CLI. The unit of `duration` is nanoseconds."""
     return {
         "config": {
-            key: SECRET_TEXT if key in project.secret_keys else value for key, value in sorted(project.config.items())
+            key: SECRET_PLACEHOLDER if key in project.secret_keys else value
+            for key, value in sorted(project.config.items())
         },
         "steps": [_serialize_step(step) for step in steps],
         "diagnostics": [{"message": message, "severity": "warning"} for message in run.messages],
@@ -29,7 +30,7 @@ def build_preview_json(project: Project, run: Run, steps: list[Step]) -> dict[st
 
 
 def _serialize_step(step: Step) -> dict[str, Any]:
-    return _omit_empty(
+    return _omit_empty_values(
         {
             "op": step.op.value,
             "urn": step.urn,
@@ -44,13 +45,13 @@ def _serialize_step(step: Step) -> dict[str, Any]:
 
 
 def _list_replace_reasons(step: Step) -> list[str]:
-    if step.op is not Op.REPLACE:
+    if step.op is not OpType.REPLACE:
         return []
     reasons = [change.path for change in step.changes if change.requires_replacement]
     return [*reasons, step.replace_reason] if step.replace_reason else reasons
 
 
-def _to_detailed_diff(change: Change) -> dict[str, Any]:
+def _to_detailed_diff(change: InputChange) -> dict[str, Any]:
     kind = f"{change.kind.value}-replace" if change.requires_replacement else change.kind.value
     return {"kind": kind, "inputDiff": True}
 
@@ -58,7 +59,7 @@ def _to_detailed_diff(change: Change) -> dict[str, Any]:
 def _serialize_state(resource: Resource | None) -> dict[str, Any] | None:
     if resource is None:
         return None
-    return {"urn": resource.urn, "custom": resource.custom, "type": resource.type} | _omit_empty(
+    return {"urn": resource.urn, "custom": resource.custom, "type": resource.type} | _omit_empty_values(
         {
             "id": resource.id,
             "inputs": to_display_value(resource.inputs),
@@ -78,7 +79,7 @@ def _serialize_state(resource: Resource | None) -> dict[str, Any] | None:
     )
 
 
-def _omit_empty(values: dict[str, Any]) -> dict[str, Any]:
+def _omit_empty_values(values: dict[str, Any]) -> dict[str, Any]:
     """Omit empty values, as the CLI does."""
     empty: Iterable[Any] = (None, "", False, [], {})
     return {key: value for key, value in values.items() if not any(value is e or value == e for e in empty)}

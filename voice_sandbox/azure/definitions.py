@@ -20,18 +20,18 @@ REQUIRED, READ_ONLY = 1, 2
 _OPEN_ENUM_PATH = re.compile(r"\.streams\[\d+\]$")
 """Property whose definition only lists examples, since streams are named by their sender, such as Container Insights.
 https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
-FRACTION_PROPERTIES = {"amount", "spotMaxPrice", "threshold"}
+NUMBER_PROPERTIES = {"amount", "spotMaxPrice", "threshold"}
 """Properties of OpenAPI's type number. Bicep's types only include integers. The SDK's types distinguish both."""
-RENAMED_PROPERTIES: Mapping[str, Mapping[str, str]] = {
+RENAMED_PROPERTIES_BY_TYPE: Mapping[str, Mapping[str, str]] = {
     "storage:StorageAccount": {
         "enableHttpsTrafficOnly": "supportsHttpsTrafficOnly",
         "networkRuleSet": "networkAcls",
     }
 }
 """Properties for which Microsoft's definitions set another name in clients (`x-ms-client-name`), which the SDK uses."""
-_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY_PATTERN = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
-Node = Any
+DefinitionNode = Any
 """A type: `any`, `bool`, or an object with one of `int`, `string`, `enum`, `list`, `map`, `object`, `choice`."""
 
 
@@ -50,10 +50,10 @@ def find_definition_problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
     )
 
 
-def build_request_body(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
+def build_request_body(kind: str, inputs: Mapping[str, Any], body: DefinitionNode) -> dict[str, Any]:
     """Return the request body that azure-native sends for the inputs of a resource."""
-    *parent_fields, name_field = arm.list_path_inputs(kind)
-    renamed = RENAMED_PROPERTIES.get(kind, {})
+    *parent_fields, name_field = arm.list_id_inputs(kind)
+    renamed = RENAMED_PROPERTIES_BY_TYPE.get(kind, {})
     input_values = {
         renamed.get(name, name): value for name, value in inputs.items() if name not in (*parent_fields, name_field)
     }
@@ -63,7 +63,9 @@ def build_request_body(kind: str, inputs: Mapping[str, Any], body: Node) -> dict
         input_values["name"] = inputs[name_field]
     if isinstance(input_values.get("autoScalerProfile"), Mapping):
         profile = input_values["autoScalerProfile"].items()
-        input_values["autoScalerProfile"] = {_WORD_BOUNDARY.sub("-", name).lower(): value for name, value in profile}
+        input_values["autoScalerProfile"] = {
+            _WORD_BOUNDARY_PATTERN.sub("-", name).lower(): value for name, value in profile
+        }
     if isinstance(input_values.get("criteria"), Mapping):
         criteria = input_values["criteria"].items()
         input_values["criteria"] = {"odata.type" if name == "odataType" else name: value for name, value in criteria}
@@ -90,7 +92,7 @@ def _nest_properties(definition_of_type: Mapping[str, Any], input_values: Mappin
     return {**properties, "properties": {**properties.get("properties", {}), **inner}} if inner else properties
 
 
-def _check_node(node: Node, value: Any, at: str) -> Iterator[str]:
+def _check_node(node: DefinitionNode, value: Any, at: str) -> Iterator[str]:
     while isinstance(value, Secret):
         value = value.value
     if isinstance(value, Unknown) or value is None or node == "any":
@@ -138,7 +140,7 @@ def _check_list(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[
         yield from _check_node(definition["of"], item, f"{at}[{number}]")
 
 
-def _check_map(definition: Node, value: Any, at: str) -> Iterator[str]:
+def _check_map(definition: DefinitionNode, value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{at}: {value!r} is not a map"
         return
@@ -163,7 +165,7 @@ def _check_string(definition: Mapping[str, Any], value: Any, at: str) -> Iterato
 
 def _check_int(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTION_PROPERTIES):
+    if not is_number or (value != int(value) and at.rpartition(".")[2] not in NUMBER_PROPERTIES):
         yield f"{at}: {value!r} is not an integer"
         return
     yield from _check_range(definition, value, at, "")

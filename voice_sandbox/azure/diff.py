@@ -11,7 +11,7 @@ from typing import Any
 from voice_sandbox.azure.graph import Graph, Resource
 from voice_sandbox.azure.replacements import paths_overlap, requires_replacement
 from voice_sandbox.azure.values import Secret, SecretDigest, Unknown
-from voice_sandbox.changes import Op
+from voice_sandbox.changes import OpType
 
 
 class ChangeKind(enum.Enum):
@@ -23,7 +23,7 @@ class ChangeKind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class InputChange:
     """A changed input.
 
     Attributes:
@@ -31,7 +31,7 @@ class Change:
         kind: Kind of the change.
         old: Previous value.
         new: New value.
-        replaces: Whether the change makes the provider replace the resource.
+        requires_replacement: Whether the change makes the provider replace the resource.
     """
 
     path: str
@@ -54,11 +54,11 @@ class Step:
         replace_reason: Reason for a replacement that none of the changes causes.
     """
 
-    op: Op
+    op: OpType
     urn: str
     old: Resource | None = None
     new: Resource | None = None
-    changes: tuple[Change, ...] = field(default=())
+    changes: tuple[InputChange, ...] = field(default=())
     replace_reason: str = ""
 
     @property
@@ -80,10 +80,10 @@ def diff_graphs(old: Graph | None, new: Graph) -> list[Step]:
     for resource in new.resources:
         previous_urn = next((urn for urn in (resource.urn, *resource.aliases) if urn in before), None)
         step = _create_step(before.pop(previous_urn) if previous_urn else None, resource, replaced)
-        if step.op is Op.REPLACE:
+        if step.op is OpType.REPLACE:
             replaced.add(step.urn)
         steps.append(step)
-    steps += [Step(Op.DELETE, resource.urn, old=resource) for resource in reversed(before.values())]
+    steps += [Step(OpType.DELETE, resource.urn, old=resource) for resource in reversed(before.values())]
     return steps
 
 
@@ -94,12 +94,12 @@ def count_by_operation(steps: list[Step]) -> Counter[str]:
 
 def _create_step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
     if old is None:
-        return Step(Op.CREATE, new.urn, new=new)
+        return Step(OpType.CREATE, new.urn, new=new)
     changes = tuple(_find_input_changes(old, new))
     because = _find_dependency_replace_reason(new, replaced) if new.custom else ""
     if any(change.requires_replacement for change in changes) or because:
-        return Step(Op.REPLACE, new.urn, old, new, changes, because)
-    return Step(Op.UPDATE if changes else Op.SAME, new.urn, old, new, changes)
+        return Step(OpType.REPLACE, new.urn, old, new, changes, because)
+    return Step(OpType.UPDATE if changes else OpType.SAME, new.urn, old, new, changes)
 
 
 def _find_dependency_replace_reason(resource: Resource, replaced: set[str]) -> str:
@@ -112,30 +112,30 @@ def _find_dependency_replace_reason(resource: Resource, replaced: set[str]) -> s
     return ""
 
 
-def _find_input_changes(old: Resource, new: Resource) -> Iterator[Change]:
+def _find_input_changes(old: Resource, new: Resource) -> Iterator[InputChange]:
     if not new.custom:
         return
     for change in _diff_values("", old.inputs, new.inputs):
         if not any(paths_overlap(path, change.path) for path in new.ignore_changes):
             replacing = requires_replacement(new, change.path)
-            yield Change(change.path, change.kind, change.old, change.new, replacing)
+            yield InputChange(change.path, change.kind, change.old, change.new, replacing)
 
 
-def _diff_values(path: str, old: Any, new: Any) -> Iterator[Change]:
+def _diff_values(path: str, old: Any, new: Any) -> Iterator[InputChange]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         before, after = ({f".{key}": item for key, item in value.items()} for value in (old, new))
     elif isinstance(old, list) and isinstance(new, list):
         before, after = ({f"[{index}]": item for index, item in enumerate(value)} for value in (old, new))
     else:
         if not _is_equal(old, new):
-            yield Change(path, ChangeKind.UPDATE, old, new)
+            yield InputChange(path, ChangeKind.UPDATE, old, new)
         return
     for part in before | after:
         child_path = f"{path}{part}".removeprefix(".")
         if part not in after:
-            yield Change(child_path, ChangeKind.DELETE, before[part])
+            yield InputChange(child_path, ChangeKind.DELETE, before[part])
         elif part not in before:
-            yield Change(child_path, ChangeKind.ADD, new=after[part])
+            yield InputChange(child_path, ChangeKind.ADD, new=after[part])
         else:
             yield from _diff_values(child_path, before[part], after[part])
 

@@ -20,7 +20,7 @@ class ResourceError(EngineError):
     """The engine rejected a resource or a call of a program, as a provider would."""
 
 
-class OrderError(EngineError):
+class DependencyError(EngineError):
     """A resource would be created, used or deleted out of order. The message contains both resources."""
 
 

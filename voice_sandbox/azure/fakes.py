@@ -11,7 +11,7 @@ from voice_sandbox.azure.arm import derive_fake_uuid
 from voice_sandbox.azure.schema import Field, load_resource_shape
 from voice_sandbox.azure.values import UNKNOWN, Properties, Unknown, reveal_secrets
 
-FakeFactory = Callable[["FakeResource"], Any]
+OutputFactory = Callable[["FakeResource"], Any]
 _DEFAULT_LOCATION = "eastus"
 
 
@@ -82,7 +82,7 @@ def _get_node_resource_group(fake: FakeResource) -> str:
     return str(requested or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
 
 
-_OUTPUT_FACTORIES: Mapping[tuple[str, str], FakeFactory] = {
+_OUTPUT_FACTORIES: Mapping[tuple[str, str], OutputFactory] = {
     ("containerregistry:Registry", "loginServer"): lambda fake: f"{fake.name.lower()}.azurecr.io",
     ("containerservice:ManagedCluster", "fqdn"): _build_cluster_fqdn,
     ("containerservice:ManagedCluster", "privateFQDN"): _build_private_fqdn,
@@ -115,7 +115,7 @@ _OUTPUT_FACTORIES: Mapping[tuple[str, str], FakeFactory] = {
         }.items()
     },
 }
-_FACTORIES_BY_NAME: Mapping[str, FakeFactory] = {
+_OUTPUT_FACTORY_BY_NAME: Mapping[str, OutputFactory] = {
     "azureApiVersion": lambda _: "2025-09-01",
     "clientId": lambda fake: fake.derive_uuid("clientId"),
     "customerId": lambda fake: fake.derive_uuid("customer"),
@@ -145,7 +145,7 @@ def build_azure_outputs(fake: FakeResource) -> dict[str, Any]:
 
 
 def _build_common_output(fake: FakeResource, field: Field) -> Any:
-    maker = _FACTORIES_BY_NAME.get(field.name)
+    maker = _OUTPUT_FACTORY_BY_NAME.get(field.name)
     if maker:
         return maker(fake)
     if not field.is_required:

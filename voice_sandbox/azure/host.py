@@ -35,7 +35,7 @@ from pulumi.runtime.settings import Settings, configure  # noqa: E402
 from pulumi.runtime.stack import run_in_stack  # noqa: E402
 
 from voice_sandbox.azure.errors import FAILURE_MARKER  # noqa: E402
-from voice_sandbox.azure.sdk_calls import skip_provider_calls  # noqa: E402
+from voice_sandbox.azure.sdk_calls import disable_provider_calls  # noqa: E402
 from voice_sandbox.azure.sdk_imports import enable_lazy_imports  # noqa: E402
 
 _OPEN_PIPES: list[IO[str]] = []
@@ -138,7 +138,7 @@ def _run_in_process(settings: Mapping[str, Any], run: Mapping[str, Any], program
             root_directory=str(program.parent),
         )
     )
-    skip_provider_calls()
+    disable_provider_calls()
     sys.argv = [str(program)]
     try:
         asyncio.run(_run_in_stack(program))

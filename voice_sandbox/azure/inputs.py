@@ -7,11 +7,18 @@ from difflib import get_close_matches
 from typing import Any
 
 from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE
-from voice_sandbox.azure.schema import SDK_MODULES, Field, Shape, load_args_shape, load_resource_shape, load_type_tokens
+from voice_sandbox.azure.schema import (
+    SDK_MODULE_BY_PACKAGE,
+    Field,
+    Shape,
+    load_args_shape,
+    load_resource_shape,
+    load_type_tokens,
+)
 from voice_sandbox.azure.values import Properties, Secret, Unknown
 
 _REMOTE_COMPONENTS = ("helm.sh/v4:Chart", "yaml/v2:ConfigFile", "yaml/v2:ConfigGroup", "kustomize/v2:Directory")
-_KUBERNETES_PART_COUNT = 3
+_KUBERNETES_TOKEN_PART_COUNT = 3
 
 
 def find_input_problems(token: str, inputs: Properties) -> list[str]:
@@ -27,8 +34,8 @@ def _find_type_problem(token: str, inputs: Properties) -> str | None:
     package = token.rpartition(":")[2] if token.startswith(PROVIDER_PREFIX) else token.partition(":")[0]
     if token == STACK_REFERENCE_TYPE:
         return None
-    if package not in SDK_MODULES:
-        return f"no provider for {package!r} is installed; this project uses {' and '.join(SDK_MODULES)}"
+    if package not in SDK_MODULE_BY_PACKAGE:
+        return f"no provider for {package!r} is installed; this project uses {' and '.join(SDK_MODULE_BY_PACKAGE)}"
     if token.startswith(PROVIDER_PREFIX) or token in load_type_tokens(package) or _is_custom_kind(token, inputs):
         return None
     close = get_close_matches(token, load_type_tokens(package), n=1)
@@ -38,7 +45,7 @@ def _find_type_problem(token: str, inputs: Properties) -> str | None:
 def _is_custom_kind(token: str, inputs: Properties) -> bool:
     """Return True for an object of a CustomResourceDefinition, whose group and kind are arbitrary."""
     parts = token.split(":")
-    if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PART_COUNT:
+    if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_TOKEN_PART_COUNT:
         return False
     is_same_kind = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
     return is_same_kind and not any(
@@ -63,12 +70,12 @@ def _check_properties(shape: Shape, properties: Properties, path: str) -> Iterat
             if name not in shape.outputs and not name.startswith("__"):
                 close = get_close_matches(name, shape.inputs, n=1)
                 yield f"unknown input {path}{name}" + (f"; did you mean {close[0]}?" if close else "")
-        elif field_shape.args:
-            yield from _check_nested(shape.module, field_shape, value, f"{path}{name}")
+        elif field_shape.args_class:
+            yield from _check_nested_value(shape.module, field_shape, value, f"{path}{name}")
 
 
-def _check_nested(module: str, field: Field, value: Any, path: str) -> Iterator[str]:
-    nested = load_args_shape(module, field.args or "")
+def _check_nested_value(module: str, field: Field, value: Any, path: str) -> Iterator[str]:
+    nested = load_args_shape(module, field.args_class or "")
     if nested is None:
         return
     for item_path, item in _iter_known_items(field, value, path):

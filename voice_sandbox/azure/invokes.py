@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from voice_sandbox.azure import arm
-from voice_sandbox.azure.errors import OrderError, ResourceError
+from voice_sandbox.azure.errors import DependencyError, ResourceError
 from voice_sandbox.azure.graph import Resource
 from voice_sandbox.azure.schema import load_resource_shape
 from voice_sandbox.azure.values import Properties, reveal_secrets
@@ -21,8 +21,8 @@ _CLIENT_CONFIG = {
     "subscriptionId": arm.SUBSCRIPTION_ID,
     "tenantId": arm.TENANT_ID,
 }
-_CREDENTIALS_FUNCTION = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
-_GET_FUNCTION = re.compile(r"azure-native:(\w+):get(\w+)")
+_CREDENTIALS_FUNCTION_PATTERN = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
+_GET_FUNCTION_PATTERN = re.compile(r"azure-native:(\w+):get(\w+)")
 _CLUSTER_TYPE = "containerservice:ManagedCluster"
 
 
@@ -35,15 +35,15 @@ def invoke_function(token: str, arguments: Properties, created: Iterable[Resourc
         created: The Azure resources that exist at this moment.
 
     Raises:
-        OrderError: The requested resource does not exist yet.
+        DependencyError: The requested resource does not exist yet.
         ResourceError: The engine does not support this function.
     """
     if token == "azure-native:authorization:getClientConfig":  # noqa: S105 - a function
         return dict(_CLIENT_CONFIG)
-    if credentials := _CREDENTIALS_FUNCTION.fullmatch(token):
+    if credentials := _CREDENTIALS_FUNCTION_PATTERN.fullmatch(token):
         owner = _find_resource(token, _CLUSTER_TYPE, arguments, created)
         return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _build_kubeconfig(owner)}]}
-    match = _GET_FUNCTION.fullmatch(token)
+    match = _GET_FUNCTION_PATTERN.fullmatch(token)
     kind = ":".join(match.groups()) if match else ""
     if load_resource_shape(f"azure-native:{kind}") is None:
         raise ResourceError(
@@ -64,7 +64,7 @@ def _find_resource(token: str, kind: str, arguments: Properties, created: Iterab
         if resource.id and resource.id.lower() == resource_id.lower():
             return resource
     name = resource_id.rpartition("/")[2]
-    raise OrderError(
+    raise DependencyError(
         f'the call of {token} needs {kind} "{name}", which does not exist yet; '
         f"pass an output of that resource as argument, or depend on it ({resource_id})"
     )

@@ -15,7 +15,7 @@ from voice_sandbox.azure.errors import EngineError, ResourceError
 from voice_sandbox.azure.graph import Resource, make_urn
 from voice_sandbox.azure.inputs import find_remote_component_problem
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Mode, Recorder
+from voice_sandbox.azure.recorder import Recorder, RunMode
 from voice_sandbox.azure.values import UNKNOWN_SENTINEL, decode_struct, encode_properties
 
 _Response = TypeVar("_Response")
@@ -28,7 +28,7 @@ _ENGINE_FEATURES = (
 )
 
 
-class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
+class ResourceMonitor(resource_pb2_grpc.ResourceMonitorServicer):
     """The service with which a program registers its resources."""
 
     def __init__(self, project: Project, recorder: Recorder) -> None:
@@ -43,7 +43,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             organization="local",
             config=self._project.config,
             configSecretKeys=self._project.secret_keys,
-            dryRun=self._recorder.mode is Mode.PREVIEW,
+            dryRun=self._recorder.mode is RunMode.PREVIEW,
             supportedFeatures=_ENGINE_FEATURES,
         )
 
@@ -190,7 +190,7 @@ class LogService(engine_pb2_grpc.EngineServicer):
 
 
 @contextmanager
-def serve(monitor: Monitor | None, messages: LogService) -> Iterator[str]:
+def serve_engine(monitor: ResourceMonitor | None, messages: LogService) -> Iterator[str]:
     """Serve the engine on a free local port, and yield the address."""
     server = grpc.server(ThreadPoolExecutor(max_workers=4), options=_CHANNEL_OPTIONS)
     if monitor:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from voice_sandbox.azure import arm
-from voice_sandbox.azure.errors import OrderError
+from voice_sandbox.azure.errors import DependencyError
 from voice_sandbox.azure.graph import Graph, Resource
 from voice_sandbox.azure.values import iter_string_values, reveal_secrets
 
@@ -96,7 +96,7 @@ def validate_creation_order(graph: Graph) -> None:
     """Check the order of a simulated up.
 
     Raises:
-        OrderError: Resources do not wait for their dependencies; the message contains both resources of each pair.
+        DependencyError: Resources do not wait for their dependencies; the message contains both resources of each pair.
     """
     position = {resource.urn: index for index, resource in enumerate(graph.resources)}
     broken: dict[tuple[str, str], str] = {}
@@ -111,7 +111,7 @@ def validate_creation_order(graph: Graph) -> None:
             "but does not depend on it; pass an output of that resource, or add it to depends_on",
         )
     if broken:
-        raise OrderError("\n".join(broken.values()))
+        raise DependencyError("\n".join(broken.values()))
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def plan_teardown(graphs: Iterable[Graph]) -> DeletionPlan:
         graphs: Created stacks, in the order of their creation.
 
     Raises:
-        OrderError: A resource would be deleted before another one that needs it.
+        DependencyError: A resource would be deleted before another one that needs it.
     """
     created = list(graphs)
     resources = [resource for graph in created for resource in graph.resources]
@@ -151,7 +151,7 @@ def plan_teardown(graphs: Iterable[Graph]) -> DeletionPlan:
             continue
         holder = next((other for other in alive.values() if resource.urn in needs[other.urn]), None)
         if holder:
-            raise OrderError(f"{resource.label} would be deleted before {holder.label}, which needs it")
+            raise DependencyError(f"{resource.label} would be deleted before {holder.label}, which needs it")
         del alive[resource.urn]
         if resource.urn in managed:
             (removed_from_state if resource.retain_on_delete else deleted).append(resource)

@@ -15,12 +15,12 @@ from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 from voice_sandbox.azure.child import LanguageHost
 from voice_sandbox.azure.errors import PolicyPackError
 from voice_sandbox.azure.graph import Graph, Resource, format_resource_label
-from voice_sandbox.azure.monitor import LogService, serve
+from voice_sandbox.azure.monitor import LogService, serve_engine
 from voice_sandbox.azure.values import encode_properties
 
 _START_TIMEOUT_S = 30.0
 _RESPONSE_TIMEOUT_S = 60.0
-_PROPERTY_DEPENDENCIES = analyzer_pb2.AnalyzerPropertyDependencies
+_PropertyDependencies = analyzer_pb2.AnalyzerPropertyDependencies
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
 
     def _start(self) -> int:
         """Start the pack and return its port."""
-        engine = self._cleanup.enter_context(serve(None, LogService()))
+        engine = self._cleanup.enter_context(serve_engine(None, LogService()))
         request = {"folder": str(self._folder), "engine": engine, "config": self._config}
         port: int | None = (self._host.send_request({"pack": request}, _START_TIMEOUT_S) or {}).get("port")
         if port is None:
@@ -157,7 +157,7 @@ def _to_stack_resource(graph: Graph, resource: Resource) -> Any:
         parent=resource.parent or "",
         dependencies=resource.dependencies,
         propertyDependencies={
-            name: _PROPERTY_DEPENDENCIES(urns=urns) for name, urns in resource.property_dependencies.items()
+            name: _PropertyDependencies(urns=urns) for name, urns in resource.property_dependencies.items()
         },
     )
 

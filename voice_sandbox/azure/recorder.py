@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from voice_sandbox.azure import arm, definitions, fakes, invokes, schema
-from voice_sandbox.azure.errors import EngineError, OrderError, ResourceError
+from voice_sandbox.azure.errors import DependencyError, EngineError, ResourceError
 from voice_sandbox.azure.graph import (
     PROVIDER_PREFIX,
     STACK_REFERENCE_TYPE,
@@ -24,7 +24,7 @@ from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, con
 _AZURE_PREFIX = "azure-native:"
 
 
-class Mode(enum.Enum):
+class RunMode(enum.Enum):
     """Mode of a run: `PREVIEW` plans, with unknown computed values; `UP` simulates the creation."""
 
     PREVIEW = "preview"
@@ -56,7 +56,7 @@ class Recorder:
         failure: The first error, which the program receives as an exception.
     """
 
-    def __init__(self, project: str, stack: str, mode: Mode, existing: PreexistingResources) -> None:
+    def __init__(self, project: str, stack: str, mode: RunMode, existing: PreexistingResources) -> None:
         schema.load_definitions()  # loaded now, since the first resource would otherwise be registered after others
         self._project = project
         self._stack = stack
@@ -130,7 +130,7 @@ class Recorder:
     def _validate_order(self, declared: Resource) -> None:
         for urn, reason in declared.dependency_reasons.items():
             if urn not in self._resources:
-                raise OrderError(
+                raise DependencyError(
                     f"{declared.label} is declared before {format_resource_label(self._resources, urn)} exists, but "
                     f"{reason}"
                 )
@@ -164,7 +164,7 @@ class Recorder:
         return replace(declared, id=identifier, outputs=marked)
 
     def _build_outputs_and_id(self, declared: Resource) -> tuple[dict[str, Any], str | None]:
-        planned = self.mode is Mode.PREVIEW
+        planned = self.mode is RunMode.PREVIEW
         if declared.type.startswith(PROVIDER_PREFIX):
             return dict(declared.inputs), None if planned else arm.derive_fake_uuid(declared.urn)
         if not declared.type.startswith(_AZURE_PREFIX):
@@ -177,7 +177,7 @@ class Recorder:
             return fakes.build_planned_outputs(kind, declared.inputs), None
         identifier = arm.build_arm_id(kind, declared.inputs)
         if identifier is None:
-            missing = [name for name in arm.list_path_inputs(kind) if declared.inputs.get(name) is None]
+            missing = [name for name in arm.list_id_inputs(kind) if declared.inputs.get(name) is None]
             raise ResourceError(f"{declared.label}: its resource id requires {' and '.join(missing)}")
         fake = fakes.FakeResource(kind, declared.inputs, identifier, self._find_group_location(identifier))
         return fakes.build_azure_outputs(fake), identifier
@@ -226,6 +226,6 @@ class Recorder:
         if declared.type.startswith(_AZURE_PREFIX) and declared.id and not isinstance(declared.id, Unknown):
             kind = declared.type.removeprefix(_AZURE_PREFIX)
             outputs = fakes.build_azure_outputs(fakes.FakeResource(kind, arm.parse_id(kind, declared.id), declared.id))
-        elif self.mode is Mode.PREVIEW and "status" not in outputs:
+        elif self.mode is RunMode.PREVIEW and "status" not in outputs:
             outputs["status"] = UNKNOWN
         return replace(declared, outputs=outputs, external=True)

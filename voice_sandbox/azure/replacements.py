@@ -33,18 +33,20 @@ def _load_sources(table: dict[str, dict[str, list[str]]]) -> dict[str, _SourcesB
 
 
 _TABLES = yaml.safe_load(Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8"))
-AZURE_REPLACED_INPUTS = _load_sources(_TABLES["replaced"]["azure"])
-KUBERNETES_REPLACED_INPUTS = _load_sources(_TABLES["replaced"]["kubernetes"])
+AZURE_REPLACEMENT_TRIGGERS = _load_sources(_TABLES["replaced"]["azure"])
+KUBERNETES_REPLACEMENT_TRIGGERS = _load_sources(_TABLES["replaced"]["kubernetes"])
 """Inputs by type whose change makes the provider replace a resource, with their sources.
 
 Inputs that the SDK's definitions specify are not included.
 """
-REFUSED_INPUTS = _load_sources(_TABLES["refused"])
+UNCHANGEABLE_INPUTS_BY_TYPE = _load_sources(_TABLES["refused"])
 """Inputs of Azure by type that the provider updates and whose change Azure refuses, with their sources."""
-POOL_INPUTS = REFUSED_INPUTS["containerservice:AgentPool"] | AZURE_REPLACED_INPUTS["containerservice:AgentPool"]
+IMMUTABLE_POOL_INPUTS = (
+    UNCHANGEABLE_INPUTS_BY_TYPE["containerservice:AgentPool"] | AZURE_REPLACEMENT_TRIGGERS["containerservice:AgentPool"]
+)
 """Immutable inputs of a pool inside a cluster. The provider replaces neither the pool nor the cluster for them."""
-REFUSED_INPUTS["containerservice:ManagedCluster"] |= {
-    f"agentPoolProfiles.{path}": source for path, source in POOL_INPUTS.items()
+UNCHANGEABLE_INPUTS_BY_TYPE["containerservice:ManagedCluster"] |= {
+    f"agentPoolProfiles.{path}": source for path, source in IMMUTABLE_POOL_INPUTS.items()
 }
 
 
@@ -55,10 +57,14 @@ def list_replacement_paths(resource: Resource) -> tuple[str, ...]:
     if resource.type.startswith("azure-native:"):
         return (
             *properties,
-            *arm.list_path_inputs(kind),
+            *arm.list_id_inputs(kind),
             "location",
-            *(path for path in list_immutable_inputs(resource.type) if path not in REFUSED_INPUTS.get(kind, ())),
-            *AZURE_REPLACED_INPUTS.get(kind, ()),
+            *(
+                path
+                for path in list_immutable_inputs(resource.type)
+                if path not in UNCHANGEABLE_INPUTS_BY_TYPE.get(kind, ())
+            ),
+            *AZURE_REPLACEMENT_TRIGGERS.get(kind, ()),
         )
     if resource.type.startswith("kubernetes:"):
         return (
@@ -67,22 +73,24 @@ def list_replacement_paths(resource: Resource) -> tuple[str, ...]:
             "kind",
             "metadata.name",
             "metadata.namespace",
-            *KUBERNETES_REPLACED_INPUTS.get(kind, ()),
+            *KUBERNETES_REPLACEMENT_TRIGGERS.get(kind, ()),
         )
     return properties
 
 
 def requires_replacement(resource: Resource, path: str) -> bool:
     """Return True if a change at an input path makes the provider replace a resource."""
-    return _is_covered(path, list_replacement_paths(resource))
+    return _overlaps_any(path, list_replacement_paths(resource))
 
 
 def is_immutable(resource: Resource, path: str) -> bool:
     """Return True if an input path cannot change in place: the provider replaces the resource, or Azure refuses."""
-    return _is_covered(path, (*list_replacement_paths(resource), *REFUSED_INPUTS.get(shorten_type(resource.type), ())))
+    return _overlaps_any(
+        path, (*list_replacement_paths(resource), *UNCHANGEABLE_INPUTS_BY_TYPE.get(shorten_type(resource.type), ()))
+    )
 
 
-def _is_covered(path: str, triggers: Iterable[str]) -> bool:
+def _overlaps_any(path: str, triggers: Iterable[str]) -> bool:
     unindexed_path = _INDEX_PATTERN.sub("", path)
     return any(paths_overlap(trigger, path) or paths_overlap(trigger, unindexed_path) for trigger in triggers)
 
@@ -99,7 +107,12 @@ def _iter_immutable_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
         child_path = f"{path}{field.name}"
         if field.is_immutable:
             yield child_path
-        elif field.args and depth and not field.is_list and (inner := load_args_shape(shape.module, field.args)):
+        elif (
+            field.args_class
+            and depth
+            and not field.is_list
+            and (inner := load_args_shape(shape.module, field.args_class))
+        ):
             yield from _iter_immutable_paths(inner, f"{child_path}.", depth - 1)
 
 

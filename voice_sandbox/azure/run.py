@@ -13,17 +13,17 @@ from typing import Any
 from voice_sandbox.azure.child import LanguageHost
 from voice_sandbox.azure.errors import FAILURE_MARKER, ProgramError
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.monitor import LogService, Monitor, serve
+from voice_sandbox.azure.monitor import LogService, ResourceMonitor, serve_engine
 from voice_sandbox.azure.order import validate_creation_order
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
+from voice_sandbox.azure.recorder import PreexistingResources, Recorder, RunMode
 
 RUN_TIMEOUT_S = 120.0
 _MAX_OUTPUT_LINES = 12
 
 
 @dataclass(frozen=True)
-class Run:
+class RunResult:
     """The result of a run.
 
     Attributes:
@@ -34,7 +34,7 @@ class Run:
     """
 
     graph: Graph
-    mode: Mode
+    mode: RunMode
     duration_s: float
     messages: tuple[str, ...] = ()
 
@@ -43,26 +43,26 @@ class Run:
 class _ActiveRun:
     """A run in progress: the engine's state, and the file of its output."""
 
-    mode: Mode
+    mode: RunMode
     recorder: Recorder
     messages: LogService
     output: Path
 
 
 def run_project(
-    project: Project, mode: Mode, existing: PreexistingResources | None = None, timeout_s: float = RUN_TIMEOUT_S
-) -> Run:
+    project: Project, mode: RunMode, existing: PreexistingResources | None = None, timeout_s: float = RUN_TIMEOUT_S
+) -> RunResult:
     """Run a project's program in a single mode, as `run_modes` does for several."""
     return run_modes(project, [mode], existing, timeout_s)[0]
 
 
 def run_modes(
     project: Project,
-    modes: Sequence[Mode],
+    modes: Sequence[RunMode],
     existing: PreexistingResources | None = None,
     timeout_s: float = RUN_TIMEOUT_S,
     host: LanguageHost | None = None,
-) -> list[Run]:
+) -> list[RunResult]:
     """Run a project's program once in each mode, concurrently. Nothing outside of this machine is accessed.
 
     The runs are forks of one process, since importing the SDKs takes longer than a program itself.
@@ -77,7 +77,7 @@ def run_modes(
     Raises:
         ProgramError: The program raised an exception or timed out; the message contains the end of its traceback.
         ResourceError: The engine rejected a resource or call, as a provider would.
-        OrderError: A resource does not wait for its dependency.
+        DependencyError: A resource does not wait for its dependency.
     """
     start = time.monotonic()
     with ExitStack() as exit_stack:
@@ -86,9 +86,9 @@ def run_modes(
         for mode in modes:
             recorder = Recorder(project.name, project.stack, mode, existing or PreexistingResources())
             each = _ActiveRun(mode, recorder, LogService(), folder / mode.value)
-            address = exit_stack.enter_context(serve(Monitor(project, recorder), each.messages))
+            address = exit_stack.enter_context(serve_engine(ResourceMonitor(project, recorder), each.messages))
             served.append(each)
-            runs.append({"engine": address, "dry_run": mode is Mode.PREVIEW, "output": str(each.output)})
+            runs.append({"engine": address, "dry_run": mode is RunMode.PREVIEW, "output": str(each.output)})
         request = {
             "program": str(project.program),
             "project": project.name,
@@ -103,10 +103,10 @@ def run_modes(
     graphs = [each.recorder.build_graph() for each in served]
     duration_s = time.monotonic() - start
     for each, graph in zip(served, graphs, strict=True):
-        if each.mode is Mode.UP:
+        if each.mode is RunMode.UP:
             validate_creation_order(graph)
     return [
-        Run(graph, each.mode, duration_s, tuple(each.messages.lines))
+        RunResult(graph, each.mode, duration_s, tuple(each.messages.lines))
         for each, graph in zip(served, graphs, strict=True)
     ]
 

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 DEFINITIONS_FILE = Path(__file__).with_name("definitions.json")
-SDK_MODULES: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
+SDK_MODULE_BY_PACKAGE: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
 """Python module of the SDK by package name in a type token."""
 
 _GETTER_PATTERN = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
 _PARAMETER_PATTERN = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
-_IMMUTABLE_WORDING = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
+_IMMUTABLE_WORDING_PATTERN = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
 """Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is a different case."""
-_API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
-_ARGS_REFERENCE = re.compile(r"'([\w.]+Args)'")
-_NEXT_STATEMENT = re.compile(r"^\S", re.MULTILINE)
-_MODULE_ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
+_API_VERSION_PATTERN = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
+_ARGS_REFERENCE_PATTERN = re.compile(r"'([\w.]+Args)'")
+_NEXT_STATEMENT_PATTERN = re.compile(r"^\S", re.MULTILINE)
+_MODULE_ENTRY_PATTERN = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
 
 
 @cache
@@ -44,14 +44,14 @@ class Field:
         name: Name on the wire.
         annotation: Python type in the SDK.
         is_required: Whether the input is required, or the output is always present.
-        args: Class of the object; `None` for plain values and for unions of classes.
+        args_class: Class of the object; `None` for plain values and for unions of classes.
         is_immutable: Whether its definition marks it as immutable after creation.
     """
 
     name: str
     annotation: str
     is_required: bool
-    args: str | None = None
+    args_class: str | None = None
     is_immutable: bool = False
 
     @property
@@ -75,10 +75,10 @@ class Shape:
 
 @cache
 def load_type_tokens(package: str) -> Mapping[str, tuple[str, str]]:
-    """Return the module and the class for each type token of a package in `SDK_MODULES`."""
+    """Return the module and the class for each type token of a package in `SDK_MODULE_BY_PACKAGE`."""
     classes: dict[str, tuple[str, str]] = {}
     module = ""
-    for match in _MODULE_ENTRY.finditer(_read_module_source(SDK_MODULES[package])):
+    for match in _MODULE_ENTRY_PATTERN.finditer(_read_module_source(SDK_MODULE_BY_PACKAGE[package])):
         if match[1]:
             module = match[1]
         else:
@@ -91,9 +91,9 @@ def load_resource_shape(token: str) -> Shape | None:
     """Return the shape of a resource type, or `None` if the SDKs do not contain the type."""
     package = token.partition(":")[0]
     if package == "pulumi" and token.startswith("pulumi:providers:"):
-        sdk = SDK_MODULES.get(token.rpartition(":")[2])
+        sdk = SDK_MODULE_BY_PACKAGE.get(token.rpartition(":")[2])
         return _parse_shape(f"{sdk}.provider", "Provider") if sdk else None
-    if package not in SDK_MODULES or token not in load_type_tokens(package):
+    if package not in SDK_MODULE_BY_PACKAGE or token not in load_type_tokens(package):
         return None
     module, name = load_type_tokens(package)[token]
     file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{to_module_file_name(name)}"
@@ -104,7 +104,7 @@ def load_resource_shape(token: str) -> Shape | None:
 def find_api_version(token: str) -> str:
     """Return the version of the service's API that azure-native uses for a type."""
     module, name = load_type_tokens(token.partition(":")[0])[token]
-    match = _API_VERSION.search(_read_module_source(f"{module}.{to_module_file_name(name)}"))
+    match = _API_VERSION_PATTERN.search(_read_module_source(f"{module}.{to_module_file_name(name)}"))
     return match[1] if match else ""
 
 
@@ -140,12 +140,12 @@ def _parse_inputs(text: str) -> dict[str, Field]:
     for match in _GETTER_PATTERN.finditer(body):
         wire[match[2]] = match[1] or match[2]
         text = body[match.end() : body.find("return pulumi.get", match.end())]
-        if _IMMUTABLE_WORDING.search(text):
+        if _IMMUTABLE_WORDING_PATTERN.search(text):
             immutable.add(match[2])
     fields = {}
     for match in _PARAMETER_PATTERN.finditer(signature):
         annotation, _, default = match[2].partition(" = ")
-        references = set(_ARGS_REFERENCE.findall(annotation))
+        references = set(_ARGS_REFERENCE_PATTERN.findall(annotation))
         name = wire.get(match[1], match[1])
         args = references.pop() if len(references) == 1 else None
         fields[name] = Field(name, annotation, not default, args, match[1] in immutable)
@@ -166,7 +166,7 @@ def _extract_class_source(source: str, name: str) -> str:
     if start < 0:
         return ""
     body = source.index("\n", start + 1) + 1
-    end = _NEXT_STATEMENT.search(source, body)
+    end = _NEXT_STATEMENT_PATTERN.search(source, body)
     return source[body : end.start() if end else None]
 
 

@@ -6,7 +6,7 @@ import pulumi.runtime.resource
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
 
-def skip_provider_calls() -> None:
+def disable_provider_calls() -> None:
     """Disable the unnecessary calls in the SDK of this process."""
     # Every debug message is a round trip to the engine.
     pulumi.log.debug = _do_nothing

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from voice_sandbox.azure.schema import SDK_MODULES, to_module_file_name
+from voice_sandbox.azure.schema import SDK_MODULE_BY_PACKAGE, to_module_file_name
 
-SDK_PACKAGE = SDK_MODULES["azure-native"]
+SDK_PACKAGE = SDK_MODULE_BY_PACKAGE["azure-native"]
 
 _DERIVED_NAME_PATTERN = re.compile(r"(?:Awaitable)?(\w+?)(?:InitArgs|Args|Result|_output)?")
 """Names that a file defines in addition to the class or function after which it is named."""

@@ -13,7 +13,7 @@ from voice_sandbox.azure.graph import Graph, Resource
 from voice_sandbox.azure.values import UNKNOWN, Secret, SecretDigest, Unknown, map_leaves
 
 _FORMAT_VERSION = 1
-_MARK_KEY = "voice:mark"
+_MARKER_KEY = "voice:mark"
 
 
 def get_state_file(root: Path, deployment: str, project: str) -> Path:
@@ -28,8 +28,8 @@ def save_graph(file: Path, graph: Graph) -> None:
         "version": _FORMAT_VERSION,
         "project": graph.project,
         "stack": graph.stack,
-        "resources": [_pack(vars(resource), salt) for resource in graph.resources],
-        "outputs": _pack(graph.outputs, salt),
+        "resources": [_encode_value(vars(resource), salt) for resource in graph.resources],
+        "outputs": _encode_value(graph.outputs, salt),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(f".{os.getpid()}.tmp")
@@ -43,39 +43,39 @@ def load_graph(file: Path) -> Graph | None:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["version"] != _FORMAT_VERSION:
             return None
-        resources = tuple(_unpack_resource(item) for item in document["resources"])
-        return Graph(document["project"], document["stack"], resources, _unpack(document["outputs"]))
+        resources = tuple(_decode_resource(item) for item in document["resources"])
+        return Graph(document["project"], document["stack"], resources, _decode_value(document["outputs"]))
     except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError):
         return None
 
 
-def _unpack_resource(item: Mapping[str, Any]) -> Resource:
+def _decode_resource(item: Mapping[str, Any]) -> Resource:
     values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else _unpack(value) for name, value in item.items()
+        name: tuple(value) if isinstance(value, list) else _decode_value(value) for name, value in item.items()
     }
     values["property_dependencies"] = {name: tuple(urns) for name, urns in item["property_dependencies"].items()}
     return Resource(**values)
 
 
-def _pack(value: Any, salt: str) -> Any:
+def _encode_value(value: Any, salt: str) -> Any:
     def pack_leaf(leaf: Any) -> Any:
         if isinstance(leaf, Secret):
             digest = leaf.value if isinstance(leaf.value, SecretDigest) else SecretDigest.from_value(leaf.value, salt)
-            return {_MARK_KEY: "secret", "salt": digest.salt, "sha256": digest.sha256}
-        return {_MARK_KEY: "unknown"} if isinstance(leaf, Unknown) else leaf
+            return {_MARKER_KEY: "secret", "salt": digest.salt, "sha256": digest.sha256}
+        return {_MARKER_KEY: "unknown"} if isinstance(leaf, Unknown) else leaf
 
     return map_leaves(value, pack_leaf)
 
 
-def _unpack(value: Any) -> Any:
+def _decode_value(value: Any) -> Any:
     match value:
         case {"voice:mark": "unknown"}:
             return UNKNOWN
         case {"voice:mark": "secret", "salt": salt, "sha256": sha256}:
             return Secret(SecretDigest(str(salt), str(sha256)))
         case dict():
-            return {key: _unpack(item) for key, item in value.items()}
+            return {key: _decode_value(item) for key, item in value.items()}
         case list():
-            return [_unpack(item) for item in value]
+            return [_decode_value(item) for item in value]
         case _:
             return value

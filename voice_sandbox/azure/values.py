@@ -16,8 +16,8 @@ SIGNATURE_KEY: Final = "4dabf18193072939515e22adb298388d"
 
 SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, not a secret
 UNKNOWN_SENTINEL: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-SECRET_TEXT: Final = "[secret]"  # noqa: S105 - what is shown in its place
-UNKNOWN_TEXT: Final = "[unknown]"
+SECRET_PLACEHOLDER: Final = "[secret]"  # noqa: S105 - what is shown in its place
+UNKNOWN_PLACEHOLDER: Final = "[unknown]"
 
 Properties = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ class Unknown(enum.Enum):
     UNKNOWN = enum.auto()
 
     def __repr__(self) -> str:
-        return UNKNOWN_TEXT
+        return UNKNOWN_PLACEHOLDER
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
@@ -46,7 +46,7 @@ class Secret:
     value: Any
 
     def __repr__(self) -> str:
-        return SECRET_TEXT
+        return SECRET_PLACEHOLDER
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,18 @@ class SecretDigest:
 
 def decode_struct(struct: Struct) -> dict[str, Any]:
     """Convert a struct to properties, with `Secret` and `UNKNOWN` in place of their marks."""
-    return {key: _decode(value) for key, value in struct.fields.items()}
+    return {key: _decode_value(value) for key, value in struct.fields.items()}
 
 
-def _decode(value: Value) -> Any:
+def _decode_value(value: Value) -> Any:
     match value.WhichOneof("kind"):
         case "struct_value":
             fields = value.struct_value.fields
             if SIGNATURE_KEY in fields and fields[SIGNATURE_KEY].string_value == SECRET_SIGNATURE:
-                return Secret(_decode(fields["value"]))
+                return Secret(_decode_value(fields["value"]))
             return decode_struct(value.struct_value)
         case "list_value":
-            return [_decode(item) for item in value.list_value.values]
+            return [_decode_value(item) for item in value.list_value.values]
         case "number_value":
             number = value.number_value
             return int(number) if number.is_integer() else number

@@ -29,7 +29,7 @@ class ManifestContainer(Launcher):
 
     Attributes:
         manifest: The container.
-        texts: Files of the pod's ConfigMaps, by key.
+        config_files: Files of the pod's ConfigMaps, by key.
     """
 
     manifest: Manifest
@@ -123,7 +123,7 @@ class Pod:
             get = probe_spec["httpGet"]
             at = EngineProcess(name, process.process, process.folder, self.get_url(get["port"]), get["path"])
             return at.fetch_health_status(float(probe_spec.get("timeoutSeconds", 1))) in range(200, 400)
-        argv = [self._substitutes.localize(argument) for argument in probe_spec["exec"]["command"]]
+        argv = [self._substitutes.substitute_ports_and_folders(argument) for argument in probe_spec["exec"]["command"]]
         try:
             return subprocess.run(argv, capture_output=True, check=False, timeout=30).returncode == 0  # noqa: S603
         except subprocess.TimeoutExpired:  # the kubelet treats a probe that times out as failed

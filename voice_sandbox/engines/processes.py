@@ -161,7 +161,7 @@ class EngineProcess:
 
         Wait until all have exited, since they share its port.
         """
-        self.thaw()
+        self.resume_processes()
         if self._child:
             children: list[psutil.Process] = []
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -176,14 +176,14 @@ class EngineProcess:
 
     def stop(self) -> None:
         """Stop the process, and kill it after a timeout."""
-        self.thaw()
+        self.resume_processes()
         self.terminate()
         with contextlib.suppress(EngineError):
             if self._child:
                 self.wait(10.0)
         self.kill()
 
-    def freeze_cores(self) -> None:
+    def suspend_engine_cores(self) -> None:
         """Suspend the computing processes while the HTTP server continues, as if the engine's device had hung.
 
         Raises:
@@ -200,14 +200,14 @@ class EngineProcess:
             each.suspend()
         self._suspended_processes = cores
 
-    def freeze(self) -> None:
+    def suspend_processes(self) -> None:
         """Suspend all processes, as if the node had hung."""
         parent = psutil.Process(self.pid)
         self._suspended_processes = [parent, *parent.children(recursive=True)]
         for each in self._suspended_processes:
             each.suspend()
 
-    def thaw(self) -> None:
+    def resume_processes(self) -> None:
         """Resume all suspended processes."""
         for each in self._suspended_processes:
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -10,7 +10,7 @@ from typing import Any
 from voice_blueprint.engines.launch.base import Launcher, dump_compact_json
 
 VLLM, LMCACHE = "vllm", "lmcache"
-MODELS_PARENT = "<beside the models>"
+MODELS_PARENT_PLACEHOLDER = "<beside the models>"
 """Placeholder for the folder that contains the tiny models, which all engines on this machine share."""
 
 
@@ -83,7 +83,7 @@ SUBSTITUTIONS = (
     Substitution(
         VLLM,
         "VLLM_CACHE_ROOT",
-        f"{MODELS_PARENT}/cache",
+        f"{MODELS_PARENT_PLACEHOLDER}/cache",
         "a shared cache of model classes; without it, each engine imports vLLM twice",
     ),
     Substitution(VLLM, "VLLM_CPU_OMP_THREADS_BIND", "nobind", "several engines share two cores", True),
@@ -102,7 +102,9 @@ SUBSTITUTIONS = (
     Substitution(LMCACHE, "--l2-adapter", _shrink_store, "the disk is this machine's"),
 )
 
-_VOLUME_PATH = re.compile(r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)")
+_VOLUME_PATH_PATTERN = re.compile(
+    r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)"
+)
 """Volumes of a pod or a host, which are subfolders of one folder here."""
 
 
@@ -123,7 +125,7 @@ class RenderedProcess:
     """A launcher's process on this machine.
 
     Attributes:
-        applied: Substitutions that had an effect.
+        applied_substitutions: Substitutions that had an effect.
     """
 
     argv: list[str]
@@ -168,20 +170,23 @@ class CommandRenderer:
             and each.name not in self.skipped_names
             and _apply_substitution(each, argv, environment)
         ]
-        local_argv = [self.localize(argument) for argument in argv]
+        local_argv = [self.substitute_ports_and_folders(argument) for argument in argv]
         if program == VLLM:
             local_argv[argv.index(VLLM) + 2] = str(self.weights or self.models / select_tiny_model(argv))
         return RenderedProcess(
             local_argv,
-            {name: self.localize(value) for name, value in environment.items()},
-            {Path(self.localize(path)): self.localize(text) for path, text in launcher.render_files().items()},
+            {name: self.substitute_ports_and_folders(value) for name, value in environment.items()},
+            {
+                Path(self.substitute_ports_and_folders(path)): self.substitute_ports_and_folders(text)
+                for path, text in launcher.render_files().items()
+            },
             applied,
         )
 
-    def localize(self, text: str) -> str:
+    def substitute_ports_and_folders(self, text: str) -> str:
         """Replace the ports and folders in a text by those of this machine."""
-        text = text.replace(MODELS_PARENT, str(self.models.parent))
-        text = _VOLUME_PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
+        text = text.replace(MODELS_PARENT_PLACEHOLDER, str(self.models.parent))
+        text = _VOLUME_PATH_PATTERN.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (
             re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._map_local_port(found[0])), text)
             if self.ports

@@ -46,7 +46,7 @@ class Target:
 
     Attributes:
         consecutive_result_count: Number of consecutive equal check results.
-        answered: Whether the target answered the last check.
+        passed_last_check: Whether the target answered the last check.
         forwarded_packet_count: Number of forwarded packets.
     """
 
@@ -57,7 +57,7 @@ class Target:
     forwarded_packet_count: int = 0
 
 
-class Balancer:
+class UdpLoadBalancer:
     """Balances the packets to an address in the calling thread's network namespace until ``close``.
 
     Args:

@@ -16,11 +16,11 @@ from typing import Any, Self
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.aws.process import LocalAws
-from voice_sandbox.hosts.balancer import Balancer, TargetGroupSettings
+from voice_sandbox.hosts.balancer import TargetGroupSettings, UdpLoadBalancer
 from voice_sandbox.hosts.certificates import CertificateAuthority
 from voice_sandbox.hosts.disk import Disk, HostRehearsalError, run_command
 from voice_sandbox.hosts.front import TlsServer
-from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, Hardware, Link, Machine
+from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, Hardware, Machine, NetworkInterface
 from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, MetadataTree
 from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
 from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
@@ -32,7 +32,7 @@ _REGISTRY_NAME_PART = ".dkr.ecr."
 _POLL_INTERVAL_S = 1
 _MAX_HOOK_TIMEOUT_S = 7200
 """Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
-_FINAL_STATES = {"Terminating": "Terminated", "Terminated": "Terminated"}
+_FINAL_STATE_BY_LIFECYCLE_STATE = {"Terminating": "Terminated", "Terminated": "Terminated"}
 """Final state of a host by the first part of its state in Auto Scaling. All other hosts will be in service."""
 
 
@@ -41,7 +41,7 @@ class Host:
     """An instance of a group, and its virtual machine.
 
     Attributes:
-        notice: Spot interruption notice in the host's metadata; empty without one.
+        spot_notice: Spot interruption notice in the host's metadata; empty without one.
     """
 
     instance: str
@@ -53,7 +53,7 @@ class Host:
     spot_notice: dict[str, str] = field(default_factory=dict)
 
 
-class Cloud:
+class SimulatedCloud:
     """The environment of the hosts, in the calling thread's network namespace.
 
     It is a context manager.
@@ -96,9 +96,9 @@ class Cloud:
             front = TlsServer(ALL_INTERFACES, self.authority, self.folder, self._select_backend_port)
             stack.callback(front.close)
             stack.callback(Registry(self._registry, self.folder, self._get_registry_password()).close)
-            self.store = self._open_store(self.authority)
+            self.store = self._start_store(self.authority)
             stack.callback(self.store.close)
-            self.balancer = self._open_balancer()
+            self.balancer = self._start_balancer()
             stack.callback(self.balancer.close)
             self._extend_hook_timeouts()
             follow_thread = threading.Thread(target=self._cache_states, daemon=True)
@@ -158,7 +158,7 @@ class Cloud:
     def _get_registry_password(self) -> str:
         return f"{self.aws.account}-auth-token"
 
-    def _open_store(self, authority: CertificateAuthority) -> Store:
+    def _start_store(self, authority: CertificateAuthority) -> Store:
         """Start the store with the users and passwords of the deployment."""
         passwords = self._read_passwords()
         users = [
@@ -169,7 +169,7 @@ class Cloud:
         at = self._find_store_endpoint()
         return Store(self.network.services_address, at, users, authority=authority, folder=self.folder)
 
-    def _open_balancer(self) -> Balancer:
+    def _start_balancer(self) -> UdpLoadBalancer:
         """Start the load balancer with the target group of its UDP listener and the hosts registered there."""
         client = self.aws.client("elbv2")
         listeners = [
@@ -198,7 +198,7 @@ class Cloud:
             ids = {each["Target"]["Id"] for each in answer["TargetHealthDescriptions"]}
             return {host.address for host in self.hosts if host.instance in ids}
 
-        return Balancer(self.network.public_address, rules, list_registered_addresses)
+        return UdpLoadBalancer(self.network.public_address, rules, list_registered_addresses)
 
     def _read_passwords(self) -> dict[str, str]:
         """Return the passwords of the store's users, by name."""
@@ -272,7 +272,7 @@ class Cloud:
         described = self._describe_instance(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
-        machine = Machine(instance, self.disk, hardware, link=Link(tap, mac), folder=self.folder)
+        machine = Machine(instance, self.disk, hardware, link=NetworkInterface(tap, mac), folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
         self._register_metadata(host, described)
@@ -337,7 +337,7 @@ class Cloud:
 
     def _get_target_state(self, host: Host) -> str:
         state = self._states.get(host.instance, "Terminated")
-        return _FINAL_STATES.get(state.partition(":")[0], "InService")
+        return _FINAL_STATE_BY_LIFECYCLE_STATE.get(state.partition(":")[0], "InService")
 
     def find_first_failure(self, host: Host) -> str | None:
         """Return the first failure that a host has logged, or None if there is none."""

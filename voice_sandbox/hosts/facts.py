@@ -13,11 +13,11 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.images import BuiltImage, load_image_specs
 from voice_sandbox.hosts.cloud import Host
 from voice_sandbox.hosts.network import INTERNET_ADDRESS
-from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.claim import VerificationResult
 
-_DRIVER_MODE = 1
+_XDP_DRIVER_MODE = 1
 """Value in ``ip``'s output if the program runs in the driver. 2 is the kernel's slower generic mode."""
-_CAPABILITIES = {
+_CAPABILITY_BIT_BY_NAME = {
     "NET_ADMIN": 12,
     "NET_RAW": 13,
     "IPC_LOCK": 14,
@@ -32,7 +32,7 @@ _SECCOMP_FILTER_MODE = "2"
 """``Seccomp`` of a process with a filter. Source: proc_pid_status(5)"""
 
 
-def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Claim]:
+def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[VerificationResult]:
     """Yield the checks that run inside a VAD host in service."""
     vad = deployment.aws.vad
     run = host.machine.run
@@ -40,10 +40,12 @@ def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Claim]:
     pages = {name: int(number) for name, number in re.findall(r"(HugePages_\w+):\s+(\d+)", run("cat /proc/meminfo"))}
     requested = vad.huge_pages.count
     used = pages["HugePages_Total"] - pages["HugePages_Free"] + pages["HugePages_Rsvd"]
-    yield Claim(f"{pages['HugePages_Total']} huge pages are reserved", pages["HugePages_Total"] == requested)
-    yield Claim(f"the program uses {used} of them", used > 0)
+    yield VerificationResult(
+        f"{pages['HugePages_Total']} huge pages are reserved", pages["HugePages_Total"] == requested
+    )
+    yield VerificationResult(f"the program uses {used} of them", used > 0)
     path = vad.data_path
-    yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
+    yield VerificationResult(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
         yield from _verify_af_xdp(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
     # No server listens at this address, and bash logs the reason of its failure to connect.
@@ -51,7 +53,7 @@ def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Claim]:
         run(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET_ADDRESS}/80' 2>&1 || true").strip().rpartition(": ")[2]
     )
     has_internet_route = bool(deployment.aws.network.nat_gateways)
-    yield Claim(
+    yield VerificationResult(
         f"a connection to the internet was rejected by the VPC with: {reason}",
         (reason == _REFUSED_MESSAGE) == has_internet_route,
     )
@@ -62,33 +64,33 @@ def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Claim]:
     yield from _verify_capabilities(run(f"cat /proc/{process}/status"))
 
 
-def _verify_af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:
+def _verify_af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[VerificationResult]:
     _, queue_output, ring_output = rings.split("Current hardware settings:")
     (queues,) = map(int, re.findall(r"Combined:\s+(\d+)", queue_output)[:1])
     (ring,) = map(int, re.findall(r"^RX:\s+(\d+)", ring_output, re.MULTILINE))
-    yield Claim(f"the interface has {queues} queues", queues == path.rx_queues)
-    yield Claim(f"its receive rings have {ring} descriptors", ring == path.rx_ring_size)
+    yield VerificationResult(f"the interface has {queues} queues", queues == path.rx_queues)
+    yield VerificationResult(f"its receive rings have {ring} descriptors", ring == path.rx_ring_size)
     mode = interface.get("xdp", {}).get("mode")
-    yield Claim(f"the XDP program runs in the driver (mode {mode})", mode == _DRIVER_MODE)
+    yield VerificationResult(f"the XDP program runs in the driver (mode {mode})", mode == _XDP_DRIVER_MODE)
     bound = sorted({int(queue) for queue in re.findall(r"ens5:q?(\d+)", sockets)})
-    yield Claim(f"AF_XDP sockets are on queues {bound}", bound == list(range(path.rx_queues)))
+    yield VerificationResult(f"AF_XDP sockets are on queues {bound}", bound == list(range(path.rx_queues)))
 
 
-def _verify_pollers(status: str, count: int) -> Iterator[Claim]:
+def _verify_pollers(status: str, count: int) -> Iterator[VerificationResult]:
     """Yield the check that each poller has a core of its own."""
     values = re.findall(r"status:(?:Name|Cpus_allowed_list):\s+(\S+)", status)
     cores = [core for name, core in zip(values[::2], values[1::2], strict=True) if name == "poller"]
     alone = len(set(cores)) == len(cores) == count and all(core.isdigit() for core in cores)
-    yield Claim(f"pollers are on cores {', '.join(sorted(cores))}", alone)
+    yield VerificationResult(f"pollers are on cores {', '.join(sorted(cores))}", alone)
 
 
-def _verify_capabilities(status: str) -> Iterator[Claim]:
+def _verify_capabilities(status: str) -> Iterator[VerificationResult]:
     """Yield the checks that the container has exactly the capabilities of its image, and Docker's seccomp filter."""
     spec = load_image_specs()[Image.VAD_DATAPLANE]
     assert isinstance(spec, BuiltImage)  # noqa: S101  it has a Dockerfile
-    capability_mask = sum(1 << _CAPABILITIES[name] for name in spec.capabilities)
+    capability_mask = sum(1 << _CAPABILITY_BIT_BY_NAME[name] for name in spec.capabilities)
     fields = dict(re.findall(r"^(\w+):\s+(\S+)$", status, re.MULTILINE))
     for name in ("CapEff", "CapPrm", "CapBnd"):
-        yield Claim(f"{name} is {fields[name]}", int(fields[name], 16) == capability_mask)
-    yield Claim(f"Seccomp is {fields['Seccomp']}", fields["Seccomp"] == _SECCOMP_FILTER_MODE)
-    yield Claim(f"NoNewPrivs is {fields['NoNewPrivs']}", fields["NoNewPrivs"] == "1")
+        yield VerificationResult(f"{name} is {fields[name]}", int(fields[name], 16) == capability_mask)
+    yield VerificationResult(f"Seccomp is {fields['Seccomp']}", fields["Seccomp"] == _SECCOMP_FILTER_MODE)
+    yield VerificationResult(f"NoNewPrivs is {fields['NoNewPrivs']}", fields["NoNewPrivs"] == "1")

@@ -68,7 +68,7 @@ DEFAULT_HARDWARE = Hardware()
 
 
 @dataclass(frozen=True)
-class Link:
+class NetworkInterface:
     """A machine's network connection.
 
     Attributes:
@@ -83,7 +83,7 @@ class Link:
 class ConsoleLine:
     """A line of the console, with the seconds since power-on."""
 
-    at_s: float
+    elapsed_s: float
     text: str
 
 
@@ -100,7 +100,14 @@ class Machine:
     """
 
     def __init__(
-        self, name: str, disk: Disk, hardware: Hardware, *, link: Link | None, is_instance: bool = True, folder: Path
+        self,
+        name: str,
+        disk: Disk,
+        hardware: Hardware,
+        *,
+        link: NetworkInterface | None,
+        is_instance: bool = True,
+        folder: Path,
     ) -> None:
         self.name = name
         self.console = folder / f"{name}.console"
@@ -129,7 +136,7 @@ class Machine:
         with self.console.open("w", encoding="utf-8") as file:
             for raw in self._process.stdout:
                 line = ConsoleLine(self.uptime_s, _ESCAPE_PATTERN.sub("", raw.decode(errors="replace")).rstrip())
-                print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
+                print(f"{line.elapsed_s:7.1f} {line.text}", file=file, flush=True)
                 self._add_line(line)
 
     def _add_line(self, line: ConsoleLine) -> None:
@@ -145,7 +152,7 @@ class Machine:
         return time.monotonic() - self._start
 
     @property
-    def lines(self) -> list[ConsoleLine]:
+    def console_lines(self) -> list[ConsoleLine]:
         with self._lines_lock:
             return list(self._lines)
 
@@ -155,11 +162,11 @@ class Machine:
 
     def find_line(self, text: str, *, since_s: float = 0) -> ConsoleLine | None:
         """Return the first console line that contains a text, since a time after power-on."""
-        return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
+        return next((line for line in self.console_lines if line.elapsed_s >= since_s and text in line.text), None)
 
     def read_last_lines(self) -> str:
         """Return the console's last lines."""
-        return "\n".join(line.text for line in self.lines[-25:])
+        return "\n".join(line.text for line in self.console_lines[-25:])
 
     def run(self, command: str, *, check: bool = True) -> str:
         """Run a shell command as root inside the machine, and return its output.
@@ -267,7 +274,7 @@ def _iter_disk_arguments(count: int, path: Path) -> Iterator[str]:
         yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
 
 
-def _build_interface_arguments(hardware: Hardware, link: Link) -> list[str]:
+def _build_interface_arguments(hardware: Hardware, link: NetworkInterface) -> list[str]:
     # Without checksum and segmentation offload, since native XDP rejects an interface that merges packets.
     offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
     interface = ["virtio-net-pci", "netdev=net", f"mac={link.mac}", "addr=5", "mq=on"]

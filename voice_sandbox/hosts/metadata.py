@@ -32,7 +32,7 @@ class InstanceMetadata:
     build_tree: Callable[[], MetadataTree]
 
 
-class _Server(ThreadingHTTPServer):
+class _MetadataServer(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
         """Ignore the error of a host that times out or is switched off."""
 
@@ -57,7 +57,7 @@ class MetadataService:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = _Server((address, port), Handler)
+        self._server = _MetadataServer((address, port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -23,7 +23,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 @contextmanager
-def isolated_namespace() -> Iterator[None]:
+def enter_isolated_namespace() -> Iterator[None]:
     """Run the `with` block, its threads and its processes in a new network namespace.
 
     Raises:
@@ -91,10 +91,10 @@ class Network:
         self._taps += 1
         run_command("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
         run_command("ip", "link", "set", tap, "mtu", str(MTU_BYTES), "master", BRIDGE_NAME, "up")
-        self.reserve(mac, address, route=route)
+        self.reserve_address(mac, address, route=route)
         return tap
 
-    def reserve(self, mac: str, address: str, *, route: bool) -> None:
+    def reserve_address(self, mac: str, address: str, *, route: bool) -> None:
         """Configure DHCP to assign an address to a machine, and optionally a route to other subnets."""
         self._reservations[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
         self._restart_dnsmasq()

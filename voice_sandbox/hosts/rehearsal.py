@@ -15,7 +15,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract import network as contract
 from voice_blueprint.contract.images import Image
 from voice_sandbox.hosts.balancer import Target
-from voice_sandbox.hosts.cloud import Cloud, Host
+from voice_sandbox.hosts.cloud import Host, SimulatedCloud
 from voice_sandbox.hosts.disk import HostRehearsalError
 from voice_sandbox.rehearsals.drill import Drill
 
@@ -51,7 +51,7 @@ def wait_until(condition_name: str, condition: Callable[[], object], host: Host,
         time.sleep(_POLL_INTERVAL_S)
 
 
-def wait_until_in_service(cloud: Cloud, host: Host) -> None:
+def wait_until_in_service(cloud: SimulatedCloud, host: Host) -> None:
     """Wait until a started machine is in service.
 
     Raises:
@@ -60,7 +60,7 @@ def wait_until_in_service(cloud: Cloud, host: Host) -> None:
     wait_until("it is in service", lambda: _is_in_service(cloud, host), host, READY_TIMEOUT_S)
 
 
-def _is_in_service(cloud: Cloud, host: Host) -> bool:
+def _is_in_service(cloud: SimulatedCloud, host: Host) -> bool:
     failure_line = host.machine.find_line("voice-host: FAILED: ")
     # The console is read before the group, whose state then includes all that the host reported before its script
     # ended.
@@ -75,7 +75,7 @@ def _is_in_service(cloud: Cloud, host: Host) -> bool:
     return state == "InService"
 
 
-def wait_until_balanced(cloud: Cloud, host: Host) -> Target:
+def wait_until_target_healthy(cloud: SimulatedCloud, host: Host) -> Target:
     """Wait until the load balancer sends callers to a host in service."""
     healthy = lambda: (target := cloud.balancer.find_target(host.address)) is not None and target.is_healthy  # noqa: E731
     wait_until("its target is healthy", healthy, host, HEALTHY_TIMEOUT_S)
@@ -101,7 +101,7 @@ def _is_ready(host: Host) -> bool:
     return True
 
 
-def terminate_host(cloud: Cloud, host: Host) -> None:
+def terminate_host(cloud: SimulatedCloud, host: Host) -> None:
     """Terminate a host through its group, and wait until the host has completed its termination."""
     before_s = host.machine.uptime_s
     cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
@@ -121,7 +121,7 @@ def terminate_host(cloud: Cloud, host: Host) -> None:
     )
 
 
-def interrupt_host(cloud: Cloud, host: Host) -> None:
+def interrupt_host(cloud: SimulatedCloud, host: Host) -> None:
     """Send a host a spot interruption notice two minutes ahead, and wait until the host has drained."""
     before_s = host.machine.uptime_s
     end = datetime.now(UTC) + timedelta(minutes=2)
@@ -141,7 +141,7 @@ def is_xdp_detached(host: Host) -> bool:
     return "xdp" not in interface
 
 
-def wait_for_scale_out(cloud: Cloud, host: Host) -> None:
+def wait_for_scale_out(cloud: SimulatedCloud, host: Host) -> None:
     """Wait until a host's own metrics trigger its fleet's alarm, and scale the fleet out.
 
     Raises:

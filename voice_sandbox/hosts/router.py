@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from voice_blueprint.contract import network as contract
-from voice_sandbox.hosts.cloud import Cloud, Host
+from voice_sandbox.hosts.cloud import Host, SimulatedCloud
 from voice_sandbox.hosts.disk import run_command
-from voice_sandbox.hosts.machine import Hardware, Link, Machine
+from voice_sandbox.hosts.machine import Hardware, Machine, NetworkInterface
 from voice_sandbox.hosts.network import BRIDGE_NAME
 
 IMPAIRMENT_RULE = "delay 30ms reorder 5% loss random 3%"
@@ -30,12 +30,12 @@ tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.nu
 class Router:
     """The machine that impairs audio, in the subnet of a host. It boots while other machines boot."""
 
-    def __init__(self, cloud: Cloud, host: Host) -> None:
+    def __init__(self, cloud: SimulatedCloud, host: Host) -> None:
         self._address = str(cloud.network.find_subnet(host.address)[-2])
         self._host = host.address
         self._network = cloud.network
         self._tap = cloud.network.attach(_MAC_ADDRESS, self._address)
-        link = Link(self._tap, _MAC_ADDRESS)
+        link = NetworkInterface(self._tap, _MAC_ADDRESS)
         self._machine = Machine(
             "router", cloud.disk, _ROUTER_HARDWARE, link=link, is_instance=False, folder=cloud.folder
         )

@@ -29,7 +29,7 @@ class StoreUser:
     password: str | None
 
 
-class Server:
+class ServerProcess:
     """A Debian program that listens on one port in the calling thread's network namespace."""
 
     def __init__(self, command: list[str], log: Path, address: str, port: int) -> None:
@@ -53,7 +53,7 @@ class Server:
         self._log.close()
 
 
-class Registry(Server):
+class Registry(ServerProcess):
     """Debian's docker-registry in place of ECR, on the loopback. The TLS server forwards requests to it.
 
     Args:
@@ -88,7 +88,7 @@ def _build_registry_command(settings: dict[str, object], folder: Path) -> list[s
 def run_registry_for_pushes(storage: Path, folder: Path) -> Iterator[None]:
     """Run a registry for pushes, without a password, in an isolated network namespace."""
     command = _build_registry_command(_build_registry_settings(storage), folder)
-    server = Server(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
+    server = ServerProcess(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
     try:
         yield
     finally:
@@ -109,7 +109,7 @@ def push_archive(archive: Path, repository: str) -> str:
         return digest.read().decode().strip()
 
 
-class Store(Server):
+class Store(ServerProcess):
     """Redis in place of ElastiCache, with TLS and the users of the deployment.
 
     Args:

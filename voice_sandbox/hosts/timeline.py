@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from voice_sandbox.hosts.machine import NOTE_PREFIX, ConsoleLine
 
-_LOG_LINE = re.compile(rf"(?:voice-host: |{NOTE_PREFIX})(.*)")
-_PHASE_STARTS = {
+_LOG_LINE_PATTERN = re.compile(rf"(?:voice-host: |{NOTE_PREFIX})(.*)")
+_PHASE_BY_FIRST_WORD = {
     "huge_pages": "huge pages",
     "mtu": "MTU",
     "af_xdp": "queues and ring",
@@ -29,26 +29,26 @@ _IN_SERVICE_PHASE = "in service"
 
 
 @dataclass(frozen=True)
-class Phase:
+class HostPhase:
     """A phase of a host.
 
     Attributes:
-        begin_s: Seconds since power-on.
+        start_s: Seconds since power-on.
     """
 
     name: str
-    begin_s: float
+    start_s: float
     duration_s: float
 
 
-def parse_phases(lines: Iterable[ConsoleLine]) -> Iterator[Phase]:
+def parse_phases(lines: Iterable[ConsoleLine]) -> Iterator[HostPhase]:
     """Yield the completed phases in order. The phases of a reboot follow those of the launch."""
-    name, begin_s = "boot", 0.0
+    name, start_s = "boot", 0.0
     for line in lines:
-        match = _LOG_LINE.search(line.text)
+        match = _LOG_LINE_PATTERN.search(line.text)
         if not match:
             continue
-        phase = _PHASE_STARTS.get(match[1].split()[0])
+        phase = _PHASE_BY_FIRST_WORD.get(match[1].split()[0])
         if phase or _PHASE_END_PATTERN.match(match[1]):
-            yield Phase(name, begin_s, line.at_s - begin_s)
-            name, begin_s = phase or _IN_SERVICE_PHASE, line.at_s
+            yield HostPhase(name, start_s, line.elapsed_s - start_s)
+            name, start_s = phase or _IN_SERVICE_PHASE, line.elapsed_s

@@ -16,8 +16,8 @@ from voice_sandbox.aws.inventory import collect_resource_ids, count_added_resour
 from voice_sandbox.aws.process import LocalAws
 from voice_sandbox.rehearsals.alert_drill import AlertDrill, AlertMessage
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
-from voice_sandbox.rehearsals.claim import Claim
-from voice_sandbox.rehearsals.drill import Drill, Outcome
+from voice_sandbox.rehearsals.claim import VerificationResult
+from voice_sandbox.rehearsals.drill import Drill, ScenarioResult
 from voice_sandbox.rehearsals.verify_edge import EdgeVerifier
 from voice_sandbox.rehearsals.verify_fleets import FleetVerifier
 
@@ -59,7 +59,7 @@ class Rehearsal:
                 raise CdkError(str(error)) from error
             raise
         self.cdk = Cdk(self.aws, deployment, self.home)
-        self.session = self.aws.session()
+        self.session = self.aws.create_session()
         self._initial_inventory: dict[str, set[str]] = {}
         self._is_kept = False
 
@@ -86,7 +86,7 @@ class Rehearsal:
                     counts[stack["StackName"]] = Counter(resource["ResourceType"] for resource in resources)
         return dict(sorted(counts.items()))
 
-    def verify(self, deployment: Deployment | None = None) -> list[Claim]:
+    def verify(self, deployment: Deployment | None = None) -> list[VerificationResult]:
         """Compare the deployed system with the deployment file, or with its current state."""
         return [
             claim
@@ -95,7 +95,7 @@ class Rehearsal:
             for claim in verifier(regional, self._create_session(regional), self.aws.endpoint).verify()
         ]
 
-    def run_drills(self) -> Iterator[Outcome]:
+    def run_drills(self) -> Iterator[ScenarioResult]:
         """Run every scaling scenario in each region."""
         for regional in self._regions:
             session = self._create_session(regional)
@@ -121,7 +121,7 @@ class Rehearsal:
         return count_added_resources(self._initial_inventory, self._collect_inventory(region))
 
     def _create_session(self, regional: Deployment) -> boto3.Session:
-        return self.aws.session(regional.aws.region)
+        return self.aws.create_session(regional.aws.region)
 
     def _collect_inventory(self, region: str | None = None) -> dict[str, set[str]]:
         """Return the resources in all regions, or in one region. Global resources are included in either case."""

@@ -14,8 +14,8 @@ from voice_sandbox.azure.child import LanguageHost
 from voice_sandbox.azure.order import DeletionPlan, plan_teardown
 from voice_sandbox.azure.policy import PolicyPack, PolicyViolation
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Mode, PreexistingResources
-from voice_sandbox.azure.run import Run, run_modes
+from voice_sandbox.azure.recorder import PreexistingResources, RunMode
+from voice_sandbox.azure.run import RunResult, run_modes
 
 _STACKS_FOLDER = Path(voice_stacks.__file__).resolve().parent / "azure"
 PROJECT_FOLDERS = (_STACKS_FOLDER / "cluster", _STACKS_FOLDER / "workloads")
@@ -35,8 +35,8 @@ class CreatedProject:
     """
 
     project: Project
-    preview: Run
-    up: Run
+    preview: RunResult
+    up: RunResult
 
 
 class Rehearsal(AbstractContextManager["Rehearsal"]):
@@ -71,7 +71,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         self._done: list[CreatedProject] = []
 
     @classmethod
-    def for_deployment(cls, deployment: Deployment) -> Self:
+    def from_deployment(cls, deployment: Deployment) -> Self:
         """Return the rehearsal of a deployment, with its name as the stack and its file as the configuration.
 
         Raises:
@@ -89,7 +89,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         existing = PreexistingResources()
         self._done = []
         for project in self.projects:
-            preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing, host=self._host)
+            preview, up = run_modes(project, (RunMode.PREVIEW, RunMode.UP), existing, host=self._host)
             self._done.append(CreatedProject(project, preview, up))
             existing = existing.with_stack(project.full_stack_name, up.graph)
         return list(self._done)
@@ -114,7 +114,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         """Plan the deletion of the resources that `run` has created, from the last project on, and check each step.
 
         Raises:
-            OrderError: A resource would be deleted while another one needs it.
+            DependencyError: A resource would be deleted while another one needs it.
         """
         return plan_teardown(done.up.graph for done in self._done)
 

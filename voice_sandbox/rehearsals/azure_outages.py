@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.graph import shorten_type
-from voice_sandbox.changes import Op, Outage
+from voice_sandbox.changes import OpType, Outage
 
-_ENGINE_OUTAGE = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
-_CLUSTER_OUTAGE = "every service, until cluster, pools and engines are recreated: an hour or more"
-OUTAGES_BY_TYPE: Mapping[str, str] = {
-    "apps/v1:Deployment": f"its pods, {_ENGINE_OUTAGE}",
+_ENGINE_OUTAGE_TEXT = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
+_CLUSTER_OUTAGE_TEXT = "every service, until cluster, pools and engines are recreated: an hour or more"
+OUTAGE_TEXT_BY_TYPE: Mapping[str, str] = {
+    "apps/v1:Deployment": f"its pods, {_ENGINE_OUTAGE_TEXT}",
     "containerregistry:Registry": "all images, until they are pushed again; until then, no node can start a container",
-    "containerservice:AgentPool": f"the pods on the pool, {_ENGINE_OUTAGE}. To avoid it, add a pool with another "
+    "containerservice:AgentPool": f"the pods on the pool, {_ENGINE_OUTAGE_TEXT}. To avoid it, add a pool with another "
     "name and a service on it, and remove the old ones once the new service is ready (docs/guides/azure.md)",
-    "containerservice:ManagedCluster": _CLUSTER_OUTAGE,
-    "core/v1:Namespace": f"everything in it, {_ENGINE_OUTAGE}",
+    "containerservice:ManagedCluster": _CLUSTER_OUTAGE_TEXT,
+    "core/v1:Namespace": f"everything in it, {_ENGINE_OUTAGE_TEXT}",
     "core/v1:PersistentVolumeClaim": "its data, and the pods that mount it, until all models are downloaded again",
     "dashboard:Grafana": "dashboards that users created, permanently",
     "keyvault:Vault": "its secrets, permanently unless they are restored",
@@ -28,8 +28,8 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
     "network:NatGateway": "outbound connections of every node, for minutes: images, models and external engines",
     "network:PublicIPAddress": "the address that callers use, or the source address of outgoing connections, "
     "permanently: clients and allow lists that contain it must be updated",
-    "network:Subnet": _CLUSTER_OUTAGE,
-    "network:VirtualNetwork": _CLUSTER_OUTAGE,
+    "network:Subnet": _CLUSTER_OUTAGE_TEXT,
+    "network:VirtualNetwork": _CLUSTER_OUTAGE_TEXT,
     "operationalinsights:Workspace": "all existing logs",
     **dict.fromkeys(
         ("redisenterprise:Database", "redisenterprise:RedisEnterprise"),
@@ -40,24 +40,24 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
         ("storage:BlobContainer", "storage:StorageAccount"),
         "all archived transcripts, permanently; calls continue, and later transcripts are stored in the new one",
     ),
-    "resources:ResourceGroup": f"everything in it: {_CLUSTER_OUTAGE}",
+    "resources:ResourceGroup": f"everything in it: {_CLUSTER_OUTAGE_TEXT}",
 }
 """Outages by resource type. Durations are estimates from `docs/cold-start.md`."""
-_DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
+_TYPES_DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
 """Types that Azure only deletes after their users, whose own deletion is reported as the outage."""
 
 
 def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
     """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
-    replaced = [step for step in steps if step.op is Op.REPLACE]
+    replaced = [step for step in steps if step.op is OpType.REPLACE]
     result = []
     for step in steps:
         kind, name = shorten_type(step.resource.type), step.resource.name
         changes = tuple(change.path for change in step.changes if change.requires_replacement)
-        deleted = step.op is Op.DELETE and kind not in _DELETED_AFTER_USERS
-        if (deleted or changes) and kind in OUTAGES_BY_TYPE and name not in set(accepted):
-            also_replaced = len(_find_dependent_replacements(step, replaced)) if changes else 0
-            result.append(Outage(name, step.resource.label, changes, OUTAGES_BY_TYPE[kind], also_replaced))
+        deleted = step.op is OpType.DELETE and kind not in _TYPES_DELETED_AFTER_USERS
+        if (deleted or changes) and kind in OUTAGE_TEXT_BY_TYPE and name not in set(accepted):
+            also_replaced_count = len(_find_dependent_replacements(step, replaced)) if changes else 0
+            result.append(Outage(name, step.resource.label, changes, OUTAGE_TEXT_BY_TYPE[kind], also_replaced_count))
     return result
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Claim:
+class VerificationResult:
     """A checked condition with its result."""
 
     text: str

@@ -14,7 +14,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
 from voice_blueprint.aws.autoscaling import GroupSize, adjust_desired_capacity, find_step_adjustment
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.file.model.scaling import Band, Comparison, ScalingRule
+from voice_blueprint.file.model.scaling import Comparison, ScalingRule, StepAdjustment
 from voice_sandbox.rehearsals.live_alarm import LiveAlarm
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Scenario:
 
     Attributes:
         samples: One value per alarm period, oldest first.
-        fires: Whether the rule must fire; otherwise, nothing may change.
+        should_fire: Whether the rule must fire; otherwise, nothing may change.
         other_rules: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
         is_idle: Whether the scenario starts with the number of hosts before the drill, since a fleet at its maximum
             cannot grow.
@@ -48,7 +48,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScenarioResult:
     """Desired capacities of a fleet's groups before and after a scenario."""
 
     scenario: Scenario
@@ -59,7 +59,9 @@ class Outcome:
     def expected_capacities(self) -> dict[str, int]:
         """Expected capacities after the rule's step."""
         rule, value = self.scenario.rule, self.scenario.samples[-1] if self.scenario.samples else 0.0
-        adjustment = find_step_adjustment(rule.bands, value - rule.threshold) if self.scenario.should_fire else 0
+        adjustment = (
+            find_step_adjustment(rule.step_adjustments, value - rule.threshold) if self.scenario.should_fire else 0
+        )
         return {group: count + adjustment for group, count in self.capacities_before.items()}
 
     @property
@@ -132,9 +134,9 @@ class Drill:
         now = start or datetime.now(UTC) - timedelta(days=3)
         self._clock = now.replace(minute=0, second=0, microsecond=0)
 
-    def run(self) -> Iterator[Outcome]:
+    def run(self) -> Iterator[ScenarioResult]:
         """Run every scenario from the capacities after the previous scenario, and restore the capacities at the end."""
-        played: list[Outcome] = []
+        played: list[ScenarioResult] = []
         for scenario in generate_scenarios(self._deployment):
             if scenario.is_idle:
                 self._restore_capacities(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
@@ -142,13 +144,13 @@ class Drill:
             yield played[-1]
         self._restore_capacities(played)
 
-    def _restore_capacities(self, played: Iterable[Outcome]) -> None:
+    def _restore_capacities(self, played: Iterable[ScenarioResult]) -> None:
         """Restore the number of hosts that each group had before the first of the outcomes."""
         for outcome in reversed(list(played)):
             for group, desired in outcome.capacities_before.items():
                 self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
 
-    def run_scenario(self, scenario: Scenario) -> Outcome:
+    def run_scenario(self, scenario: Scenario) -> ScenarioResult:
         """Publish one sample of a scenario per period, and execute the alarm's actions when its state becomes ALARM."""
         alarm, *other_rules = (
             LiveAlarm(self._cloudwatch, names.build_scaling_alarm_name(self._deployment, scenario.fleet, rule))
@@ -171,7 +173,7 @@ class Drill:
             for other in other_rules:
                 if other.evaluate_state(self._clock, AlarmState.OK) is AlarmState.ALARM:
                     self._execute_actions(other, MEDIUM_UTILIZATION_PERCENT)
-        return Outcome(scenario, before, self._list_capacities(scenario.fleet))
+        return ScenarioResult(scenario, before, self._list_capacities(scenario.fleet))
 
     def fire_if_breached(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
         """Evaluate a rule's alarm at a time, and execute its actions if it fires. Return True if it fires.
@@ -191,11 +193,11 @@ class Drill:
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
             if policy["PolicyARN"] not in alarm.actions:
                 continue
-            bands = [_parse_step_band(step) for step in policy["StepAdjustments"]]
+            bands = [_parse_step_adjustment(step) for step in policy["StepAdjustments"]]
             adjustment = find_step_adjustment(bands, value - alarm.rule.threshold)
             group = self._describe_group(policy["AutoScalingGroupName"])
             capacity = group["DesiredCapacity"]
-            size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service=capacity)
+            size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service_host_count=capacity)
             self._autoscaling.set_desired_capacity(
                 AutoScalingGroupName=group["AutoScalingGroupName"],
                 DesiredCapacity=adjust_desired_capacity(size, adjustment),
@@ -213,8 +215,8 @@ class Drill:
         return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
 
 
-def _parse_step_band(step: StepAdjustmentTypeDef) -> Band:
-    return Band(
+def _parse_step_adjustment(step: StepAdjustmentTypeDef) -> StepAdjustment:
+    return StepAdjustment(
         lower=step.get("MetricIntervalLowerBound", float("-inf")),
         upper=step.get("MetricIntervalUpperBound", float("inf")),
         adjustment=step["ScalingAdjustment"],

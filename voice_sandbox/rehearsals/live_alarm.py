@@ -18,8 +18,8 @@ from voice_blueprint.contract.metrics import METRICS, STORAGE_RESOLUTION_S
 if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
-_COMPARISONS = {operator: comparison for comparison, operator in COMPARISON_OPERATORS.items()}
-_MISSING_DATA_RULES = {word: rule for rule, word in MISSING_DATA_TREATMENTS.items()}
+_COMPARISON_BY_OPERATOR = {operator: comparison for comparison, operator in COMPARISON_OPERATORS.items()}
+_MISSING_DATA_RULE_BY_TREATMENT = {word: rule for rule, word in MISSING_DATA_TREATMENTS.items()}
 
 
 class LiveAlarm:
@@ -39,11 +39,11 @@ class LiveAlarm:
         self.period = timedelta(seconds=self._alarm["Period"])
         self.actions = self._alarm["AlarmActions"]
         self.rule = AlarmRule(
-            comparison=_COMPARISONS[self._alarm["ComparisonOperator"]],
+            comparison=_COMPARISON_BY_OPERATOR[self._alarm["ComparisonOperator"]],
             threshold=self._alarm["Threshold"],
             datapoints_to_alarm=self._alarm["DatapointsToAlarm"],
             evaluation_periods=self._alarm["EvaluationPeriods"],
-            missing_data=_MISSING_DATA_RULES[self._alarm["TreatMissingData"]],
+            missing_data=_MISSING_DATA_RULE_BY_TREATMENT[self._alarm["TreatMissingData"]],
         )
 
     def publish(self, value: float, at: datetime) -> None:

@@ -16,7 +16,7 @@ from voice_blueprint.contract.session_api import EVENTS_PATH, HEALTH_PATH, SESSI
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.alerts import build_alerts
 from voice_blueprint.observability.aws.dashboards import build_dashboards
-from voice_sandbox.rehearsals.claim import Claim
+from voice_sandbox.rehearsals.claim import VerificationResult
 
 EXPECTED_ROUTES = {(SESSIONS_PATH, "POST"), (EVENTS_PATH, "GET"), (SESSION_PATH, "DELETE")}
 
@@ -31,7 +31,7 @@ class EdgeVerifier:
         self._elbv2 = session.client("elbv2", endpoint_url=endpoint)
         self._route53 = session.client("route53", endpoint_url=endpoint)
 
-    def verify(self) -> Iterator[Claim]:
+    def verify(self) -> Iterator[VerificationResult]:
         """Yield all checks of the edge and of observability."""
         yield from self._verify_routes()
         yield from self._verify_listeners()
@@ -39,7 +39,7 @@ class EdgeVerifier:
         yield from self._verify_alarms()
         yield from self._verify_dashboard()
 
-    def _verify_routes(self) -> Iterator[Claim]:
+    def _verify_routes(self) -> Iterator[VerificationResult]:
         (api,) = self._api.get_rest_apis()["items"]
         resources = self._api.get_resources(restApiId=api["id"], embed=["methods"], limit=100)["items"]
         methods = {
@@ -54,27 +54,31 @@ class EdgeVerifier:
         routes = EXPECTED_ROUTES | archive
         preflights = {(path, "OPTIONS") for path, _ in routes} if edge.allowed_origins else set()
         expected = routes | preflights
-        yield Claim(f"API: routes {sorted(f'{verb} {path}' for path, verb in expected)}", set(methods) == expected)
+        yield VerificationResult(
+            f"API: routes {sorted(f'{verb} {path}' for path, verb in expected)}", set(methods) == expected
+        )
         for (path, verb), method in methods.items():
-            yield Claim(
+            yield VerificationResult(
                 f"{verb} {path}: through a VPC link", method["methodIntegration"]["connectionType"] == "VPC_LINK"
             )
         if self._deployment.aws.edge.authorizer.kind == "iam":
             signed = {route for route, method in methods.items() if method["authorizationType"] == "AWS_IAM"}
-            yield Claim(
+            yield VerificationResult(
                 "API: a new session requires a signature, all other methods its token",
                 signed == {(SESSIONS_PATH, "POST"), *archive},
             )
 
-    def _verify_listeners(self) -> Iterator[Claim]:
+    def _verify_listeners(self) -> Iterator[VerificationResult]:
         expected = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
         claim = "public load balancers: TLS 443 to the gateway, UDP 5004 to the VAD fleet"
         if self._deployment.aws.agents:
             expected |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
             claim += ", TLS 443 to the agents"
-        yield Claim(claim, self._list_forwarding_rules("internet-facing") == expected)
+        yield VerificationResult(claim, self._list_forwarding_rules("internet-facing") == expected)
         internal = {(protocol, port) for _, _, protocol, port in self._list_forwarding_rules("internal")}
-        yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
+        yield VerificationResult(
+            "internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)}
+        )
 
     def _list_forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
         """Return the protocol and the port of each listener of a scheme, and those of its target group."""
@@ -89,7 +93,7 @@ class EdgeVerifier:
             for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
         }
 
-    def _verify_records(self) -> Iterator[Claim]:
+    def _verify_records(self) -> Iterator[VerificationResult]:
         """Yield the checks of the DNS records that route callers to healthy regions."""
         aws, shared_name = self._deployment.aws, self._deployment.shared_domain
         if shared_name is None or aws.edge.domain is None:
@@ -102,11 +106,11 @@ class EdgeVerifier:
             if (record["Name"].rstrip("."), record.get("Region")) == (host, aws.region)
         ]
         actual = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
-        yield Claim(
+        yield VerificationResult(
             f"{host} routes to {aws.region} while {''.join(checked_endpoint)} is healthy", actual == [checked_endpoint]
         )
 
-    def _verify_alarms(self) -> Iterator[Claim]:
+    def _verify_alarms(self) -> Iterator[VerificationResult]:
         actual = {
             alarm["AlarmName"]: alarm
             for page in self._cloudwatch.get_paginator("describe_alarms").paginate(
@@ -118,14 +122,14 @@ class EdgeVerifier:
             name = alert.format_alarm_name(self._deployment)
             alarm = actual.get(name)
             # Tests compare its numbers in the templates with docs/runbooks/README.md.
-            yield Claim(
+            yield VerificationResult(
                 f"{name}: with a runbook and an action",
                 alarm is not None
                 and names.build_runbook_url(self._deployment, alert.id) in alarm["AlarmDescription"]
                 and bool(alarm["AlarmActions"]),
             )
 
-    def _verify_dashboard(self) -> Iterator[Claim]:
+    def _verify_dashboard(self) -> Iterator[VerificationResult]:
         metric_names = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
         for dashboard in build_dashboards(self._deployment):
             name = names.build_dashboard_name(self._deployment, dashboard.topic)
@@ -136,7 +140,7 @@ class EdgeVerifier:
                 for row in widget["properties"].get("metrics", [])
                 if isinstance(row[0], str)
             }
-            yield Claim(
+            yield VerificationResult(
                 f"dashboard {name}: {len(widget_metrics)} metrics, all in the contract",
                 bool(widget_metrics) and widget_metrics <= metric_names,
             )

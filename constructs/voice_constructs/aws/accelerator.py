@@ -11,7 +11,7 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import calculate_asr_host_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_asr_host_call_bounds, find_limiting_bound
 from voice_blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
 from voice_blueprint.contract.images import UNPRIVILEGED_UID, Image
 from voice_blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
@@ -25,7 +25,7 @@ from voice_blueprint.engines.launch.services import (
     create_preparation_launcher,
 )
 from voice_blueprint.engines.launch.vllm import HEALTH_PATH as VLLM_HEALTH_PATH
-from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
+from voice_blueprint.engines.launch.vllm import LOG_PREFIX_BY_START_PHASE
 from voice_blueprint.engines.launch.whisper import create_whisper_engine, format_engine_variable
 from voice_blueprint.file.model.aws import AsrFleet, Engine
 from voice_blueprint.hosts import format_artifacts_name, lacks_digests, list_asr_images
@@ -40,7 +40,7 @@ from voice_constructs.aws.host import (
 )
 from voice_constructs.aws.scaling import create_fleet_scaling
 
-INSTANCE_STORE_MOUNT = "/mnt/nvme"
+INSTANCE_STORE_MOUNT_PATH = "/mnt/nvme"
 START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
 
 SHARED_MEMORY_MIB = 16_384
@@ -80,7 +80,7 @@ def create_accelerator_template(
 def get_cache_dir(fleet: AsrFleet, image: Image) -> str:
     """Return the host directory for the caches of an image's engine."""
     has_disks = catalog.instance_types()[fleet.instance_type].instance_store_disks
-    return f"{INSTANCE_STORE_MOUNT if has_disks else HOST_CACHE_DIR}/{image}"
+    return f"{INSTANCE_STORE_MOUNT_PATH if has_disks else HOST_CACHE_DIR}/{image}"
 
 
 def create_fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Artifacts:
@@ -140,7 +140,7 @@ class AcceleratorFleet(Construct):
                 vpc=context.network.vpc,
                 subnets=context.network.select_private_subnets(fleet.availability_zones),
                 template=template,
-                start=self._start,
+                start_timeouts=self._start,
                 min_hosts=context.calculate_min_hosts(fleet.hosts.min, self._images),
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
@@ -161,9 +161,9 @@ class AcceleratorFleet(Construct):
             )
         return group
 
-    def _create_host_boot(self) -> voice_userdata.HostBoot:
+    def _create_host_boot(self) -> voice_userdata.HostUserDataConfig:
         accelerator = self._type.accelerator
-        return voice_userdata.HostBoot(
+        return voice_userdata.HostUserDataConfig(
             deployment=self._deployment.name,
             fleet=self._fleet.name,
             tier=Tier.ASR,
@@ -180,7 +180,7 @@ class AcceleratorFleet(Construct):
             environment=self._context.build_shared_environment(Tier.ASR),
             state=self._context.create_state_access(Tier.ASR),
             signing_key=self._deployment.signing_key,
-            instance_store_mount=INSTANCE_STORE_MOUNT if self._type.instance_store_disks else None,
+            instance_store_mount=INSTANCE_STORE_MOUNT_PATH if self._type.instance_store_disks else None,
             artifacts=create_fleet_artifacts(self._context, self._fleet) if self._fleet.artifacts else None,
             accelerator=accelerator.kind if accelerator else None,
         )
@@ -209,13 +209,13 @@ class AcceleratorFleet(Construct):
     def _create_vllm_container(self) -> voice_userdata.Container:
         launch = create_fleet_launcher(self._fleet)
         container = self._context.create_container(
-            Image.ASR_VLLM, {}, voice_userdata.HealthPort(VLLM.number, VLLM_HEALTH_PATH)
+            Image.ASR_VLLM, {}, voice_userdata.PortReadinessCheck(VLLM.number, VLLM_HEALTH_PATH)
         )
         return replace(
             container,
             environment=launch.build_environment(),
             arguments=launch.build_command(),
-            start_log=START_LOG_PREFIXES,
+            start_log_prefix_by_phase=LOG_PREFIX_BY_START_PHASE,
         )
 
     def _create_engine_container(self, image: Image) -> voice_userdata.Container:
@@ -230,12 +230,14 @@ class AcceleratorFleet(Construct):
                 HOST_KIND: kind,
                 ENGINE: format_engine_variable(self._fleet),
             },
-            voice_userdata.HealthPort(ENGINE_HEALTH.number, HEALTH_PATH),
+            voice_userdata.PortReadinessCheck(ENGINE_HEALTH.number, HEALTH_PATH),
         )
         runtime = create_neuron_launcher(self._fleet).build_environment() if kind == "neuron" else {}
         # On a host with vLLM, the start waits for vLLM.
         waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
-        engine = create_whisper_engine(self._fleet, find_limiting_bound(calculate_asr_host_bounds(self._fleet)).calls)
+        engine = create_whisper_engine(
+            self._fleet, find_limiting_bound(calculate_asr_host_call_bounds(self._fleet)).calls
+        )
         offline = {"HF_HUB_OFFLINE": "1"} if self._fleet.artifacts else {}
         environment = {**container.environment, **engine.build_environment(), **runtime, **offline}
-        return replace(container, environment=environment, start_log=None if waits_for_vllm else {})
+        return replace(container, environment=environment, start_log_prefix_by_phase=None if waits_for_vllm else {})

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import COMPARISON_OPERATORS, MISSING_DATA_TREATMENTS
-from voice_blueprint.file.model.base import to_construct_id
+from voice_blueprint.file.model.base import format_construct_id
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED_ALARM, Alert
 from voice_blueprint.observability.aws.series import Resource, Series
@@ -63,7 +63,7 @@ class AlertAlarms(Construct):
         if alert.short_window_s is None:
             return self._build_metric_alarm(alert, actions=[self._props.topic_arn])
         # Only the composite alarm sends notifications.
-        parts = [self._build_metric_alarm(alert, ending, actions=[]) for ending in alert.windows]
+        parts = [self._build_metric_alarm(alert, ending, actions=[]) for ending in alert.period_s_by_window]
         return self._build_composite(
             _build_logical_id(alert),
             alert.format_alarm_name(self._props.deployment),
@@ -73,7 +73,7 @@ class AlertAlarms(Construct):
         )
 
     def _build_metric_alarm(self, alert: Alert, ending: str = "", *, actions: list[str]) -> cloudwatch.CfnAlarm:
-        rule, period_s = alert.rule, alert.windows[ending]
+        rule, period_s = alert.rule, alert.period_s_by_window[ending]
         watched = (
             self._build_alarm_properties(alert)
             if len(alert.series) == 1
@@ -157,7 +157,7 @@ class AlertAlarms(Construct):
 
 
 def _build_logical_id(alert: Alert, ending: str = "") -> str:
-    return to_construct_id("-".join(filter(None, (alert.id, alert.target, ending))))
+    return format_construct_id("-".join(filter(None, (alert.id, alert.target, ending))))
 
 
 def resolve_dimension(value: str | Resource, resources: Mapping[Resource, str]) -> str:

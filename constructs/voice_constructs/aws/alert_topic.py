@@ -21,12 +21,12 @@ class AlertTopicProps:
 
     Attributes:
         name: Name of the topic.
-        key_policy: Removal policy of the key.
+        key_removal_policy: Removal policy of the key.
     """
 
     name: str
     observability: Observability
-    key_policy: RemovalPolicy
+    key_removal_policy: RemovalPolicy
 
 
 class AlertTopic(Construct):
@@ -38,7 +38,7 @@ class AlertTopic(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, props: AlertTopicProps) -> None:
         super().__init__(scope, id_)
-        key = EncryptionKey(self, "Key", purpose="messages of alarms", removal_policy=props.key_policy)
+        key = EncryptionKey(self, "Key", purpose="messages of alarms", removal_policy=props.key_removal_policy)
         key.allow_publishers(PUBLISHERS)
         self._topic = sns.Topic(self, "Topic", topic_name=props.name, master_key=key, enforce_ssl=True)
         self.arn = self._topic.topic_arn

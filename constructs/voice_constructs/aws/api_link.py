@@ -40,7 +40,7 @@ class ApiLink(Construct):
             "AwsSolutions-ELB2",
             "AWS writes access logs of TLS listeners only; API Gateway logs every request of this path",
         )
-        self.gateway_targets = context.create_task_targets(self, "GatewayTargets", GATEWAY_HTTP)
+        self.gateway_targets = context.create_task_target_group(self, "GatewayTargets", GATEWAY_HTTP)
         self.load_balancer.add_listener(
             "Http",
             port=GATEWAY_HTTP.number,

@@ -17,7 +17,7 @@ INCOMPLETE_UPLOAD_DAYS = 7
 
 
 @dataclass(frozen=True)
-class Artifacts:
+class ArtifactBucket:
     """The bucket and its encryption key."""
 
     bucket: s3.Bucket
@@ -46,7 +46,7 @@ class Artifacts:
         )
 
 
-def create_artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
+def create_artifact_bucket(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> ArtifactBucket:
     """Create an encrypted, versioned bucket that requires TLS.
 
     Hosts access the bucket through the network's gateway endpoint.
@@ -70,4 +70,4 @@ def create_artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: Re
         removal_policy=removal_policy,
     )
     acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail records writes")
-    return Artifacts(bucket, key)
+    return ArtifactBucket(bucket, key)

@@ -13,7 +13,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, create_preparation_launcher
 from voice_blueprint.hosts import format_artifacts_name
 from voice_constructs.aws.accelerator import (
-    INSTANCE_STORE_MOUNT,
+    INSTANCE_STORE_MOUNT_PATH,
     SHARED_MEMORY_MIB,
     AcceleratorFleetProps,
     create_accelerator_template,
@@ -41,7 +41,7 @@ class ArtifactsJob(Construct):
             launch.build_environment(),
             create_fleet_artifacts(context, fleet),
             HOST_CACHE_DIR,
-            INSTANCE_STORE_MOUNT if kind.instance_store_disks else None,
+            INSTANCE_STORE_MOUNT_PATH if kind.instance_store_disks else None,
             kind.accelerator.kind if kind.accelerator else None,
             SHARED_MEMORY_MIB if kind.compute_kind != "cpu" else None,
             context.deployment.signing_key,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from aws_cdk import aws_budgets as budgets
 from constructs import Construct
 
-MAX_SPENT_PERCENT = 80
-MAX_FORECAST_PERCENT = 100
+MAX_BUDGET_SPENT_PERCENT = 80
+MAX_BUDGET_FORECAST_PERCENT = 100
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class CostBudget(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, props: CostBudgetProps) -> None:
         super().__init__(scope, id_)
-        notified = {"ACTUAL": MAX_SPENT_PERCENT, "FORECASTED": MAX_FORECAST_PERCENT}
+        notified = {"ACTUAL": MAX_BUDGET_SPENT_PERCENT, "FORECASTED": MAX_BUDGET_FORECAST_PERCENT}
         budgets.CfnBudget(
             self,
             "Monthly",

@@ -47,7 +47,7 @@ class EdgeContext:
             name=name,
         )
 
-    def create_task_targets(
+    def create_task_target_group(
         self, scope: Construct, id_: str, port: Port, *, preserve_client_ip: bool = False
     ) -> elbv2.NetworkTargetGroup:
         """Create a target group of a service's tasks. A target group can have only one load balancer.

@@ -27,7 +27,7 @@ machines of Image Builder read (https://docs.aws.amazon.com/imagebuilder/latest/
 """
 
 
-def allow_own_requests() -> iam.PolicyStatement:
+def create_own_requests_statement() -> iam.PolicyStatement:
     """Return the statement that allows all requests of this account's principals."""
     return iam.PolicyStatement(
         sid="RequestsOfThisAccount",
@@ -38,7 +38,7 @@ def allow_own_requests() -> iam.PolicyStatement:
     )
 
 
-def allow_own_buckets() -> iam.PolicyStatement:
+def create_own_buckets_statement() -> iam.PolicyStatement:
     """Return the statement that allows this account's principals to use the buckets of this account."""
     account = {"aws:PrincipalAccount": Aws.ACCOUNT_ID, "aws:ResourceAccount": Aws.ACCOUNT_ID}
     return iam.PolicyStatement(
@@ -50,7 +50,7 @@ def allow_own_buckets() -> iam.PolicyStatement:
     )
 
 
-def allow_public_buckets(region: str) -> iam.PolicyStatement:
+def create_public_buckets_statement(region: str) -> iam.PolicyStatement:
     """Return the statement that allows reading from the buckets of AWS that hosts need."""
     return iam.PolicyStatement(
         sid="BucketsOfAws",

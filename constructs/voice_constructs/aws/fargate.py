@@ -25,7 +25,7 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
-TOKEN_KEY_LENGTH = 64
+TOKEN_SIGNING_KEY_LENGTH = 64
 """Length of the key that signs session tokens. With 62 possible characters, it exceeds the 256 bits of HMAC-SHA-256."""
 
 PROTECTION_ACTIONS = ("ecs:GetTaskProtection", "ecs:UpdateTaskProtection")
@@ -71,7 +71,7 @@ class FargateTier(Construct):
         self._deployment = props.context.deployment
         self._lacks_digests = lacks_digests(self._deployment, (self.image,))
         self.log_group = props.context.create_log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
-        self.token_key = self._build_token_key()
+        self.token_key = self._build_token_signing_key()
         self.cluster = ecs.Cluster(
             self,
             "Cluster",
@@ -79,7 +79,7 @@ class FargateTier(Construct):
             container_insights_v2=ecs.ContainerInsights.ENABLED,
         )
 
-    def _build_token_key(self) -> secretsmanager.Secret:
+    def _build_token_signing_key(self) -> secretsmanager.Secret:
         secret = secretsmanager.Secret(
             self,
             "TokenKey",
@@ -87,7 +87,7 @@ class FargateTier(Construct):
             encryption_key=self._props.context.key,
             removal_policy=self._props.context.retention.logs,
             generate_secret_string=secretsmanager.SecretStringGenerator(
-                password_length=TOKEN_KEY_LENGTH, exclude_punctuation=True
+                password_length=TOKEN_SIGNING_KEY_LENGTH, exclude_punctuation=True
             ),
         )
         acknowledge(
@@ -116,7 +116,7 @@ class FargateTier(Construct):
                 cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),
         )
-        self._allow_protection(task)
+        self._allow_task_protection(task)
         secrets = {
             VALKEY_HOST: self._reference_state_host(),
             VALKEY_PASSWORD: self._reference_state_password(task),
@@ -153,7 +153,7 @@ class FargateTier(Construct):
         )
         return task
 
-    def _allow_protection(self, task: ecs.FargateTaskDefinition) -> None:
+    def _allow_task_protection(self, task: ecs.FargateTaskDefinition) -> None:
         """Grant tasks permission to enable ECS task protection during calls (voice_runtime/protection.py)."""
         stack = Stack.of(self)
         tasks = stack.format_arn(service="ecs", resource="task", resource_name=f"{self.cluster.cluster_name}/*")

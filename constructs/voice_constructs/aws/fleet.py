@@ -71,9 +71,9 @@ class FleetContext:
                 region=self.deployment.aws.region,
                 repositories=[self.registry.repositories[image] for image in images],
                 log_group=self.log_group,
-                host_parameter=self.store.host_parameter,
+                store_host_parameter_name=self.store.host_parameter,
                 secret=self.store.secrets[tier],
-                secret_key=self.store.key,
+                secret_encryption_key=self.store.key,
             ),
         )
 
@@ -84,16 +84,16 @@ class FleetContext:
             VALKEY_USER.name: tier.value,
         }
 
-    def create_state_access(self, tier: Tier) -> voice_userdata.StateAccess:
+    def create_state_access(self, tier: Tier) -> voice_userdata.StateStoreConnection:
         """Return the parameter with the state store's host name, and the secret with the tier's password."""
-        return voice_userdata.StateAccess(
+        return voice_userdata.StateStoreConnection(
             host_parameter=self.store.host_parameter,
             secret_arn=self.store.secrets[tier].secret_arn,
             password_field=PASSWORD_FIELD,
         )
 
     def create_container(
-        self, image: Image, environment: Environment, health: voice_userdata.HealthPort, **hardware: object
+        self, image: Image, environment: Environment, health: voice_userdata.PortReadinessCheck, **hardware: object
     ) -> voice_userdata.Container:
         """Return a container of a host."""
         return voice_userdata.Container(
@@ -112,7 +112,7 @@ class FleetContext:
                 TELEMETRY_SOURCES: ",".join(sources),
                 PROMETHEUS_PORT: str(PROMETHEUS.number),
             },
-            voice_userdata.HealthPort(PROMETHEUS.number),
+            voice_userdata.PortReadinessCheck(PROMETHEUS.number),
             user_id=UNPRIVILEGED_UID,
         )
 

@@ -34,13 +34,13 @@ class GatewayProps(FargateProps):
 
     Attributes:
         media_host: Host name that callers send audio to.
-        media_targets: Target group of the WebSocket port.
-        api_targets: Target group of the session API's port.
+        media_target_group: Target group of the WebSocket port.
+        api_target_group: Target group of the session API's port.
     """
 
     media_host: str
-    media_targets: elbv2.NetworkTargetGroup
-    api_targets: elbv2.NetworkTargetGroup
+    media_target_group: elbv2.NetworkTargetGroup
+    api_target_group: elbv2.NetworkTargetGroup
 
 
 class Gateway(FargateTier):
@@ -73,7 +73,9 @@ class Gateway(FargateTier):
         container = task.default_container
         assert container is not None  # noqa: S101  the task was built with one
         container.add_mount_points(ecs.MountPoint(source_volume=UPLOADS_VOLUME, container_path="/tmp", read_only=False))  # noqa: S108
-        self.service = self._build_service(task, {GATEWAY_MEDIA: props.media_targets, GATEWAY_HTTP: props.api_targets})
+        self.service = self._build_service(
+            task, {GATEWAY_MEDIA: props.media_target_group, GATEWAY_HTTP: props.api_target_group}
+        )
         self._build_scaling(
             settings.tasks,
             "OpenSockets",

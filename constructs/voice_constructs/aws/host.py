@@ -18,13 +18,13 @@ from voice_blueprint.aws import machine_images
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.metrics import NAMESPACE
 from voice_blueprint.engines.launch.coldstart import StartTimeouts
-from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
+from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, PurchaseOption, Rollout, Spot
 from voice_blueprint.observability.aws.rollouts import can_surge
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 ROOT_DEVICE = "/dev/xvda"
-INCLUDED_IOPS = 3000
+BASELINE_IOPS = 3000
 IOPS_PER_MIB_S = 4
 """A gp3 volume provides at most a quarter of a MiB/s per IOPS, and includes 3,000 IOPS.
 https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
@@ -36,7 +36,7 @@ class HostRoleProps:
 
     Attributes:
         groups: Names of the Auto Scaling groups whose lifecycle actions the host completes.
-        host_parameter: Name of the parameter with the state store's endpoint.
+        store_host_parameter_name: Name of the parameter with the state store's endpoint.
         secret: Secret of the tier's user of the state store, and its encryption key.
     """
 
@@ -44,9 +44,9 @@ class HostRoleProps:
     region: str
     repositories: Sequence[ecr.IRepository]
     log_group: logs.ILogGroup
-    host_parameter: str
+    store_host_parameter_name: str
     secret: secretsmanager.ISecret
-    secret_key: kms.IKey
+    secret_encryption_key: kms.IKey
 
 
 class HostRole(iam.Role):
@@ -72,24 +72,24 @@ class HostRole(iam.Role):
         for repository in props.repositories:
             repository.grant_pull(self)
         props.log_group.grant_write(self)
-        self._allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": NAMESPACE}})
-        self._allow_lifecycle(props)
-        parameter = f"arn:{PARTITION}:ssm:{props.region}:{ACCOUNT_ID}:parameter{props.host_parameter}"
-        self._allow(["ssm:GetParameter"], [parameter])
-        self._allow(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
+        self._allow_actions(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": NAMESPACE}})
+        self._allow_lifecycle_actions(props)
+        parameter = f"arn:{PARTITION}:ssm:{props.region}:{ACCOUNT_ID}:parameter{props.store_host_parameter_name}"
+        self._allow_actions(["ssm:GetParameter"], [parameter])
+        self._allow_actions(["secretsmanager:GetSecretValue"], [props.secret.secret_arn])
         via_secrets_manager = {"StringEquals": {"kms:ViaService": f"secretsmanager.{props.region}.amazonaws.com"}}
-        self._allow(["kms:Decrypt"], [props.secret_key.key_arn], via_secrets_manager)
+        self._allow_actions(["kms:Decrypt"], [props.secret_encryption_key.key_arn], via_secrets_manager)
 
     def allow_target_registration(self, target_group_arn: str) -> None:
         """Grant a host permission to register and deregister its secondary interface with the load balancer."""
-        self._allow(
+        self._allow_actions(
             ["elasticloadbalancing:RegisterTargets", "elasticloadbalancing:DeregisterTargets"], [target_group_arn]
         )
 
-    def _allow_lifecycle(self, props: HostRoleProps) -> None:
+    def _allow_lifecycle_actions(self, props: HostRoleProps) -> None:
         groups = [f":autoScalingGroup:*:autoScalingGroupName/{name}" for name in props.groups]
-        self._allow(
-            [action for action in voice_userdata.HOST_ACTIONS if action.startswith("autoscaling:")],
+        self._allow_actions(
+            [action for action in voice_userdata.HOST_IAM_ACTIONS if action.startswith("autoscaling:")],
             [f"arn:{PARTITION}:autoscaling:{props.region}:{ACCOUNT_ID}{group}" for group in groups],
         )
         for group in groups:
@@ -99,7 +99,7 @@ class HostRole(iam.Role):
                 "EC2 Auto Scaling adds its own id before the group's name; the name itself is exact",
             )
 
-    def _allow(
+    def _allow_actions(
         self, actions: list[str], resources: list[str], conditions: dict[str, dict[str, str]] | None = None
     ) -> None:
         self.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions))
@@ -122,7 +122,7 @@ class HostTemplateProps:
     root_volume_gib: int
     root_volume_mib_per_s: int
     user_data: str
-    purchase: Purchase
+    purchase: PurchaseOption
     has_secondary_interface: bool = False
     uses_ena_express_udp: bool | None = None
     machine_image: str | None = None
@@ -155,7 +155,7 @@ def create_host_template(scope: Construct, id_: str, *, props: HostTemplateProps
                     kms_key=props.volume_key,
                     volume_type=ec2.EbsDeviceVolumeType.GP3,
                     throughput=props.root_volume_mib_per_s,
-                    iops=max(INCLUDED_IOPS, IOPS_PER_MIB_S * props.root_volume_mib_per_s),
+                    iops=max(BASELINE_IOPS, IOPS_PER_MIB_S * props.root_volume_mib_per_s),
                     delete_on_termination=True,
                 ),
             )
@@ -180,7 +180,7 @@ def _select_machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMa
     chosen = props.machine_image or machine_images.get_public_image_parameter(props.instance_type)
     if machine_images.is_mutable_image(chosen):
         return ec2.MachineImage.from_ssm_parameter(chosen)
-    if not machine_images.is_ami(chosen):
+    if not machine_images.is_ami_id(chosen):
         chosen = CfnDynamicReference(CfnDynamicReferenceService.SSM, chosen).to_string()
     return ec2.MachineImage.generic_linux({Stack.of(scope).region: chosen})
 
@@ -208,7 +208,7 @@ def _configure_interfaces(cfn: ec2.CfnLaunchTemplate, props: HostTemplateProps) 
             )
 
 
-def _configure_reservation(cfn: ec2.CfnLaunchTemplate, purchase: Purchase) -> None:
+def _configure_reservation(cfn: ec2.CfnLaunchTemplate, purchase: PurchaseOption) -> None:
     if isinstance(purchase, CapacityReservation | CapacityBlock):
         cfn.add_property_override(
             "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
@@ -218,16 +218,16 @@ def _configure_reservation(cfn: ec2.CfnLaunchTemplate, purchase: Purchase) -> No
         cfn.add_property_override("LaunchTemplateData.InstanceMarketOptions.MarketType", "capacity-block")
 
 
-LAUNCH_HOOK = "ready"
-TERMINATE_HOOK = "drain"
+LAUNCH_HOOK_NAME = "ready"
+TERMINATE_HOOK_NAME = "drain"
 
 
 def create_lifecycle_hooks(start: StartTimeouts, drain_timeout_s: int) -> voice_userdata.LifecycleHooks:
     """Return the names and timeouts of the lifecycle hooks, for the user data of a host."""
     return voice_userdata.LifecycleHooks(
-        launch=LAUNCH_HOOK,
-        terminate=TERMINATE_HOOK,
-        heartbeat_s=start.heartbeat_timeout_s,
+        launch_hook_name=LAUNCH_HOOK_NAME,
+        terminate_hook_name=TERMINATE_HOOK_NAME,
+        heartbeat_timeout_s=start.heartbeat_timeout_s,
         ready_budget_s=start.ready_timeout_s,
         drain_budget_s=drain_timeout_s,
     )
@@ -239,7 +239,7 @@ class HostGroupProps:
 
     Attributes:
         name: Name of the group, which user data and policies refer to.
-        start: Start-up budget of a host, which is also the grace period of health checks.
+        start_timeouts: Start-up budget of a host, which is also the grace period of health checks.
         min_hosts: Minimum number of hosts, 0 while an image has no digest.
         rollout: Settings for the replacement of hosts by a deploy.
         rollback_alarm_names: Names of the alarms that stop the replacement.
@@ -249,13 +249,13 @@ class HostGroupProps:
     vpc: ec2.IVpc
     subnets: ec2.SubnetSelection
     template: ec2.LaunchTemplate
-    start: StartTimeouts
+    start_timeouts: StartTimeouts
     min_hosts: int
     max_hosts: int
     warm_up_s: int
     rollout: Rollout
     rollback_alarm_names: Sequence[str]
-    purchase: Purchase
+    purchase: PurchaseOption
     is_behind_load_balancer: bool = False
 
 
@@ -264,7 +264,7 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
 
     The lifecycle hooks are part of the group, so that they apply to its first host as well.
     """
-    grace = Duration.seconds(props.start.ready_timeout_s)
+    grace = Duration.seconds(props.start_timeouts.ready_timeout_s)
     group = autoscaling.AutoScalingGroup(
         scope,
         id_,
@@ -289,10 +289,10 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
         autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
             lifecycle_hook_name=name,
             lifecycle_transition=f"autoscaling:EC2_INSTANCE_{transition}",
-            heartbeat_timeout=props.start.heartbeat_timeout_s,
+            heartbeat_timeout=props.start_timeouts.heartbeat_timeout_s,
             default_result="ABANDON",
         )
-        for name, transition in {LAUNCH_HOOK: "LAUNCHING", TERMINATE_HOOK: "TERMINATING"}.items()
+        for name, transition in {LAUNCH_HOOK_NAME: "LAUNCHING", TERMINATE_HOOK_NAME: "TERMINATING"}.items()
     ]
     # The L2 only accepts alarms, not names; each would be a construct of its own in each group.
     cfn.add_override(

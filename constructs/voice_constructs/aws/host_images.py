@@ -181,16 +181,18 @@ class _BakeTemplate:
     vfio_drivers: str | None
     signing_key: str | None
 
-    def __call__(self, uris: Sequence[str]) -> voice_userdata.BakeJob:
+    def __call__(self, uris: Sequence[str]) -> voice_userdata.HostImageConfig:
         results = {image.value: uri for image, uri in zip(self.images, uris, strict=True)}
-        return voice_userdata.BakeJob(self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key)
+        return voice_userdata.HostImageConfig(
+            self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key
+        )
 
 
 def _calculate_fingerprint(properties: object) -> str:
     return hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _build_component_document(bake: voice_userdata.BakeJob) -> str:
+def _build_component_document(bake: voice_userdata.HostImageConfig) -> str:
     """Return the document of a component, whose steps build the image, reboot, and check the result."""
 
     def build_bash_step(step_name: str, script: str) -> dict[str, object]:

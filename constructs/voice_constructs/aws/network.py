@@ -15,9 +15,9 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.endpoint_policies import (
     INTERFACE_SERVICES,
-    allow_own_buckets,
-    allow_own_requests,
-    allow_public_buckets,
+    create_own_buckets_statement,
+    create_own_requests_statement,
+    create_public_buckets_statement,
 )
 from voice_constructs.aws.logs import create_log_group
 
@@ -128,8 +128,8 @@ class VoiceNetwork(Construct):
 
     def _build_endpoints(self, props: VoiceNetworkProps) -> None:
         buckets = self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
-        buckets.add_to_policy(allow_own_buckets())
-        buckets.add_to_policy(allow_public_buckets(props.region))
+        buckets.add_to_policy(create_own_buckets_statement())
+        buckets.add_to_policy(create_public_buckets_statement(props.region))
         for service in props.network.interface_endpoints:
             endpoint = self.vpc.add_interface_endpoint(
                 "Endpoint" + "".join(part.capitalize() for part in service.replace("-", ".").split(".")),
@@ -139,7 +139,7 @@ class VoiceNetwork(Construct):
                 open=False,
             )
             if service in INTERFACE_SERVICES:
-                endpoint.add_to_policy(allow_own_requests())
+                endpoint.add_to_policy(create_own_requests_statement())
 
 
 @cache

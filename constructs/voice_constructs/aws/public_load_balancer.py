@@ -52,7 +52,7 @@ class TlsLoadBalancer(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self._context = context
-        self.targets = context.create_task_targets(self, target_id, port, preserve_client_ip=True)
+        self.targets = context.create_task_target_group(self, target_id, port, preserve_client_ip=True)
         self.load_balancer = elbv2.NetworkLoadBalancer(
             self,
             "LoadBalancer",

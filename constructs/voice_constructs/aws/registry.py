@@ -6,7 +6,7 @@ from constructs import Construct
 
 from voice_blueprint.contract.images import Image
 from voice_blueprint.hosts import AWS_IMAGES
-from voice_constructs.aws.artifacts import create_artifacts
+from voice_constructs.aws.artifacts import create_artifact_bucket
 from voice_constructs.aws.encryption import EncryptionKey
 
 MAX_UNTAGGED_IMAGES = 10
@@ -42,4 +42,4 @@ class ImageRegistry(Construct):
             )
             for image in AWS_IMAGES
         }
-        self.artifacts = create_artifacts(self, key=key, removal_policy=removal_policy)
+        self.artifacts = create_artifact_bucket(self, key=key, removal_policy=removal_policy)

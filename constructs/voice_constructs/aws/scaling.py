@@ -81,7 +81,7 @@ class StepScalingRule(Construct):
                     metric_interval_lower_bound=None if math.isinf(band.lower) else band.lower,
                     metric_interval_upper_bound=None if math.isinf(band.upper) else band.upper,
                 )
-                for band in rule.bands
+                for band in rule.step_adjustments
             ],
         )
 

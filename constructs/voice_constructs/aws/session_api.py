@@ -38,7 +38,7 @@ ACCESS_LOG_FIELDS = {
 """Fields of the access log. It contains no headers, query strings or session ids: ``resourcePath`` is the pattern of
 the route, ``apiKeyId`` is not the key."""
 
-CALLER_VARIABLES = {
+CALLER_VARIABLE_BY_AUTHORIZER = {
     "api-key": "context.identity.apiKeyId",
     "iam": "context.identity.userArn",
     "none": "context.identity.sourceIp",
@@ -75,13 +75,13 @@ class SessionApi(Construct):
         self._build_routes()
         self._build_gateway_responses()
         self._build_web_acl()
-        self._build_keys()
+        self._build_api_keys()
         self._build_outputs(domain)
         if domain is not None:
-            self._build_domain(domain)
+            self._build_custom_domain(domain)
             if shared := context.deployment.shared_domain:
                 region = context.deployment.aws.region
-                self._build_domain(
+                self._build_custom_domain(
                     AnyRegionDomain(self, "AnyRegion", shared=shared, region_domain=domain.domain, region=region)
                 )
 
@@ -252,7 +252,9 @@ class SessionApi(Construct):
         kind = "session" if token else self._context.settings.authorizer.kind
         cfn_method = resource.add_method(
             method,
-            self.link.build_integration(method, resource.path, caller=CALLER_VARIABLES.get(kind), stream=stream),
+            self.link.build_integration(
+                method, resource.path, caller=CALLER_VARIABLE_BY_AUTHORIZER.get(kind), stream=stream
+            ),
             authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
             api_key_required=kind == "api-key",
             request_validator=self._validator,
@@ -326,7 +328,7 @@ class SessionApi(Construct):
             ),
         )
 
-    def _build_keys(self) -> None:
+    def _build_api_keys(self) -> None:
         if self._context.settings.authorizer.kind != "api-key":
             return
         throttle = self._context.settings.throttle
@@ -339,7 +341,7 @@ class SessionApi(Construct):
         )
         plan.add_api_key(key)
 
-    def _build_domain(self, domain: EdgeDomain | AnyRegionDomain) -> None:
+    def _build_custom_domain(self, domain: EdgeDomain | AnyRegionDomain) -> None:
         scope = self if isinstance(domain, EdgeDomain) else domain
         name = apigateway.CfnDomainName(
             scope,

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from voice_blueprint.aws import names
 from voice_blueprint.contract.network import VALKEY
-from voice_blueprint.contract.state import StateAccess
+from voice_blueprint.contract.state import StateStoreUser
 from voice_blueprint.file.model.aws import StateStore
 from voice_blueprint.file.model.observability import LogRetentionDays
 from voice_constructs.aws.acknowledge import acknowledge
@@ -32,21 +32,21 @@ class ValkeyStoreProps:
             CloudFormation creates it before it deletes the previous one.
         users: Permissions of each user.
         host_parameter: Name of the parameter with the endpoint.
-        key_policy: Removal policy of the key.
+        key_removal_policy: Removal policy of the key.
         removal_policy: Removal policy of the replication group.
     """
 
     name: str
     group: str
-    users: tuple[StateAccess, ...]
+    users: tuple[StateStoreUser, ...]
     host_parameter: str
     region: str
     store: StateStore
     vpc: ec2.IVpc
     security_group: ec2.ISecurityGroup
     log_retention_days: LogRetentionDays
-    key_policy: RemovalPolicy
-    log_policy: RemovalPolicy
+    key_removal_policy: RemovalPolicy
+    log_removal_policy: RemovalPolicy
     removal_policy: RemovalPolicy
 
 
@@ -65,7 +65,7 @@ class ValkeyStore(Construct):
         super().__init__(scope, id_)
         self.replication_group_id = props.group
         self.host_parameter = props.host_parameter
-        self.key = EncryptionKey(self, "Key", purpose="session state", removal_policy=props.key_policy)
+        self.key = EncryptionKey(self, "Key", purpose="session state", removal_policy=props.key_removal_policy)
         self.key.allow_logs(props.region)
         self.secrets = {access.tier: self._build_secret(access.tier.value) for access in props.users}
         users = self._build_users(props)
@@ -147,7 +147,11 @@ class ValkeyStore(Construct):
         )
         logs = {
             kind: create_log_group(
-                self, name, key=self.key, retention_days=props.log_retention_days, removal_policy=props.log_policy
+                self,
+                name,
+                key=self.key,
+                retention_days=props.log_retention_days,
+                removal_policy=props.log_removal_policy,
             ).log_group_name
             for kind, name in {"slow-log": "SlowLog", "engine-log": "EngineLog"}.items()
         }

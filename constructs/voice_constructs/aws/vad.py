@@ -12,7 +12,7 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import calculate_vad_host_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_vad_host_call_bounds, find_limiting_bound
 from voice_blueprint.contract.environment import (
     CHUNK_KIND,
     CHUNK_PORT,
@@ -137,7 +137,7 @@ class VadFleet(Construct):
                 vpc=self._context.network.vpc,
                 subnets=self._context.network.select_private_subnets((zone,)),
                 template=template,
-                start=calculate_start_timeouts(VAD_IMAGES),
+                start_timeouts=calculate_start_timeouts(VAD_IMAGES),
                 min_hosts=self._context.calculate_min_hosts(bounds.min, VAD_IMAGES),
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
@@ -152,9 +152,9 @@ class VadFleet(Construct):
         group.attach_to_network_target_group(self.instance_targets)
         return group
 
-    def _create_host_boot(self, group: str) -> voice_userdata.HostBoot:
+    def _create_host_boot(self, group: str) -> voice_userdata.HostUserDataConfig:
         fleet, path, context = self._fleet, self._fleet.data_path, self._context
-        return voice_userdata.HostBoot(
+        return voice_userdata.HostUserDataConfig(
             deployment=self._deployment.name,
             fleet=names.VAD_FLEET,
             tier=Tier.VAD,
@@ -169,9 +169,9 @@ class VadFleet(Construct):
             mtu=path.mtu,
             huge_pages=voice_userdata.HugePages(fleet.huge_pages.size_mib, fleet.huge_pages.count),
             ena_express=fleet.ena_express.enabled,
-            data_path=voice_userdata.Vfio(path.rx_queues, path.rx_ring_size, self.target_group.target_group_arn)
+            data_path=voice_userdata.VfioDataPath(path.rx_queues, path.rx_ring_size, self.target_group.target_group_arn)
             if self._vfio
-            else voice_userdata.AfXdp(path.rx_queues, path.rx_ring_size),
+            else voice_userdata.AfXdpDataPath(path.rx_queues, path.rx_ring_size),
         )
 
     def _create_dataplane_container(self) -> voice_userdata.Container:
@@ -183,9 +183,9 @@ class VadFleet(Construct):
                 CHUNK_KIND: self._select_chunk_kind(),
                 HEALTH_PORT: str(VAD_HEALTH.number),
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-                MAX_SESSIONS: str(find_limiting_bound(calculate_vad_host_bounds(self._fleet)).calls),
+                MAX_SESSIONS: str(find_limiting_bound(calculate_vad_host_call_bounds(self._fleet)).calls),
             },
-            voice_userdata.HealthPort(VAD_HEALTH.number),
+            voice_userdata.PortReadinessCheck(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,
             mounts=(voice_userdata.Mount(CONTROL_DIR, CONTROL_DIR, is_writable=True),),
             uses_hardware=True,
@@ -200,6 +200,6 @@ class VadFleet(Construct):
         """Return the container that publishes the fleet's metrics, with access to the data plane's socket."""
         return replace(
             self._context.create_telemetry_container(["dataplane", "nic"]),
-            groups=(self._create_dataplane_container().user_id,),
+            supplementary_group_ids=(self._create_dataplane_container().user_id,),
             mounts=(voice_userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )

@@ -11,7 +11,7 @@ from voice_constructs.azure.scope import Scope
 from voice_constructs.azure.vault import SecretVault
 
 
-class Administrators(pulumi.ComponentResource):
+class AdminRoleAssignments(pulumi.ComponentResource):
     """Roles of the deployment file's Entra groups on the cluster, images, secrets and Grafana."""
 
     def __init__(

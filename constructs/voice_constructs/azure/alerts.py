@@ -8,8 +8,8 @@ from pulumi_azure_native import alertsmanagement, consumption, monitor
 
 from voice_blueprint.azure import names
 from voice_blueprint.observability.azure.alerts import (
-    MAX_FORECAST_PERCENT,
-    MAX_SPENT_PERCENT,
+    MAX_BUDGET_FORECAST_PERCENT,
+    MAX_BUDGET_SPENT_PERCENT,
     Alert,
     RecordingRule,
     build_recording_rules,
@@ -24,7 +24,7 @@ _ERROR_SEVERITY, _WARNING_SEVERITY = 1, 2
 """Severities of Azure Monitor, 0 to 4."""
 
 
-class Alerts(pulumi.ComponentResource):
+class PrometheusAlerts(pulumi.ComponentResource):
     """Rule groups for the cluster, for each service, and for recording rules of start-up times.
 
     Args:
@@ -123,8 +123,8 @@ class Alerts(pulumi.ComponentResource):
 
     def _build_notifications(self) -> Iterator[tuple[str, consumption.NotificationArgs]]:
         limits: Mapping[consumption.ThresholdType, int] = {
-            consumption.ThresholdType.ACTUAL: MAX_SPENT_PERCENT,
-            consumption.ThresholdType.FORECASTED: MAX_FORECAST_PERCENT,
+            consumption.ThresholdType.ACTUAL: MAX_BUDGET_SPENT_PERCENT,
+            consumption.ThresholdType.FORECASTED: MAX_BUDGET_FORECAST_PERCENT,
         }
         for kind, percent in limits.items():
             yield (
@@ -182,7 +182,7 @@ class PlatformAlerts(pulumi.ComponentResource):
             auto_mitigate=True,
             scopes=[service],
             evaluation_frequency=f"PT{alert.evaluation_interval_minutes}M",
-            window_size=f"PT{alert.minutes}M",
+            window_size=f"PT{alert.window_minutes}M",
             criteria=monitor.MetricAlertSingleResourceMultipleMetricCriteriaArgs(
                 odata_type="Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
                 all_of=[_build_metric_criteria(alert)],

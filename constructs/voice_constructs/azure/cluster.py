@@ -23,7 +23,7 @@ Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 """
 
 
-def use_azure_cli_login(kubeconfig: bytes) -> str:
+def build_azure_cli_kubeconfig(kubeconfig: bytes) -> str:
     """Return a kubeconfig that uses ``kubelogin`` with the Azure CLI's token.
 
     The kubeconfig of AKS requires an interactive device code. The returned kubeconfig signs in with the identity of
@@ -115,10 +115,10 @@ class Cluster(pulumi.ComponentResource):
             resource_group_name=self._scope.group,
             resource_name=self.name,
             format="exec",
-            server_fqdn="public" if profiles.has_public_name(self._scope.deployment.azure) else None,
+            server_fqdn="public" if profiles.has_public_fqdn(self._scope.deployment.azure) else None,
         )
         return pulumi.Output.secret(
-            credentials.apply(lambda result: use_azure_cli_login(base64.b64decode(result.kubeconfigs[0].value)))
+            credentials.apply(lambda result: build_azure_cli_kubeconfig(base64.b64decode(result.kubeconfigs[0].value)))
         )
 
     def _build_cluster(

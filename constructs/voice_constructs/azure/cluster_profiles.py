@@ -9,7 +9,7 @@ from pulumi_azure_native import containerservice as aks
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MINUTES, DRAIN_MARGIN_S, SURGE_PERCENT
 from voice_blueprint.file.model.azure import (
-    SYSTEM_POOL,
+    SYSTEM_POOL_NAME,
     Azure,
     ExistingNetwork,
     JumpHost,
@@ -61,7 +61,7 @@ def build_network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArg
     )
 
 
-def has_public_name(azure: Azure) -> bool:
+def has_public_fqdn(azure: Azure) -> bool:
     """Return True if the name of a private API server is publicly resolvable. Its address is private in any case.
 
     Other networks cannot resolve names in the zone that AKS creates.
@@ -81,7 +81,7 @@ def build_api_server_profile(
     if not isinstance(azure.access, PublicApiServer):
         return aks.ManagedClusterAPIServerAccessProfileArgs(
             enable_private_cluster=True,
-            enable_private_cluster_public_fqdn=has_public_name(azure),
+            enable_private_cluster_public_fqdn=has_public_fqdn(azure),
             private_dns_zone=azure.existing.find_private_dns_zone_id(format_api_server_dns_zone(azure.location))
             or "system",
             # `az aks command invoke` gives operators outside of the network access with their own identity.
@@ -116,7 +116,7 @@ def build_system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClu
     """Return the system pool. It is part of the cluster resource, since AKS creates no cluster without a pool."""
     pool = azure.system_pool
     return aks.ManagedClusterAgentPoolProfileArgs(
-        name=SYSTEM_POOL,
+        name=SYSTEM_POOL_NAME,
         mode=aks.AgentPoolMode.SYSTEM,
         type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
         vm_size=pool.vm_size,
@@ -127,7 +127,7 @@ def build_system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClu
         max_count=pool.nodes.max,
         max_pods=_MAX_SYSTEM_PODS,
         node_taints=[str(azure_names.SYSTEM_TAINT)],
-        node_labels={azure_names.POOL_LABEL: SYSTEM_POOL},
+        node_labels={azure_names.POOL_LABEL: SYSTEM_POOL_NAME},
         orchestrator_version=azure.kubernetes_version,
         os_type=aks.OSType.LINUX,
         os_sku=aks.OSSKU.UBUNTU,

@@ -8,7 +8,7 @@ from pulumi_azure_native import authorization, managedidentity
 from voice_blueprint.azure.names import Role, ServiceAccount
 from voice_constructs.azure.scope import Scope
 
-_AUDIENCE = "api://AzureADTokenExchange"
+_FEDERATION_AUDIENCE = "api://AzureADTokenExchange"
 """Audience of the tokens that workload identity exchanges:
 https://learn.microsoft.com/azure/aks/workload-identity-overview"""
 
@@ -130,6 +130,6 @@ class Identity(pulumi.ComponentResource):
             federated_identity_credential_resource_name=name,
             issuer=issuer,
             subject=account.subject,
-            audiences=[_AUDIENCE],
+            audiences=[_FEDERATION_AUDIENCE],
             opts=pulumi.ResourceOptions(parent=self),
         )

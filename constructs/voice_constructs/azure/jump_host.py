@@ -9,7 +9,7 @@ from pulumi_azure_native import compute, network
 from voice_blueprint.azure.names import Role
 from voice_blueprint.file.model.azure import JumpHost
 from voice_constructs.azure.identity import assign_admin_roles
-from voice_constructs.azure.network import BASTION_SUBNET, VoiceNetwork
+from voice_constructs.azure.network import BASTION_SUBNET_NAME, VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 _DISK_GIB = 256
@@ -18,7 +18,7 @@ _PACKAGES = ("buildah", "git", "make", "python3-venv")
 """Packages of Ubuntu for `make setup` and `voice images build-args --tool buildah`."""
 
 
-def create_unusable_key() -> str:
+def create_unusable_public_key() -> str:
     """Return a public SSH key without a private key, since Azure requires a key but users sign in with Entra.
 
     The 32 bytes of the key are a hash, so its private key is unknown.
@@ -29,7 +29,7 @@ def create_unusable_key() -> str:
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} nobody"
 
 
-class JumpMachine(pulumi.ComponentResource):
+class JumpHostMachine(pulumi.ComponentResource):
     """An Ubuntu machine without a public address, and the Bastion host for access to it.
 
     Bastion has the Standard SKU, since the Basic one does not support terminal sessions
@@ -94,7 +94,7 @@ class JumpMachine(pulumi.ComponentResource):
                     ssh=compute.SshConfigurationArgs(
                         public_keys=[
                             compute.SshPublicKeyArgs(
-                                key_data=create_unusable_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
+                                key_data=create_unusable_public_key(), path="/home/nobody-signs-in/.ssh/authorized_keys"
                             )
                         ]
                     ),
@@ -162,7 +162,7 @@ class JumpMachine(pulumi.ComponentResource):
             ip_configurations=[
                 network.BastionHostIPConfigurationArgs(
                     name="bastion",
-                    subnet=network.SubResourceArgs(id=voice_network.subnet_ids[BASTION_SUBNET]),
+                    subnet=network.SubResourceArgs(id=voice_network.subnet_ids[BASTION_SUBNET_NAME]),
                     public_ip_address=network.SubResourceArgs(id=address.id),
                 )
             ],

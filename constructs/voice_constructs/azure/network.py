@@ -24,7 +24,7 @@ from voice_blueprint.contract.network import Port
 from voice_blueprint.file.model.azure import Azure, ClusterNetwork, ExistingNetwork, JumpHost, PeeredNetwork
 from voice_constructs.azure.scope import Scope
 
-BASTION_SUBNET = "AzureBastionSubnet"
+BASTION_SUBNET_NAME = "AzureBastionSubnet"
 """Required name of the subnet. A security group on it would need rules that Azure prescribes, one of which admits all
 addresses at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
 _IDLE_TIMEOUT_MIN = 10
@@ -125,7 +125,7 @@ class VoiceNetwork(pulumi.ComponentResource):
                 depends_on=[endpoints],
             )
             endpoints = self._build_subnet(
-                BASTION_SUBNET, virtual_network, prefix=ranges.bastion, rules=None, depends_on=[jump]
+                BASTION_SUBNET_NAME, virtual_network, prefix=ranges.bastion, rules=None, depends_on=[jump]
             )
         if azure.callers:
             self._build_subnet(

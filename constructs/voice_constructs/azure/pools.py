@@ -10,15 +10,15 @@ from pulumi_azure_native import containerservice as aks
 from voice_blueprint import catalog
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role, list_pool_taints
-from voice_blueprint.azure.rollout import DRAIN_MARGIN_S, SURGE_PERCENT, calculate_node_drain_s
+from voice_blueprint.azure.rollout import DRAIN_MARGIN_S, SURGE_PERCENT, calculate_max_node_drain_s
 from voice_blueprint.engines.sizing.host import MAX_PODS_PER_NODE
 from voice_blueprint.file.model.azure import (
-    CPU_POOL,
+    CPU_POOL_NAME,
     Azure,
     AzureService,
     ChatService,
     GpuPool,
-    PayAsYouGo,
+    OnDemandNodes,
     ReservedNodes,
     SpotNodes,
 )
@@ -167,10 +167,10 @@ class CpuNodes(pulumi.ComponentResource):
         super().__init__("voice:azure:CpuNodes", name)
         azure = scope.deployment.azure
         aks.AgentPool(
-            CPU_POOL,
+            CPU_POOL_NAME,
             resource_group_name=scope.group,
             resource_name_=cluster.name,
-            agent_pool_name=CPU_POOL,
+            agent_pool_name=CPU_POOL_NAME,
             mode=aks.AgentPoolMode.USER,
             type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
             vm_size=pool.vm_size,
@@ -180,7 +180,7 @@ class CpuNodes(pulumi.ComponentResource):
             min_count=pool.nodes.min,
             max_count=pool.nodes.max,
             max_pods=MAX_PODS_PER_NODE,
-            node_labels={azure_names.POOL_LABEL: CPU_POOL},
+            node_labels={azure_names.POOL_LABEL: CPU_POOL_NAME},
             orchestrator_version=azure.kubernetes_version,
             os_type=aks.OSType.LINUX,
             os_sku=aks.OSSKU.UBUNTU,
@@ -233,7 +233,7 @@ def _get_max_spot_price(pool: GpuPool) -> float | None:
     match pool.purchase:
         case SpotNodes(max_usd_per_hour=limit):
             return _UNLIMITED_SPOT_PRICE if limit is None else limit
-        case PayAsYouGo() | ReservedNodes():
+        case OnDemandNodes() | ReservedNodes():
             return None
 
 
@@ -267,7 +267,9 @@ def _build_upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgrade
     are passed on, so that a preview rejects them instead of ignoring them.
     """
     waits_s = [
-        calculate_node_drain_s(service, pool) for service in azure.services if pool.name in _list_service_pools(service)
+        calculate_max_node_drain_s(service, pool)
+        for service in azure.services
+        if pool.name in _list_service_pools(service)
     ]
     return aks.AgentPoolUpgradeSettingsArgs(
         max_surge=None if _is_spot(pool) and not pool.surge_nodes else str(pool.surge_nodes),

@@ -15,8 +15,8 @@ class Retention:
     """Retention of one environment's resources after a teardown.
 
     Attributes:
-        keep: Whether registry, vault, logs, metrics and their resource group remain in Azure when Pulumi deletes them
-            from its state.
+        is_retained: Whether registry, vault, logs, metrics and their resource group remain in Azure when Pulumi deletes
+            them from its state.
         is_protected: Whether Pulumi refuses to delete or replace these, the network, the cluster and pools, until an
             operator removes the protection.
     """

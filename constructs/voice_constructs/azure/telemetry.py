@@ -80,7 +80,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self._associate("ContainerInsightsMetricsExtension", rule)
+        self._associate_rule("ContainerInsightsMetricsExtension", rule)
 
     def _build_container_logs(self, monitoring: Monitoring) -> None:
         rule = monitor.DataCollectionRule(
@@ -114,9 +114,9 @@ class ClusterTelemetry(pulumi.ComponentResource):
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self._associate(_CONTAINER_INSIGHTS_NAME, rule)
+        self._associate_rule(_CONTAINER_INSIGHTS_NAME, rule)
 
-    def _associate(self, name: str, rule: monitor.DataCollectionRule) -> None:
+    def _associate_rule(self, name: str, rule: monitor.DataCollectionRule) -> None:
         monitor.DataCollectionRuleAssociation(
             name,
             association_name=name,

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
@@ -55,7 +55,7 @@ def get_health_status() -> int:
         return 0
 
 
-def check_equal(name: str, actual: object, expected: object) -> None:
+def assert_equal(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
     if actual != expected:
         sys.exit(f"{name}: {actual}, expected {expected}")
@@ -63,18 +63,20 @@ def check_equal(name: str, actual: object, expected: object) -> None:
 
 def check_startup() -> None:
     """Start the agent with an invalid, then a valid environment, and stop it."""
-    contract = {variable.name: VALID_VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.AGENT]}
+    contract = {
+        variable.name: VALID_VARIABLES.get(variable.name, "smoke") for variable in VARIABLES_BY_IMAGE[Image.AGENT]
+    }
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}
-    check_equal("wrong port", subprocess.run(AGENT_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  the agent
+    assert_equal("wrong port", subprocess.run(AGENT_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  the agent
     program = subprocess.Popen(AGENT_COMMAND, env=environment)  # noqa: S603  the agent
     end = time.monotonic() + DEADLINE_S
     while not get_health_status() and time.monotonic() < end:
         time.sleep(0.2)
-    check_equal("get_health_status", get_health_status(), 200)
-    check_equal("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 0)  # noqa: S603
+    assert_equal("get_health_status", get_health_status(), 200)
+    assert_equal("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 0)  # noqa: S603
     program.send_signal(signal.SIGTERM)
-    check_equal("exit code", program.wait(DEADLINE_S), 0)
+    assert_equal("exit code", program.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":

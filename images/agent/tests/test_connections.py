@@ -12,7 +12,7 @@ from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import Engines
 from images.conftest import BUSY_TIMEOUT_S
 from voice_agent import connections, speech_to_text
-from voice_agent.connections import CloseReason, Socket
+from voice_agent.connections import CallerWebSocket, CloseReason
 from voice_agent.speech_to_text import GatewayClient
 from voice_agent.trace import ConversationTracer
 
@@ -39,7 +39,7 @@ async def test_a_socket_is_closed_with_the_code_of_its_conversation(ending: Clos
     async def send(message: Message) -> None:
         sent.append(message)
 
-    socket = Socket({"type": "websocket"}, receive, send)
+    socket = CallerWebSocket({"type": "websocket"}, receive, send)
     await socket.accept()
     if ending:
         socket.ending = ending
@@ -61,7 +61,9 @@ async def connection() -> AsyncIterator[websockets.ClientConnection]:
     async with websockets.serve(stop_reading, "127.0.0.1", 0) as gateway:
         engines = Engines()
         engines.port = next(iter(gateway.sockets)).getsockname()[1]
-        connection = await GatewayClient(settings_of(engines, 1), "", ConversationTracer("", 0, "test").begin()).open()
+        connection = await GatewayClient(
+            settings_of(engines, 1), "", ConversationTracer("", 0, "test").begin()
+        ).open_session()
         yield connection
         connection.transport.abort()
         stopped.set()

@@ -7,7 +7,7 @@ import pytest
 from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S
-from voice_agent.memory import LostLeaseError, Memory
+from voice_agent.memory import ConversationHistory, LostLeaseError
 from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
 KEPT_S = 60
@@ -23,43 +23,43 @@ async def lasts_five_seconds(store: Redis, lease: str, write: Callable[[], Await
 
 
 async def test_writes_during_a_renewal_keep_the_lease_and_the_messages(store: Redis) -> None:
-    memory = Memory(store, "c", KEPT_S)
+    memory = ConversationHistory(store, "c", KEPT_S)
     await memory.take_over()
     said = [str(number) for number in range(40)]
-    await asyncio.gather(*(work for text in said for work in (memory.add("user", text), memory.renew())))
+    await asyncio.gather(*(work for text in said for work in (memory.add_message("user", text), memory.renew_lease())))
     assert {each["content"] for each in await memory.take_over()} == set(said)
 
 
 async def test_an_older_connection_loses_the_lease_to_a_newer_one(store: Redis) -> None:
-    old, new = Memory(store, "c", KEPT_S), Memory(store, "c", KEPT_S)
+    old, new = ConversationHistory(store, "c", KEPT_S), ConversationHistory(store, "c", KEPT_S)
     await old.take_over()
     await new.take_over()
     with pytest.raises(LostLeaseError):
-        await old.renew()
+        await old.renew_lease()
     with pytest.raises(LostLeaseError):
-        await old.add("user", "late")
-    await new.renew()
+        await old.add_message("user", "late")
+    await new.renew_lease()
 
 
 async def test_the_newest_messages_are_kept_for_the_configured_time(store: Redis) -> None:
-    memory = Memory(store, "c", KEPT_S)
+    memory = ConversationHistory(store, "c", KEPT_S)
     assert await memory.take_over() == []
     for number in range(202):
-        await memory.add("user", str(number))
+        await memory.add_message("user", str(number))
     assert [each["content"] for each in await memory.take_over()] == [str(number) for number in range(2, 202)]
     assert 0 < await store.ttl(CONVERSATION_KEY.format(id="c")) <= KEPT_S
 
 
 async def test_a_lease_ends_unless_it_is_renewed_and_only_its_holder_releases_it(store: Redis) -> None:
-    old, new = Memory(store, "c", KEPT_S), Memory(store, "c", KEPT_S)
+    old, new = ConversationHistory(store, "c", KEPT_S), ConversationHistory(store, "c", KEPT_S)
     lease = CONVERSATION_LEASE_KEY.format(id="c")
     await old.take_over()
     await store.persist(lease)
-    await lasts_five_seconds(store, lease, old.renew)
+    await lasts_five_seconds(store, lease, old.renew_lease)
     await lasts_five_seconds(store, lease, new.take_over)
-    await old.release()
-    await new.renew()
-    await new.release()
+    await old.release_lease()
+    await new.renew_lease()
+    await new.release_lease()
     assert not await store.exists(lease)
-    await old.add("user", "after an outage of the store")
+    await old.add_message("user", "after an outage of the store")
     assert [each["content"] for each in await new.take_over()] == ["after an outage of the store"]

@@ -98,23 +98,23 @@ async def test_an_interruption_lasts_from_the_onset_of_speech_to_silence(of_proc
 async def test_a_turn_is_over_when_the_answer_has_been_played() -> None:
     turns = TurnTracker()
     assert turns.ended.is_set()
-    turns.begin()
+    turns.mark_response_pending()
     assert not turns.ended.is_set()
-    turns.end()
+    turns.clear_response_pending()
     assert turns.ended.is_set(), "a question without words"
-    turns.begin()
+    turns.mark_response_pending()
     await turns.on_push_frame(pushed(BotStartedSpeakingFrame()))
-    turns.end()
+    turns.clear_response_pending()
     assert not turns.ended.is_set(), "the answer is still played"
     await turns.on_push_frame(pushed(BotStoppedSpeakingFrame(), object()))
     assert not turns.ended.is_set(), "the frame has not reached the output"
     await turns.on_push_frame(pushed(BotStoppedSpeakingFrame()))
     assert turns.ended.is_set()
-    turns.begin()
+    turns.mark_response_pending()
     await turns.on_push_frame(pushed(BotStartedSpeakingFrame()))
     await turns.on_push_frame(pushed(BotStoppedSpeakingFrame()))
     assert not turns.ended.is_set(), "a filler, and the answer is still pending"
-    turns.end()
+    turns.clear_response_pending()
     assert turns.ended.is_set()
     await turns.on_push_frame(pushed(BotStartedSpeakingFrame()))
     assert not turns.ended.is_set(), "it speaks without a question"

@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from images.agent.tests.conftest import KEY, Place, running_agent, until
 from images.agent.tests.engines import Engines
 from voice_agent import server, tokens
-from voice_agent.models import Models
+from voice_agent.models import TurnModels
 from voice_agent.refusals import RefusedError
 from voice_agent.speech_synthesis import _find_word_offsets
 from voice_ops.images.locks import parse_lock
@@ -172,7 +172,7 @@ def test_no_dependency_sends_telemetry_about_callers() -> None:
 
 
 def test_models_are_loaded_once_and_have_separate_state() -> None:
-    models = Models(1.0)
+    models = TurnModels(1.0)
     first, second = models.create_voice_detector(), models.create_voice_detector()
     assert first._model.session is second._model.session
     assert first._model is not second._model

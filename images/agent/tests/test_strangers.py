@@ -31,7 +31,7 @@ from images.strangers import (
 )
 from images.strangers import open_idle_connections as unfinished
 from voice_agent.server import MAX_UNAUTHENTICATED_SOCKETS
-from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
+from voice_runtime.http import MAX_IDLE_CONNECTIONS, REQUEST_HEAD_TIMEOUT_S
 from voice_sandbox.loopback import find_free_port
 
 STRANGERS = 12
@@ -141,11 +141,11 @@ async def test_incomplete_heads_time_out_and_idle_connections_are_limited(
         unfinished(port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened,
     ):
         endings = [asyncio.create_task(wait_until_closed(each)) for each in opened]
-        async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
+        async with asyncio.timeout(REQUEST_HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
         await _time_to_open(url)
-        async with asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
+        async with asyncio.timeout(REQUEST_HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
             assert all(await asyncio.gather(*endings))
 
 

@@ -12,7 +12,7 @@ from images.agent.tests.engines import Engines
 from voice_agent import signing
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.tools import TIMEOUT_S, CallerIdentity, Toolset
+from voice_agent.tools import TOOL_REQUEST_TIMEOUT_S, CallerIdentity, Toolset
 from voice_agent.trace import ConversationTracer
 
 KEY = b"only-for-tests-only-for-tests-32"
@@ -52,10 +52,10 @@ async def test_tools_refuse_unsigned_requests(engines: Engines) -> None:
     async with httpx2.AsyncClient() as client:
         for key in ("", "x" * 32):
             with pytest.raises(RefusedError, match="tools"):
-                await tools_of(engines, client, tools_key=key).read()
+                await tools_of(engines, client, tools_key=key).fetch_schema()
         for key in (SECRET, KEY.decode()):
             tools = tools_of(engines, client, tools_key=key)
-            await tools.read()
+            await tools.fetch_schema()
             assert await tools._run_tool("weather", {"city": "Bonn"}) == {"sky": "clear"}
     called = {"name": "weather", "arguments": {"city": "Bonn"}, "conversation": "c", "caller": "anna"}
     assert engines.calls == [called, called]
@@ -68,13 +68,13 @@ async def test_the_model_waits_longer_for_a_tool_than_the_agent(engines: Engines
     async with httpx2.AsyncClient() as client:
         model = SimpleNamespace(register_function=lambda *_, timeout_secs: timeouts.append(timeout_secs))
         tools_of(engines, client).register(model)  # type: ignore[arg-type]  # the part of a model that it uses
-    assert timeouts[0] > TIMEOUT_S
+    assert timeouts[0] > TOOL_REQUEST_TIMEOUT_S
 
 
 async def test_a_tool_that_is_not_listed_is_not_called(engines: Engines) -> None:
     async with httpx2.AsyncClient() as client:
         tools = tools_of(engines, client)
-        await tools.read()
+        await tools.fetch_schema()
         for name in ("transfer_money", "", "weather ", "Weather"):
             assert "error" in await tools._run_tool(name, {})
     assert engines.calls == []

@@ -28,7 +28,7 @@ from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
 from images.conftest import BUSY_TIMEOUT_S
 from voice_agent import tokens
 from voice_agent.interruptions import DECISION_TIMEOUT_S, _split_words, is_assent, is_echo
-from voice_agent.models import Models, TurnAnalyzer
+from voice_agent.models import TurnAnalyzer, TurnModels
 
 PAUSE_S = 0.15
 """Longer than a pause that starts work, and shorter than one that ends a turn."""
@@ -454,7 +454,7 @@ async def test_an_echo_transcribed_after_the_answer_is_ignored(place: Place, eng
 
 async def test_speech_and_pauses_last_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """In windows of 32 ms. Softer sounds, such as voices in another room, are no speech."""
-    vad, told, sent = Models(1.2).create_voice_detector(), list[str](), 0
+    vad, told, sent = TurnModels(1.2).create_voice_detector(), list[str](), 0
     monkeypatch.setattr(vad, "voice_confidence", lambda audio: float(any(audio)))
     monkeypatch.setattr(vad, "_get_smoothed_volume", lambda audio: np.frombuffer(audio, np.int16)[0] / 1000)
     vad.set_sample_rate(RATE)
@@ -486,7 +486,7 @@ async def test_speech_and_pauses_last_a_tenth_of_a_second(monkeypatch: pytest.Mo
 
 
 async def test_models_report_a_pause_and_continued_speech() -> None:
-    vad, told = Models(1.2).create_voice_detector(), []
+    vad, told = TurnModels(1.2).create_voice_detector(), []
 
     async def pause() -> None:
         told.append("pause")

@@ -18,12 +18,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-_PINNED_PATTERN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==", re.MULTILINE)
+_PINNED_PACKAGE_PATTERN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==", re.MULTILINE)
 
 
 def parse_locked_packages(text: str) -> list[str]:
     """Return the packages that a locked requirements file installs."""
-    return [canonicalize_name(name) for name in _PINNED_PATTERN.findall(text)]
+    return [canonicalize_name(name) for name in _PINNED_PACKAGE_PATTERN.findall(text)]
 
 
 def find_unmet_requirements(package: str) -> Iterator[str]:

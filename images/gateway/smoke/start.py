@@ -18,7 +18,7 @@ from pathlib import Path
 import av
 from av._core import library_meta
 
-from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.session_api import HEALTH_COMMAND, HEALTH_PATH
 
@@ -34,11 +34,11 @@ TRACE_VARIABLES = {"VOICE_TRACE_COLLECTOR": "", "VOICE_TRACED_SHARE": "0"}
 EMPTY_VARIABLE_NAMES = ("ARCHIVE_URL", "OTHER_REGIONS", "API_HOST", "API_URL", "CELLS", "ALLOWED_ORIGINS")
 EMPTY_VARIABLES = {f"VOICE_{name}": "" for name in EMPTY_VARIABLE_NAMES}
 CALLER_VARIABLES = {"VOICE_AUTHORIZER": "none", "VOICE_JWT_ISSUER": "", "VOICE_JWT_AUDIENCE": ""}
-LIMIT_NAMES = (
+LIMIT_VARIABLE_NAMES = (
     *("RECONNECT_GRACE_S", "SESSION_MAX_S", "CALLER_SESSIONS", "CALLER_CREATIONS_PER_S", "CALLER_MINUTES_PER_DAY"),
     "MAX_CONNECTIONS",
 )
-LIMIT_VARIABLES = {f"VOICE_{name}": "100" for name in LIMIT_NAMES}
+LIMIT_VARIABLES = {f"VOICE_{name}": "100" for name in LIMIT_VARIABLE_NAMES}
 VALID_VARIABLES = {
     **PORT_VARIABLES,
     **NUMERIC_VARIABLES,
@@ -63,7 +63,7 @@ def get_health_status(port: str) -> int:
         return 0
 
 
-def check_equal(name: str, actual: object, expected: object) -> None:
+def assert_equal(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
     if actual != expected:
         sys.exit(f"{name}: {actual}, expected {expected}")
@@ -71,8 +71,8 @@ def check_equal(name: str, actual: object, expected: object) -> None:
 
 def check_decoder() -> None:
     """Decode a second of audio with the image's FFmpeg, which supports all formats and contains no GPL parts."""
-    check_equal("FFmpeg's licence", {each["license"] for each in library_meta.values()}, {"LGPL version 2.1 or later"})
-    check_equal("missing decoders", EXPECTED_DECODERS - av.codecs_available, set())
+    assert_equal("FFmpeg's licence", {each["license"] for each in library_meta.values()}, {"LGPL version 2.1 or later"})
+    assert_equal("missing decoders", EXPECTED_DECODERS - av.codecs_available, set())
     with wave.open(str(SOUND_PATH), "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
@@ -80,25 +80,27 @@ def check_decoder() -> None:
         sound.writeframes(bytes(2 * 8000))
     with SOUND_PATH.open("rb") as file:
         result = subprocess.run(DECODE_COMMAND, stdin=file, capture_output=True, check=False)  # noqa: S603  the gateway's
-    check_equal("decoded bytes", (result.returncode, len(result.stdout), result.stderr), (0, 2 * 16000, b""))
+    assert_equal("decoded bytes", (result.returncode, len(result.stdout), result.stderr), (0, 2 * 16000, b""))
 
 
 def check_startup() -> None:
     """Start the gateway with an invalid and then with a valid environment, and stop it."""
-    contract = {variable.name: VALID_VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.GATEWAY]}
+    contract = {
+        variable.name: VALID_VARIABLES.get(variable.name, "smoke") for variable in VARIABLES_BY_IMAGE[Image.GATEWAY]
+    }
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}
-    check_equal("wrong port", subprocess.run(GATEWAY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  the gateway
+    assert_equal("wrong port", subprocess.run(GATEWAY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  the gateway
     program = subprocess.Popen(GATEWAY_COMMAND, env=environment)  # noqa: S603  the gateway
     end = time.monotonic() + DEADLINE_S
     while 0 in map(get_health_status, PORT_VARIABLES.values()) and time.monotonic() < end:
         time.sleep(0.2)
-    check_equal(
+    assert_equal(
         "health without a state store", [get_health_status(port) for port in PORT_VARIABLES.values()], [503, 503]
     )
-    check_equal("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 1)  # noqa: S603
+    assert_equal("health check", subprocess.run([HEALTH_COMMAND], env=environment, check=False).returncode, 1)  # noqa: S603
     program.send_signal(signal.SIGTERM)
-    check_equal("exit code", program.wait(DEADLINE_S), 0)
+    assert_equal("exit code", program.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from voice_gateway import archiver
 from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, build_archive_key
 from voice_gateway.archiver import Archiver
 from voice_runtime import state
-from voice_runtime.media import DEFAULT_MEDIA
+from voice_runtime.media import DEFAULT_MEDIA_FORMAT
 from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript, TranscriptStore
 from voice_sandbox.loopback import find_free_port
@@ -98,7 +98,7 @@ def session(ssrc: int = 7, **more: Any) -> Session:
         kind=SessionKind.GATEWAY,
         caller="shop",
         expires_at=int(time.time()) + 3600,
-        media=DEFAULT_MEDIA,
+        media=DEFAULT_MEDIA_FORMAT,
         archived_from=1_790_000_000,
         **more,
     )
@@ -238,7 +238,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     archivers = [Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)) for _ in range(3)]
     while await store.zcard(state.SESSIONS_TO_ARCHIVE_KEY):
         await asyncio.gather(*(each.archive_batch() for each in archivers))
-    await asyncio.gather(*(each.write_pending_index() for each in archivers))
+    await asyncio.gather(*(each.write_pending_index_entries() for each in archivers))
     transcripts = [name for name in bucket.names() if name.startswith("transcripts/")]
     index = [name for name in bucket.names() if name.startswith("index/")]
     assert len(transcripts) == 40, "one without words has none"
@@ -250,7 +250,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     assert not await store.exists(state.INDEX_ENTRIES_KEY)
     await over(store, said(0, "Birne"), ssrc=100)
     await archivers[0].archive_batch()
-    await archivers[0].write_pending_index()
+    await archivers[0].write_pending_index_entries()
     assert [name for name in bucket.names() if name.startswith("index/")] == index, "not more than once a minute"
 
 
@@ -260,7 +260,7 @@ async def test_duckdb_reads_the_index_and_the_transcripts(store: Redis, tmp_path
         await over(store, *(said(50 * each, f"sentence {each}", language="en") for each in range(ssrc)), ssrc=ssrc)
     writer = Archiver(store, archive)
     await writer.archive_batch()
-    await writer.write_pending_index()
+    await writer.write_pending_index_entries()
     index = duckdb.read_json(f"{tmp_path}/index/**/*.jsonl.gz", hive_partitioning=True)
     found = index.order("finals DESC").project("key, finals, date, complete").fetchall()
     assert [row[1:] for row in found] == [(2, datetime.now(UTC).date(), True), (1, datetime.now(UTC).date(), True)]

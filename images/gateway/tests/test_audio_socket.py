@@ -22,7 +22,7 @@ from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import SessionField
-from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS
+from voice_gateway.gateway import MAX_CONTAINER_AUDIO_SOCKETS
 from voice_gateway.pacer import MAX_BUFFER_S
 from voice_runtime import state
 
@@ -424,7 +424,7 @@ async def test_invalid_containers_are_refused(gateway: GatewayProcess) -> None:
 
 
 async def test_decoders_of_containers_are_bounded(gateway: GatewayProcess) -> None:
-    sessions = [await gateway.open() for _ in range(MAX_CONCURRENT_CONTAINERS + 1)]
+    sessions = [await gateway.open() for _ in range(MAX_CONTAINER_AUDIO_SOCKETS + 1)]
     async with contextlib.AsyncExitStack() as sockets:
         for opened in sessions[:-1]:
             connection = await sockets.enter_async_context(opened.socket())

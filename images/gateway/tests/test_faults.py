@@ -14,7 +14,7 @@ from images.gateway.tests.running import Event, GatewayProcess, Hosts, Opened, V
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import LIVENESS_PATH
 from voice_runtime import state
-from voice_runtime.http import HEAD_TIMEOUT_S
+from voice_runtime.http import REQUEST_HEAD_TIMEOUT_S
 from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
@@ -208,7 +208,7 @@ async def test_ended_sessions_leave_no_resources(start: Start, store: Redis) -> 
     gateway = await start().ready()
     await _wave(gateway, store, 320, at_once=40)  # so that objects that are created once exist
     await holds("nothing is open", lambda: gateway.metric("OpenSockets")[-1:] == [0])
-    await asyncio.sleep(HEAD_TIMEOUT_S)  # every connection has a timer
+    await asyncio.sleep(REQUEST_HEAD_TIMEOUT_S)  # every connection has a timer
     before = await gateway.objects()
     await _wave(gateway, store, 300, at_once=20)
     await gateway.holds_no_more_than(before + 300 * LOST_WITH_EACH)

@@ -17,7 +17,7 @@ def split_file(*parts: Samples) -> list[tuple[float, float]]:
     """Return start and length of each segment, in seconds."""
     splitter = AudioSplitter()
     found = [*splitter.push(np.concatenate(parts)), *splitter.flush()]
-    assert splitter.length_s == pytest.approx(sum(map(len, parts)) / RATE)
+    assert splitter.total_duration_s == pytest.approx(sum(map(len, parts)) / RATE)
     assert all(each.end_s == pytest.approx(each.start_s + len(each.samples) / RATE) for each in found)
     return [(round(each.start_s, 3), len(each.samples) / RATE) for each in found]
 

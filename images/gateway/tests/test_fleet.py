@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from images.conftest import StoreServer
 from images.gateway.tests.running import holds
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
 from voice_gateway.fleet import MAX_STORE_OUTAGE_S, Fleet
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
@@ -50,29 +50,30 @@ async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> 
         None,
     )
     assert unseen.select_vad_host() is None
-    assert unseen.store_failure == "the state store has never responded"
+    assert unseen.store_failure_reason == "the state store has never responded"
     seen = await fleet(store)
-    assert (seen.is_store_available, seen.store_failure) == (True, None)
+    assert (seen.is_store_available, seen.store_failure_reason) == (True, None)
 
 
 async def test_a_gateway_is_replaced_after_an_outage_of_its_store_that_is_no_failover(
     store: Redis, store_server: StoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MAX_STORE_OUTAGE_S == 600
-    limit_s = HOST_DEAD_AFTER_S + 2
+    limit_s = HOST_HEARTBEAT_TIMEOUT_S + 2
     monkeypatch.setattr("voice_gateway.fleet.MAX_STORE_OUTAGE_S", limit_s)
     found = await fleet(store)
-    watching = asyncio.create_task(found.watch())
+    watching = asyncio.create_task(found.refresh_periodically())
     store_server.stop()
     try:
         await holds("it accepts no callers", lambda: not found.is_store_available)
-        assert found.store_failure is None
+        assert found.store_failure_reason is None
         await holds(
-            "it is to be replaced", lambda: found.store_failure == f"the state store has not responded for {limit_s} s"
+            "it is to be replaced",
+            lambda: found.store_failure_reason == f"the state store has not responded for {limit_s} s",
         )
     finally:
         store_server.start()
-    await holds("the store has returned", lambda: found.store_failure is None)
+    await holds("the store has returned", lambda: found.store_failure_reason is None)
     watching.cancel()
 
 
@@ -84,7 +85,7 @@ async def test_rejected_credentials_are_remembered_until_the_store_accepts_them(
         with patch.object(store, "smembers", AsyncMock(side_effect=answer, return_value=set())):
             with contextlib.suppress(RedisError):
                 await found.refresh()
-            failures.append(found.store_failure)
+            failures.append(found.store_failure_reason)
     assert failures == ["the state store rejects the credentials"] * 2 + [None]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from voice_blueprint.contract.session_api import MAX_PROMPT_CHARACTERS
-from voice_gateway.realtime import Transcription
+from voice_gateway.realtime import TranscriptionSettings
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from voice_gateway.realtime import Transcription
 )
 def test_a_prompt_and_keywords_are_joined(prompt: str | None, keywords: list[str] | None, hints: str | None) -> None:
     """Empty ones remove earlier hints, and absent ones keep them."""
-    assert Transcription(prompt=prompt, keywords=keywords).hints == hints
+    assert TranscriptionSettings(prompt=prompt, keywords=keywords).hints == hints

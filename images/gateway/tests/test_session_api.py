@@ -468,11 +468,11 @@ async def test_idle_connection_is_closed(gateway: GatewayProcess) -> None:
 
 
 async def test_timer_does_not_keep_a_closed_connection_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 3600)
-    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.HeadTimeoutProtocol]]()
-    protocol_type = http.HeadTimeoutProtocol.with_connection_limit()
+    monkeypatch.setattr(http, "REQUEST_HEAD_TIMEOUT_S", 3600)
+    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.RequestHeadTimeoutProtocol]]()
+    protocol_type = http.RequestHeadTimeoutProtocol.with_connection_limit()
 
-    def make() -> http.HeadTimeoutProtocol:
+    def make() -> http.RequestHeadTimeoutProtocol:
         protocol = protocol_type(config, ServerState(), {})
         made.append(weakref.ref(protocol))
         return protocol

@@ -32,13 +32,13 @@ from images.strangers import (
     wait_until_closed,
 )
 from voice_blueprint.contract.openapi import OPENAPI_PATH
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
-from voice_gateway.gateway import DISCARD_TIMEOUT_S, MAX_CONCURRENT_FILES, MAX_UNAUTHENTICATED_UPLOADS
+from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
+from voice_gateway.gateway import MAX_CONCURRENT_FILES, MAX_UNAUTHENTICATED_UPLOADS, UPLOAD_DISCARD_TIMEOUT_S
 from voice_gateway.tokens import SessionTokenManager
 from voice_runtime import state
-from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
+from voice_runtime.http import MAX_IDLE_CONNECTIONS, REQUEST_HEAD_TIMEOUT_S
 from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
-from voice_runtime.websocket import READ_TIMEOUT_S
+from voice_runtime.websocket import CLIENT_READ_TIMEOUT_S
 
 pytestmark = pytest.mark.usefixtures("hosts")
 CLOSED = 0
@@ -59,7 +59,7 @@ async def test_incomplete_head_times_out(start: Start, parts: tuple[bytes, ...])
         "heads", partial(time_to_health, gateway), partial(open_idle_connections, gateway.media_port, *parts)
     )
     async with open_idle_connections(gateway.media_port, *parts) as opened:
-        async with asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
+        async with asyncio.timeout(REQUEST_HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
             assert all(await asyncio.gather(*map(wait_until_closed, opened)))
 
 
@@ -67,7 +67,7 @@ async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_ol
     beyond = 100
     async with open_idle_connections(gateway.media_port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
         endings = [asyncio.create_task(wait_until_closed(each)) for each in opened]
-        async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
+        async with asyncio.timeout(REQUEST_HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
         await time_to_health(gateway)
@@ -84,7 +84,7 @@ async def test_unread_responses_are_limited_in_number_and_time(start: Start) -> 
         flood_without_reading, gateway.media_port, requests, count=MAX_IDLE_CONNECTIONS + 100
     )
     await check_caller_latency("unread answers", partial(time_to_health, gateway), more_than_its_connections)
-    async with more_than_its_connections(), asyncio.timeout(READ_TIMEOUT_S + BUSY_TIMEOUT_S):
+    async with more_than_its_connections(), asyncio.timeout(CLIENT_READ_TIMEOUT_S + BUSY_TIMEOUT_S):
         while count_open_files(gateway.process.pid) > before + 20:  # connections to the store, and health checks
             await asyncio.sleep(0.1)
 
@@ -96,7 +96,7 @@ async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
         while not ending.done():
             writer.write(b"x")
             await asyncio.sleep(0.5)
-            assert time.monotonic() - since < HEAD_TIMEOUT_S + BUSY_TIMEOUT_S
+            assert time.monotonic() - since < REQUEST_HEAD_TIMEOUT_S + BUSY_TIMEOUT_S
 
 
 async def test_invalid_upgrades_are_rejected_and_closed(gateway: GatewayProcess) -> None:
@@ -135,7 +135,7 @@ async def test_the_rest_of_an_answered_body_times_out(gateway: GatewayProcess) -
     head = b"POST /healthz HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n"
     async with (
         open_idle_connections(gateway.media_port, head) as opened,
-        asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S),
+        asyncio.timeout(REQUEST_HEAD_TIMEOUT_S + BUSY_TIMEOUT_S),
     ):
         assert all(await asyncio.gather(*map(wait_until_closed, opened)))
 
@@ -162,7 +162,7 @@ async def test_a_caller_with_too_many_uploads_loses_its_oldest(start: Start) -> 
 async def test_an_unauthenticated_upload_is_closed_early(start: Start) -> None:
     gateway = await start(AUTHORIZER="iam").ready()
     async with _slow_uploads(gateway, 3) as uploading:
-        done, _ = await asyncio.wait(uploading, timeout=HEAD_TIMEOUT_S + BUSY_TIMEOUT_S)
+        done, _ = await asyncio.wait(uploading, timeout=REQUEST_HEAD_TIMEOUT_S + BUSY_TIMEOUT_S)
         assert len(done) == 3
         assert {each.result() for each in done} <= {401, CLOSED}
 
@@ -203,7 +203,7 @@ async def test_unauthenticated_uploads_are_limited_per_address(start: Start) -> 
     head = b"POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100000\r\n\r\n" % TRANSCRIPTIONS.encode()
     async with open_idle_connections(gateway.media_port, head) as opened:
         answers = [asyncio.create_task(reader.readuntil(b"\r\n\r\n")) for reader, _ in opened]
-        async with asyncio.timeout(DISCARD_TIMEOUT_S):  # the timeout for reading each of them
+        async with asyncio.timeout(UPLOAD_DISCARD_TIMEOUT_S):  # the timeout for reading each of them
             while sum(each.done() for each in answers) < CONNECTION_COUNT - MAX_UNAUTHENTICATED_UPLOADS:
                 await asyncio.sleep(0.02)
             assert all(b" 401 " in each.result() for each in answers if each.done())
@@ -269,7 +269,7 @@ async def test_endless_frames_do_not_block_the_event_loop(gateway: GatewayProces
     attack = partial(flood_frames, gateway.media_port, "/v1/presence", SMALLEST_FRAMES_BY_NAME[kind])
     await check_caller_latency(kind, partial(time_to_health, gateway), attack)
     async with attack():
-        await asyncio.sleep(HOST_DEAD_AFTER_S)
+        await asyncio.sleep(HOST_HEARTBEAT_TIMEOUT_S)
         await time_to_health(gateway)  # the store is not mistaken for silent
         opened = await gateway.open()
     assert await opened.close() == 204

@@ -314,7 +314,7 @@ def test_segments_end_in_pauses_and_omit_silence() -> None:
     found += splitter.flush()
     assert [round(cut.start_s, 1) for cut in found] == [0.0, 9.4, 50.3]
     assert [round(cut.end_s, 1) for cut in found] == [9.2, 20.7, 51.5]
-    assert splitter.length_s == len(spoken) / SAMPLE_RATE_HZ
+    assert splitter.total_duration_s == len(spoken) / SAMPLE_RATE_HZ
 
 
 def test_speech_without_a_pause_is_also_split() -> None:

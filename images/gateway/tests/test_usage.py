@@ -195,7 +195,7 @@ async def test_a_failed_daily_report_is_written_by_the_next_gateway(
     closed = UsageReporter(store, Archive("s3://no-such-bucket", bucket.url))
     with pytest.raises(Exception, match="NoSuchBucket"):
         await closed.write_reports(MIDNIGHT + REPORT_DELAY)
-    claim = state.build_day_report_key(DAY.isoformat())
+    claim = state.build_usage_report_claim_key(DAY.isoformat())
     assert 0 < await store.ttl(claim) <= 120
     await store.delete(claim)  # simulates expiry
     await report.write_reports(MIDNIGHT + REPORT_DELAY + timedelta(days=1))
@@ -220,7 +220,7 @@ async def test_a_gateway_writes_its_own_counts(
         state.build_caller_usage_key(caller, today.isoformat()),
         state.build_caller_usage_key(caller, before.isoformat()),
     )
-    await store.delete(state.build_day_report_key(before.isoformat()))
+    await store.delete(state.build_usage_report_claim_key(before.isoformat()))
     gateway.kill()
     start_archiving()
     await holds("it is written", lambda: bool(bucket.names()))

@@ -17,7 +17,7 @@ LAUNCH_CONFIG = json.loads(Path("/smoke/launch.json").read_text(encoding="utf-8"
 FRONT, PREFILL, DECODE = (int(LAUNCH_CONFIG["ports"][name]) for name in ("front", "prefill", "decode"))
 DEADLINE_S = 60
 received_requests: list[tuple[int, str]] = []
-transfers: list[dict[str, object] | None] = []
+received_transfer_params: list[dict[str, object] | None] = []
 
 
 class FakeEngine(BaseHTTPRequestHandler):
@@ -33,7 +33,7 @@ class FakeEngine(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         received_requests.append((port, self.path))
         transfer = json.loads(body).get("kv_transfer_params") if body.startswith(b"{") else None
-        transfers.append(transfer)
+        received_transfer_params.append(transfer)
         choice = {"index": 0, "message": {"role": "assistant", "content": str(port)}, "finish_reason": "stop"}
         self._respond({"id": "x", "object": "chat.completion", "choices": [choice], "kv_transfer_params": transfer})
 
@@ -84,14 +84,17 @@ def main() -> int:
     expected = [
         (PREFILL, "/v1/chat/completions"), (DECODE, "/v1/chat/completions"), (DECODE, "/v1/audio/transcriptions"),
     ]  # fmt: skip
-    is_remote_prefill = bool(transfers and transfers[0] and transfers[0].get("do_remote_decode"))
+    is_remote_prefill = bool(
+        received_transfer_params and received_transfer_params[0] and received_transfer_params[0].get("do_remote_decode")
+    )
     if (
         received_requests != expected
         or answer["choices"][0]["message"]["content"] != str(DECODE)
         or not is_remote_prefill
     ):
         print(
-            f"asked {received_requests} with {transfers}, expected {expected}; the answer was {answer}", file=sys.stderr
+            f"asked {received_requests} with {received_transfer_params}, expected {expected}; the answer was {answer}",
+            file=sys.stderr,
         )
         return 1
     return 0

@@ -14,7 +14,7 @@ from voice_blueprint.contract.state import STATE_USERS, SentAudioField, SessionF
 from voice_runtime import state
 from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.store import connect
 from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
@@ -50,7 +50,7 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     await HostRegistry(asr, Tier.ASR).send_heartbeat(Host("a", HostKind.GPU, "10.0.0.3", 1, draining=False))
     assert [host.id for host in await HostRegistry(vad, Tier.ASR).read_live_hosts()] == ["a"]
 
-    journal, transcripts = Journal(asr, "a"), TranscriptStore(asr)
+    journal, transcripts = AudioJournal(asr, "a"), TranscriptStore(asr)
     await journal.acquire(SSRC)
     entries = await journal.append([(SSRC, b"chunk")])
     assert await journal.renew([SSRC]) == []

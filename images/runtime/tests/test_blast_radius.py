@@ -19,7 +19,7 @@ from images.conftest import StoreServer
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import STATE_USERS, SentAudioField, SessionField
 from voice_runtime import state
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore
 from voice_runtime.store import connect
 from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
@@ -74,7 +74,7 @@ async def _forges_final(client: Redis, ssrc: int) -> None:
 
 
 async def _takes_lease(client: Redis, ssrc: int) -> None:
-    await Journal(client, "stolen").acquire(ssrc)
+    await AudioJournal(client, "stolen").acquire(ssrc)
 
 
 async def _forges_counts(client: Redis, ssrc: int) -> None:
@@ -139,8 +139,8 @@ async def _fill(store: Redis) -> None:
         )
         assert await SessionStore(store).create(session, max_sessions=len(HELD))
         await store.zadd(state.SLOT_RESERVATIONS_KEY, {str(ssrc): expires_at})
-        await Journal(store, host).acquire(ssrc)
-        await Journal(store, host).append([(ssrc, b"chunk")])
+        await AudioJournal(store, host).acquire(ssrc)
+        await AudioJournal(store, host).append([(ssrc, b"chunk")])
         await store.xadd(state.build_transcript_key(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")
     for conversation in CONVERSATIONS:
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": "user", "content": "secret"}))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES, ChunkFlag, ChunkKind
-from voice_runtime.chunk import DATAGRAM_BYTES, AudioChunk, MalformedChunkError, MalformedReason
+from voice_runtime.chunk import DATAGRAM_BYTES, AudioChunk, MalformedChunkError, MalformedChunkReason
 
 SESSIONS = st.integers(0, 2**32 - 1)
 SEQUENCES = st.integers(0, 2**32 - 1)
@@ -46,19 +46,19 @@ def test_samples_round_trip(count: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("wire", "why"),
     [
-        (b"", MalformedReason.LENGTH),
-        (datagram()[:-1], MalformedReason.LENGTH),
-        (datagram() + b"\0", MalformedReason.LENGTH),
-        (datagram(kind=0), MalformedReason.KIND),
-        (datagram(kind=3), MalformedReason.KIND),
-        (datagram(flags=64), MalformedReason.FLAGS),
-        (datagram(count=11), MalformedReason.COUNT),
-        (datagram(kind=ChunkKind.PCM16, count=1601), MalformedReason.COUNT),
-        (datagram(payload=np.full(800, np.nan, np.float32).tobytes()), MalformedReason.VALUES),
-        (datagram(payload=np.full(800, np.inf, np.float32).tobytes()), MalformedReason.VALUES),
+        (b"", MalformedChunkReason.LENGTH),
+        (datagram()[:-1], MalformedChunkReason.LENGTH),
+        (datagram() + b"\0", MalformedChunkReason.LENGTH),
+        (datagram(kind=0), MalformedChunkReason.KIND),
+        (datagram(kind=3), MalformedChunkReason.KIND),
+        (datagram(flags=64), MalformedChunkReason.FLAGS),
+        (datagram(count=11), MalformedChunkReason.COUNT),
+        (datagram(kind=ChunkKind.PCM16, count=1601), MalformedChunkReason.COUNT),
+        (datagram(payload=np.full(800, np.nan, np.float32).tobytes()), MalformedChunkReason.VALUES),
+        (datagram(payload=np.full(800, np.inf, np.float32).tobytes()), MalformedChunkReason.VALUES),
     ],
 )
-def test_invalid_chunks_are_refused_with_a_reason(wire: bytes, why: MalformedReason) -> None:
+def test_invalid_chunks_are_refused_with_a_reason(wire: bytes, why: MalformedChunkReason) -> None:
     with pytest.raises(MalformedChunkError) as refused:
         AudioChunk.parse(wire)
     assert refused.value.reason is why

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from voice_runtime.fair_admission import FairAdmission, SourceLimitedSet
+from voice_runtime.fair_admission import FairAdmissionController, SourceLimitedSet
 
 LIMIT = 4
 PATIENCE_S = 30.0
 
 
-async def _hold(waiting: FairAdmission, source: str, closed: list[str], name: str) -> None:
+async def _hold(waiting: FairAdmissionController, source: str, closed: list[str], name: str) -> None:
     try:
         async with waiting.admit(source):
             await asyncio.Event().wait()
@@ -22,7 +22,7 @@ async def _hold(waiting: FairAdmission, source: str, closed: list[str], name: st
 
 
 @contextlib.asynccontextmanager
-async def _held(waiting: FairAdmission, sources: list[str], closed: list[str]) -> AsyncIterator[None]:
+async def _held(waiting: FairAdmissionController, sources: list[str], closed: list[str]) -> AsyncIterator[None]:
     tasks = []
     for number, source in enumerate(sources):
         tasks.append(asyncio.create_task(_hold(waiting, source, closed, f"{source}-{number}")))
@@ -34,7 +34,7 @@ async def _held(waiting: FairAdmission, sources: list[str], closed: list[str]) -
 
 
 async def test_the_busiest_source_loses_its_oldest_connection() -> None:
-    waiting, closed = FairAdmission(LIMIT, PATIENCE_S), list[str]()
+    waiting, closed = FairAdmissionController(LIMIT, PATIENCE_S), list[str]()
     async with _held(waiting, ["a", "b", "b", "b"], closed):
         async with waiting.admit("c"):
             await asyncio.sleep(0.01)
@@ -46,7 +46,7 @@ async def test_the_busiest_source_loses_its_oldest_connection() -> None:
 
 
 async def test_one_source_cannot_close_connections_of_another() -> None:
-    waiting, closed = FairAdmission(LIMIT, PATIENCE_S), list[str]()
+    waiting, closed = FairAdmissionController(LIMIT, PATIENCE_S), list[str]()
     async with _held(waiting, ["caller", *["stranger"] * 40], closed):
         await asyncio.sleep(0.01)
         assert len(waiting) == LIMIT
@@ -55,14 +55,14 @@ async def test_one_source_cannot_close_connections_of_another() -> None:
 
 
 async def test_simultaneous_connections_close_one_connection_each() -> None:
-    waiting, closed = FairAdmission(LIMIT, PATIENCE_S), list[str]()
+    waiting, closed = FairAdmissionController(LIMIT, PATIENCE_S), list[str]()
     async with _held(waiting, ["a"] * LIMIT, closed), _held(waiting, ["b", "c"], closed):
         await asyncio.sleep(0.01)
         assert closed == ["a-0", "a-1"]
 
 
 async def test_connections_time_out() -> None:
-    waiting = FairAdmission(LIMIT, 0.01)
+    waiting = FairAdmissionController(LIMIT, 0.01)
     with pytest.raises(TimeoutError):
         async with waiting.admit("a"):
             await asyncio.Event().wait()
@@ -70,7 +70,7 @@ async def test_connections_time_out() -> None:
 
 
 async def test_a_connection_is_admitted_while_the_connection_that_it_replaces_times_out() -> None:
-    waiting, closed = FairAdmission(2, 0.1), list[str]()
+    waiting, closed = FairAdmissionController(2, 0.1), list[str]()
     newcomers: list[asyncio.Task[None]] = []
     admitted = asyncio.Event()
 
@@ -89,7 +89,7 @@ async def test_a_connection_is_admitted_while_the_connection_that_it_replaces_ti
 
 
 async def test_errors_inside_the_context_are_propagated() -> None:
-    waiting = FairAdmission(LIMIT, PATIENCE_S)
+    waiting = FairAdmissionController(LIMIT, PATIENCE_S)
     with pytest.raises(KeyError):
         async with waiting.admit("a"):
             raise KeyError

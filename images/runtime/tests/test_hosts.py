@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NoConnectionError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
 from voice_runtime import hosts
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
@@ -22,7 +22,7 @@ async def test_a_host_fails_a_fixed_time_after_its_last_heartbeat(
     registry, host = HostRegistry(store, Tier.ASR), Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
     assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
-    now += HOST_DEAD_AFTER_S - 0.25
+    now += HOST_HEARTBEAT_TIMEOUT_S - 0.25
     assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
     for _ in range(5):
         now += 0.25
@@ -47,7 +47,7 @@ async def test_the_time_of_an_outage_does_not_count_against_hosts(
         outage.setattr(store, "smembers", fail)
         with pytest.raises(NoConnectionError):
             await registry.read_live_hosts()
-    now += HOST_DEAD_AFTER_S
+    now += HOST_HEARTBEAT_TIMEOUT_S
     assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
-    now += HOST_DEAD_AFTER_S
+    now += HOST_HEARTBEAT_TIMEOUT_S
     assert await registry.read_live_hosts() == []

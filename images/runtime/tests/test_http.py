@@ -41,9 +41,9 @@ def test_client_address_comes_from_the_proxy_header_if_any(headers: list[str], f
 
 
 async def test_a_connection_beyond_the_limit_closes_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr(http, "REQUEST_HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     config = uvicorn.Config(Starlette(), ws="none")
-    protocol, state = http.HeadTimeoutProtocol.with_connection_limit(2), ServerState()
+    protocol, state = http.RequestHeadTimeoutProtocol.with_connection_limit(2), ServerState()
     server = await asyncio.get_running_loop().create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -84,7 +84,7 @@ async def _serving(room: int) -> AsyncIterator[tuple[int, ServerState]]:
     )
     sockets = websocket.PacedWebSocket.with_limits({"/listen": 4 << 20})
     config = uvicorn.Config(app, ws=sockets, ws_max_size=1 << 16, timeout_keep_alive=2 * BUSY_TIMEOUT_S)
-    protocol, state = http.HeadTimeoutProtocol.with_connection_limit(room), ServerState()
+    protocol, state = http.RequestHeadTimeoutProtocol.with_connection_limit(room), ServerState()
     async with await asyncio.get_running_loop().create_server(
         lambda: protocol(config, state, {}), "127.0.0.1", 0
     ) as server:
@@ -98,7 +98,7 @@ async def _until_no_more_than(connections: int, state: ServerState) -> None:
 
 
 async def test_connections_with_unread_responses_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr(websocket, "CLIENT_READ_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     async with _serving(room=2) as (port, state):
         async with contextlib.AsyncExitStack() as opened:
             for _ in range(5):  # each waits for its client to read before the next one comes
@@ -110,7 +110,7 @@ async def test_connections_with_unread_responses_are_limited(monkeypatch: pytest
 
 @pytest.mark.parametrize("head", [b"", build_upgrade_head("/talk")], ids=["http", "websocket"])
 async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
-    monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(websocket, "CLIENT_READ_TIMEOUT_S", 0.5)
     async with (
         _serving(room=100) as (port, state),
         flood_without_reading(port, b"" if head else COMPLETE_HEAD, head, count=5),
@@ -119,7 +119,7 @@ async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_slow_client_receives_its_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(websocket, "CLIENT_READ_TIMEOUT_S", 0.5)
     async with _serving(room=1) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096)
         writer.write(COMPLETE_HEAD)
@@ -132,7 +132,7 @@ async def test_a_slow_client_receives_its_response(monkeypatch: pytest.MonkeyPat
 
 
 async def test_incomplete_large_messages_are_limited_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MAX_LARGE_MESSAGE_BYTES", 3 << 20)
+    monkeypatch.setattr(websocket, "MAX_TOTAL_LARGE_MESSAGE_BYTES", 3 << 20)
     never = asyncio.Event()
 
     async def half() -> AsyncIterator[bytes]:

@@ -28,8 +28,8 @@ def ok(_: Request) -> PlainTextResponse:
     return PlainTextResponse("ok")
 
 
-def protocol_for(state: ServerState) -> Callable[[], http.HeadTimeoutProtocol]:
-    kind = http.HeadTimeoutProtocol.with_connection_limit(2)
+def protocol_for(state: ServerState) -> Callable[[], http.RequestHeadTimeoutProtocol]:
+    kind = http.RequestHeadTimeoutProtocol.with_connection_limit(2)
     config = uvicorn.Config(Starlette(routes=[Route("/healthz", ok)]), ws="none", timeout_keep_alive=2 * BUSY_TIMEOUT_S)
     return lambda: kind(config, state, {})
 
@@ -62,7 +62,7 @@ async def test_a_connection_is_paused_after_a_turn_of_cpu_time(
 
 async def test_only_a_request_that_has_begun_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle connection has the longer timeout of keep-alive."""
-    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr(http, "REQUEST_HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(protocol_for(state), "127.0.0.1", 0)
 
@@ -75,7 +75,7 @@ async def test_only_a_request_that_has_begun_is_timed(monkeypatch: pytest.Monkey
         reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
         await until(lambda: bool(state.connections))
         [protocol] = state.connections
-        assert isinstance(protocol, http.HeadTimeoutProtocol)
+        assert isinstance(protocol, http.RequestHeadTimeoutProtocol)
         assert protocol._timer is not None, "a new connection"
         writer.write(COMPLETE_HEAD)
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")

@@ -17,12 +17,12 @@ from redis.exceptions import ConnectionError as NotYet
 
 from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import REVISION_KEYS, STATE_USERS
+from voice_blueprint.contract.state import REVISION_KEY_BY_TIER, STATE_USERS
 from voice_runtime.protection import (
     AGENT_URI_VARIABLE,
     MAX_PROTECTION_AFTER_REPLACEMENT_S,
     METADATA_URI_VARIABLE,
-    RENEW_INTERVAL_S,
+    RENEWAL_INTERVAL_S,
     TaskProtection,
 )
 
@@ -118,10 +118,10 @@ async def test_task_protection_follows_the_calls(agent: EcsAgent, port: int, tie
     await task.update(10.0)
     await task.update(20.0)
     assert agent.asked == [{"ProtectionEnabled": True, "ExpiresInMinutes": 6}]
-    await task.update(10.0 + RENEW_INTERVAL_S)
+    await task.update(10.0 + RENEWAL_INTERVAL_S)
     assert len(agent.asked) == 2, "renewed before it expires"
     task.calls = 0
-    await task.update(11.0 + RENEW_INTERVAL_S)
+    await task.update(11.0 + RENEWAL_INTERVAL_S)
     assert agent.asked[2:] == [{"ProtectionEnabled": False}]
     await task.store.aclose()
 
@@ -131,13 +131,13 @@ async def test_a_replaced_task_is_protected_for_an_hour(agent: EcsAgent, port: i
     task = Task(agent, port, tier)
     task.calls = 1
     await task.update(0.0)
-    Redis(port=port).set(REVISION_KEYS[tier], "8")
+    Redis(port=port).set(REVISION_KEY_BY_TIER[tier], "8")
     await task.update(200.0)
     await task.update(199.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert all(each["ProtectionEnabled"] for each in agent.asked)
     await task.update(200.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert agent.asked[-1] == {"ProtectionEnabled": False}
-    Redis(port=port).set(REVISION_KEYS[tier], "7")  # the deployment was rolled back to this revision
+    Redis(port=port).set(REVISION_KEY_BY_TIER[tier], "7")  # the deployment was rolled back to this revision
     await task.update(300.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert agent.asked[-1] == {"ProtectionEnabled": True, "ExpiresInMinutes": 6}
     await task.store.aclose()
@@ -157,8 +157,8 @@ async def test_a_starting_task_stores_its_revision(agent: EcsAgent, port: int, t
     revision = await task.protection.publish_revision()
     assert revision.startswith("7:")
     kept = Redis(port=port)
-    assert kept.get(REVISION_KEYS[tier]) == revision.encode()
-    assert 0 < int(str(kept.ttl(REVISION_KEYS[tier]))) <= 86_400
+    assert kept.get(REVISION_KEY_BY_TIER[tier]) == revision.encode()
+    assert 0 < int(str(kept.ttl(REVISION_KEY_BY_TIER[tier]))) <= 86_400
     await task.store.aclose()
 
 
@@ -174,7 +174,9 @@ async def test_a_task_with_another_password_replaces_those_of_the_same_revision(
     await old.protection.update(revision, 10.0)
     await old.protection.update(revision, 10.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert agent.asked[-1] == {"ProtectionEnabled": False}
-    assert b"rotation" not in (Redis(port=port).get(REVISION_KEYS[tier]) or b""), "the store's value contains no secret"
+    assert b"rotation" not in (Redis(port=port).get(REVISION_KEY_BY_TIER[tier]) or b""), (
+        "the store's value contains no secret"
+    )
     for task in (old, new):
         await task.store.aclose()
 

@@ -11,11 +11,11 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import WatchError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_INTERVAL_S, SentAudioField
+from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S, HOST_HEARTBEAT_TIMEOUT_S, SentAudioField
 from voice_runtime import journal as journal_module
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.sessions import Session, SessionKind, SessionState, SessionStore, TooManySessionsError
 from voice_runtime.transcripts import GAP_NUMBER_BASE, EventId, EventKind, Transcript, TranscriptStore
 
@@ -183,7 +183,7 @@ async def test_srtp_key_is_stored_separately_and_expires_with_its_session(store:
 
 
 async def test_everything_expires(store: Redis) -> None:
-    journal = Journal(store, "h1")
+    journal = AudioJournal(store, "h1")
     await SessionStore(store).create(session(), max_sessions=1)
     await TranscriptStore(store).publish(SSRC, said(0), 1)
     await journal.acquire(SSRC)
@@ -259,27 +259,27 @@ def test_invalid_event_ids_are_refused(text: str) -> None:
 
 
 async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) -> None:
-    await Journal(store, "dead").acquire(SSRC)
-    survivors = [Journal(store, f"h{i}") for i in range(5)]
+    await AudioJournal(store, "dead").acquire(SSRC)
+    survivors = [AudioJournal(store, f"h{i}") for i in range(5)]
     assert not any([await survivor.claim_session(SSRC) for survivor in survivors])
-    await store.delete(state.build_lease_key(SSRC))
+    await store.delete(state.build_host_lease_key(SSRC))
     assert sum(await asyncio.gather(*(survivor.claim_session(SSRC) for survivor in survivors))) == 1
 
 
 async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis) -> None:
-    journal = Journal(store, "h1")
+    journal = AudioJournal(store, "h1")
     for ssrc in (1, 2):
         await journal.acquire(ssrc)
-    await store.delete(state.build_lease_key(1))
-    await store.expire(state.build_lease_key(2), 1)
+    await store.delete(state.build_host_lease_key(1))
+    await store.expire(state.build_host_lease_key(2), 1)
     assert await journal.renew([1, 2]) == []
     for ssrc in (1, 2):
-        assert await store.get(state.build_lease_key(ssrc)) == b"h1"
-        assert await store.ttl(state.build_lease_key(ssrc)) > 1
+        assert await store.get(state.build_host_lease_key(ssrc)) == b"h1"
+        assert await store.ttl(state.build_host_lease_key(ssrc)) > 1
 
 
 async def test_host_is_notified_of_lost_leases(store: Redis) -> None:
-    first, second = Journal(store, "h1"), Journal(store, "h2")
+    first, second = AudioJournal(store, "h1"), AudioJournal(store, "h2")
     for ssrc in (1, 2, 3):
         await first.acquire(ssrc)
     await second.acquire(2)
@@ -303,9 +303,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-async def search_until_dead(survivor: Journal, clock: Clock) -> list[int]:
+async def search_until_dead(survivor: AudioJournal, clock: Clock) -> list[int]:
     """Search once per heartbeat until hosts without a record count as failed."""
-    for _ in range(HOST_DEAD_AFTER_S):
+    for _ in range(HOST_HEARTBEAT_TIMEOUT_S):
         assert await survivor.find_orphaned_sessions() == []
         clock.now += 1
     return await survivor.find_orphaned_sessions()
@@ -313,12 +313,12 @@ async def search_until_dead(survivor: Journal, clock: Clock) -> list[int]:
 
 async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis, clock: Clock) -> None:
     registry = HostRegistry(store, Tier.ASR)
-    dead, alive = Journal(store, "dead"), Journal(store, "alive")
+    dead, alive = AudioJournal(store, "dead"), AudioJournal(store, "alive")
     for host in ("dead", "alive"):
         await registry.send_heartbeat(Host(host, HostKind.GPU, "10.0.0.1", 3, draining=False))
     await dead.acquire(1)
     await alive.acquire(2)
-    survivor = Journal(store, "me")
+    survivor = AudioJournal(store, "me")
     assert await survivor.find_orphaned_sessions() == []
     await store.delete(state.build_host_key(Tier.ASR, "dead"))
     assert await search_until_dead(survivor, clock) == [1]
@@ -326,26 +326,26 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis, clock: Clock
 
 async def test_sessions_of_live_hosts_are_not_orphans_after_an_outage(store: Redis, clock: Clock) -> None:
     """Records and leases of all hosts expire during an outage of the store, and each host writes its own again."""
-    registry, owner, survivor = HostRegistry(store, Tier.ASR), Journal(store, "h1"), Journal(store, "h2")
+    registry, owner, survivor = HostRegistry(store, Tier.ASR), AudioJournal(store, "h1"), AudioJournal(store, "h2")
     host = Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
     await owner.acquire(1)
     assert await survivor.find_orphaned_sessions() == []
-    await store.delete(state.build_host_key(Tier.ASR, "h1"), state.build_lease_key(1))
+    await store.delete(state.build_host_key(Tier.ASR, "h1"), state.build_host_lease_key(1))
     clock.now += 60
     assert await survivor.find_orphaned_sessions() == []
     await registry.send_heartbeat(host)
-    clock.now += HOST_DEAD_AFTER_S
+    clock.now += HOST_HEARTBEAT_TIMEOUT_S
     assert await survivor.find_orphaned_sessions() == []
     await store.delete(state.build_host_key(Tier.ASR, "h1"))
     assert await search_until_dead(survivor, clock) == [1]
 
 
-async def search_once(store: Redis) -> Journal:
+async def search_once(store: Redis) -> AudioJournal:
     """Return the journal of a host that has searched once, and has found no record of a host with a session."""
-    survivor = Journal(store, "h2")
+    survivor = AudioJournal(store, "h2")
     await store.sadd(state.build_hosts_key(Tier.ASR), "h1")
-    await Journal(store, "h1").acquire(1)
+    await AudioJournal(store, "h1").acquire(1)
     assert await survivor.find_orphaned_sessions() == []
     return survivor
 
@@ -361,7 +361,7 @@ async def test_searches_that_fail_do_not_count_against_hosts(
         outage.setattr(store, "smembers", fail)
         with pytest.raises(StoreConnectionError):
             await survivor.find_orphaned_sessions()
-    clock.now += HOST_DEAD_AFTER_S
+    clock.now += HOST_HEARTBEAT_TIMEOUT_S
     assert await search_until_dead(survivor, clock) == [1]
 
 
@@ -402,7 +402,7 @@ async def test_orphans_are_found_by_searches_in_short_succession(
 
 
 async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:
-    journal = Journal(store, "h")
+    journal = AudioJournal(store, "h")
     ids = await journal.append([(SSRC, bytes([i])) for i in range(5)])
     await journal.delete(SSRC, ids[:3])
     assert await journal.read_entries(SSRC) == [(ids[3], b"\3"), (ids[4], b"\4")]
@@ -439,19 +439,19 @@ async def test_registry_lists_live_hosts(store: Redis) -> None:
 
 
 async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: Redis, clock: Clock) -> None:
-    registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
+    registry, survivor = HostRegistry(store, Tier.ASR), AudioJournal(store, "me")
     await registry.send_heartbeat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
-    await Journal(store, "dead").acquire(1)
+    await AudioJournal(store, "dead").acquire(1)
     assert await survivor.find_orphaned_sessions() == []
     await registry.remove("dead")
     assert await search_until_dead(survivor, clock) == [1]
 
 
 async def test_adopted_orphan_is_no_longer_listed(store: Redis, clock: Clock) -> None:
-    survivor = Journal(store, "me")
+    survivor = AudioJournal(store, "me")
     await store.sadd(state.build_hosts_key(Tier.ASR), "dead")
-    await Journal(store, "dead").acquire(1)
-    await store.delete(state.build_lease_key(1))
+    await AudioJournal(store, "dead").acquire(1)
+    await store.delete(state.build_host_lease_key(1))
     assert await search_until_dead(survivor, clock) == [1]
     assert await survivor.claim_session(1)
     await survivor.release(1)
@@ -461,7 +461,7 @@ async def test_adopted_orphan_is_no_longer_listed(store: Redis, clock: Clock) ->
 async def test_renewal_does_not_affect_a_new_owner_of_the_session(
     store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = Journal(store, "h1"), Journal(store, "h2")
+    first, second = AudioJournal(store, "h1"), AudioJournal(store, "h2")
     await first.acquire(1)
     read_holders = store.mget
 
@@ -477,7 +477,7 @@ async def test_renewal_does_not_affect_a_new_owner_of_the_session(
 
 
 async def test_entries_are_deleted_individually(store: Redis) -> None:
-    journal = Journal(store, "h")
+    journal = AudioJournal(store, "h")
     ids = await journal.append([(SSRC, b"a"), (SSRC, b"b"), (SSRC, b"c")])
     assert await journal.read_entries(SSRC) == list(zip(ids, (b"a", b"b", b"c"), strict=True))
     await journal.delete(SSRC, [ids[0], ids[2]])

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import PROMETHEUS
 
@@ -24,7 +24,7 @@ ENVIRONMENT_VARIABLES = {
 }
 
 
-def scrape_metrics() -> str:
+def get_scrape_status() -> str:
     """Scrape the metrics, and return "ok" or the HTTP status, or an empty text until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PROMETHEUS.number}/metrics", timeout=5) as answer:
@@ -33,7 +33,7 @@ def scrape_metrics() -> str:
         return ""
 
 
-def check_equal(name: str, actual: object, expected: object) -> None:
+def assert_equal(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
     if actual != expected:
         sys.exit(f"{name}: {actual}, expected {expected}")
@@ -42,21 +42,22 @@ def check_equal(name: str, actual: object, expected: object) -> None:
 def check_startup() -> None:
     """Start telemetry with an invalid and then with a valid environment, and stop it."""
     contract = {
-        variable.name: ENVIRONMENT_VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]
+        variable.name: ENVIRONMENT_VARIABLES.get(variable.name, "smoke")
+        for variable in VARIABLES_BY_IMAGE[Image.TELEMETRY]
     }
     environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     # The store's address is set directly, since this container has no file with it.
     del environment["VOICE_VALKEY_PASSWORD_FILE"], environment["VOICE_VALKEY_HOST_FILE"]
     environment["VOICE_VALKEY_HOST"] = "127.0.0.1"
     wrong = {**environment, "VOICE_TELEMETRY_SOURCES": "tea"}
-    check_equal("wrong source", subprocess.run(TELEMETRY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
+    assert_equal("wrong source", subprocess.run(TELEMETRY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
     program = subprocess.Popen(TELEMETRY_COMMAND, env=environment)  # noqa: S603  telemetry
     end = time.monotonic() + DEADLINE_S
-    while not scrape_metrics() and time.monotonic() < end:
+    while not get_scrape_status() and time.monotonic() < end:
         time.sleep(0.2)
-    check_equal("Prometheus endpoint", scrape_metrics(), "ok")
+    assert_equal("Prometheus endpoint", get_scrape_status(), "ok")
     program.send_signal(signal.SIGTERM)
-    check_equal("exit code", program.wait(DEADLINE_S), 0)
+    assert_equal("exit code", program.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":

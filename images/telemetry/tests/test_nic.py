@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.isolation import unshare
-from voice_blueprint.contract.metrics import Allowance
+from voice_blueprint.contract.metrics import NetworkAllowance
 from voice_telemetry.sources import SourceError, nic
 from voice_telemetry.sources.nic import NicSource
 
@@ -79,7 +79,7 @@ async def test_increments_are_reported_by_allowance(monkeypatch: pytest.MonkeyPa
     source = NicSource()
     assert await source.read() == [], "since when is not known yet"
     assert {sample.dimension_value: sample.value for sample in await source.read()} == {
-        allowance: 70 if allowance is Allowance.PACKETS else 0 for allowance in Allowance
+        allowance: 70 if allowance is NetworkAllowance.PACKETS else 0 for allowance in NetworkAllowance
     }
     assert {sample.value for sample in await source.read()} == {0}, "after a reset of the driver they begin anew"
 

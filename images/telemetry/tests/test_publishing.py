@@ -27,9 +27,9 @@ from voice_blueprint.contract.metrics import METRICS, NAMESPACE
 from voice_runtime.store import StoreSettings
 from voice_sandbox.loopback import find_free_port
 from voice_telemetry import __main__ as telemetry
-from voice_telemetry.__main__ import SourceReader, _create_cloudwatch, create_source, run
+from voice_telemetry.__main__ import SourceReader, _create_cloudwatch_publisher, create_source, run
 from voice_telemetry.cloudwatch import CloudWatchPublisher
-from voice_telemetry.prometheus import LatestValues, start_server
+from voice_telemetry.prometheus import LatestSampleCollector, start_server
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import engine
@@ -144,7 +144,7 @@ async def test_each_batch_is_sent_once_per_pause(monkeypatch: pytest.MonkeyPatch
         for name, value in (("ENDPOINT_URL", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"),
                             ("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "x")):  # fmt: skip
             monkeypatch.setenv(f"AWS_{name}", value)
-        cloudwatch = _create_cloudwatch(Settings(**OWN | {"prometheus_port": 9400}))  # type: ignore[arg-type]
+        cloudwatch = _create_cloudwatch_publisher(Settings(**OWN | {"prometheus_port": 9400}))  # type: ignore[arg-type]
         cloudwatch.add([Sample("VadSessions", 1)])
         await cloudwatch.publish()
     assert (requests, cloudwatch.unsent_count) == (1, 1)
@@ -163,7 +163,7 @@ def scrape(port: int) -> str:
 
 
 def test_prometheus_exports_the_newest_values_until_they_expire() -> None:
-    newest, port = LatestValues(deployment=DEPLOYMENT, fleet=FLEET), find_free_port()
+    newest, port = LatestSampleCollector(deployment=DEPLOYMENT, fleet=FLEET), find_free_port()
     server = start_server(newest, port)
     now = time.time()
     newest.update([Sample("RxDropped", 4, "shed", now), Sample("VadSessions", 3, read_at=now)], now - 10)
@@ -246,7 +246,7 @@ async def test_remaining_values_are_sent_before_the_end(tmp_path: Path) -> None:
     often = {"read_every_s": 60, "publish_every_s": 60, "control_socket": tmp_path / "s", "prometheus_port": 9400}
     settings, stop = Settings(**OWN | often), asyncio.Event()  # type: ignore[arg-type]
     cloudwatch = CloudWatchPublisher(Client(), deployment=DEPLOYMENT, fleet=FLEET)  # type: ignore[arg-type]
-    newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
+    newest = LatestSampleCollector(deployment=DEPLOYMENT, fleet=FLEET)
     store = StoreSettings(host="127.0.0.1", port=1, user="vad")
     async with control_socket(tmp_path / "s", [counters()]), asyncio.timeout(60):
         running = asyncio.create_task(run(settings, store, cloudwatch, newest, stop))
@@ -322,7 +322,7 @@ async def test_missed_readings_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(telemetry, "_sleep_until_stopped", pause)
     monkeypatch.setattr(telemetry, "time", SimpleNamespace(monotonic=lambda: clock, time=lambda: 1000.0))
-    newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
+    newest = LatestSampleCollector(deployment=DEPLOYMENT, fleet=FLEET)
     monkeypatch.setattr(newest, "update", lambda _, min_time: gone.append(min_time))
     settings = Settings(**OWN | {"prometheus_port": 9400, "control_socket": tmp_path / "none"})  # type: ignore[arg-type]
     await run(settings, StoreSettings(host="127.0.0.1", port=1, user="vad"), None, newest, stop)

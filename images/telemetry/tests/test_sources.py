@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
-from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, LossReason, StartPhase
+from voice_blueprint.contract.metrics import DataPlaneEvent, DropReason, LossReason, NetworkAllowance, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
@@ -60,13 +60,15 @@ async def test_data_plane_counters_are_increments(tmp_path: Path) -> None:
 
 async def test_packets_shaped_by_ec2_are_reported_with_dpdk(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    ena = dict.fromkeys(Allowance, 7)
-    told = [ena, ena | {Allowance.PACKETS: 70}, {}, ena]
+    ena = dict.fromkeys(NetworkAllowance, 7)
+    told = [ena, ena | {NetworkAllowance.PACKETS: 70}, {}, ena]
     async with control_socket(path, [counters(events={"allowances": each} if each else {}) for each in told]):
         source = DataPlaneSource(path)
         read = [values(await source.read()) for _ in told]
     found = [{part: value for (name, part), value in one.items() if name == "AllowanceExceeded"} for one in read]
-    assert found == [{}, dict.fromkeys(Allowance, 0) | {Allowance.PACKETS: 63}, {}, {}], "since when is not known"
+    assert found == [{}, dict.fromkeys(NetworkAllowance, 0) | {NetworkAllowance.PACKETS: 63}, {}, {}], (
+        "since when is not known"
+    )
 
 
 async def test_a_burst_is_not_a_sustained_load(tmp_path: Path) -> None:

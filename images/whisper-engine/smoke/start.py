@@ -8,11 +8,11 @@ import subprocess
 import sys
 from ctypes import CDLL
 
-from voice_blueprint.contract.environment import ENVIRONMENT
+from voice_blueprint.contract.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.contract.images import Image
 
 ENGINE_COMMAND = [sys.executable, "-m", "voice_whisper"]
-TIMEOUT_S = 120
+START_TIMEOUT_S = 120
 VALID_ENVIRONMENT = {
     "VOICE_HOST_ADDRESS": "127.0.0.1",
     "VOICE_HOST_KIND": "gpu",
@@ -34,11 +34,12 @@ VALID_ENVIRONMENT = {
 def expect_rejection(change: dict[str, str], code: int, answer: str) -> None:
     """Fail the test unless the engine rejects an environment with the expected message."""
     contract = {
-        variable.name: VALID_ENVIRONMENT.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.WHISPER_ENGINE]
+        variable.name: VALID_ENVIRONMENT.get(variable.name, "smoke")
+        for variable in VARIABLES_BY_IMAGE[Image.WHISPER_ENGINE]
     }
     environment = {**os.environ, **contract, "HF_HUB_OFFLINE": "1", **change}
     result = subprocess.run(  # noqa: S603  the engine
-        ENGINE_COMMAND, env=environment, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
+        ENGINE_COMMAND, env=environment, stderr=subprocess.PIPE, text=True, timeout=START_TIMEOUT_S, check=False
     )
     if result.returncode != code or answer not in result.stderr:
         sys.exit(f"with {change}: exit code {result.returncode}, expected {code}; said: {result.stderr}")

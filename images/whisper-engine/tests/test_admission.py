@@ -77,7 +77,7 @@ async def test_unknown_session_is_refused_and_looked_up_once(engine: EngineHost,
             asked += command == f"HGETALL {state.build_session_key(ssrc)}"
     assert 1 <= asked <= 1 + (time.monotonic() - begin) // UNKNOWN_SESSION_TTL_S
     assert not await store.exists(
-        state.build_audio_key(ssrc), state.build_transcript_key(ssrc), state.build_lease_key(ssrc)
+        state.build_audio_key(ssrc), state.build_transcript_key(ssrc), state.build_host_lease_key(ssrc)
     )
     assert engine.metrics()["FreeSlots"] == SLOTS
 
@@ -241,7 +241,7 @@ async def test_closed_session_releases_its_slot(engine: EngineHost, store: Redis
     await finals(store, ssrc, 1)
     assert engine.metrics()["FreeSlots"] == SLOTS - 1
     await release(store, ssrc)
-    assert not await store.exists(state.build_lease_key(ssrc))
+    assert not await store.exists(state.build_host_lease_key(ssrc))
 
 
 async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redis, ssrc: int) -> None:
@@ -261,7 +261,7 @@ async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redi
     assert await asyncio.to_thread(engine.process.wait, BUSY_TIMEOUT_S) == 0
     for each in sessions:
         assert words_wrong((await one_final(store, each)).text) <= 0.15
-        assert not await store.exists(state.build_lease_key(each))
+        assert not await store.exists(state.build_host_lease_key(each))
         assert not await store.xlen(state.build_audio_key(each))
     assert await HostRegistry(store, Tier.ASR).read_live_hosts() == []
 
@@ -303,7 +303,7 @@ async def release(store: Redis, ssrc: int) -> None:
     assert session
     await SessionStore(store).close(session)
     limit = time.monotonic() + BUSY_TIMEOUT_S
-    while await store.exists(state.build_lease_key(ssrc)):
+    while await store.exists(state.build_host_lease_key(ssrc)):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.agreement import Agreement, ends_sentence, join_words
+from voice_whisper.agreement import LocalAgreement, ends_sentence, join_words
 from voice_whisper.backends.base import Word
 from voice_whisper.session_audio import SessionAudio
 from voice_whisper.utterance import MIN_STEADY_FRAMES, Utterance
@@ -25,7 +25,7 @@ def words(text: str, start: float = 0.0) -> list[Word]:
 
 
 def test_repeated_words_are_stable_except_the_last() -> None:
-    said = Agreement()
+    said = LocalAgreement()
     said.add_hypothesis(words("please fold the"))
     assert (join_words(said.committed), join_words(said.tentative)) == ("", "please fold the")
     said.add_hypothesis(words("Please hold the line while"))
@@ -40,7 +40,7 @@ def test_repeated_words_are_stable_except_the_last() -> None:
 
 @pytest.mark.parametrize(("at_s", "told"), [(0.79, "please"), (0.8, "please hold"), (0.81, "please hold")])
 def test_a_tentative_last_word_that_ends_later_is_omitted(at_s: float, told: str) -> None:
-    said = Agreement()
+    said = LocalAgreement()
     assert said.list_words_before(at_s) == []
     said.add_hypothesis(words("please hold"))
     assert join_words(said.list_words_before(at_s)) == told
@@ -49,7 +49,7 @@ def test_a_tentative_last_word_that_ends_later_is_omitted(at_s: float, told: str
 
 
 def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
-    said = Agreement()
+    said = LocalAgreement()
     said.add_hypothesis(words("thank you"), counts=False)
     assert join_words(said.tentative) == "thank you"
     said.add_hypothesis(words("thank you for"))
@@ -57,7 +57,7 @@ def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
 
 
 def test_text_after_a_split_has_no_repetition() -> None:
-    said = Agreement()
+    said = LocalAgreement()
     said.add_hypothesis(words("please hold the line while"))
     said.add_hypothesis(words("please hold the line while"))
     rest = said.create_remainder()
@@ -67,7 +67,7 @@ def test_text_after_a_split_has_no_repetition() -> None:
 
 
 def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
-    said = Agreement()
+    said = LocalAgreement()
     said.finish(words("no no no no that is it is it is it is it"))
     assert join_words(said.words) == "no no no no that is it"
 
@@ -85,7 +85,7 @@ def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
 )
 def test_a_loop_repeats_up_to_five_words_three_times(said: str, told: str) -> None:
     """Digits occur so in numbers of cards and telephones."""
-    agreement = Agreement()
+    agreement = LocalAgreement()
     agreement.finish(words(said))
     assert join_words(agreement.words) == told.strip()
 
@@ -97,14 +97,14 @@ def test_a_loop_repeats_up_to_five_words_three_times(said: str, told: str) -> No
 )
 def test_words_that_are_recognized_again_after_a_cut_are_said_once(start: float, told: str) -> None:
     """Times are uncertain by up to a second; after it, the speaker repeats the word."""
-    rest = Agreement(words("a b c"))
+    rest = LocalAgreement(words("a b c"))
     rest.finish(words("c d e f", start=start + 0.2 - 1e-9))
     assert join_words(rest.words) == told
 
 
 @pytest.mark.parametrize(("end", "told"), [(1.29, ""), (1.31, "d")])
 def test_a_word_that_ends_within_a_tenth_of_a_second_after_the_last_one_is_that_one(end: float, told: str) -> None:
-    rest = Agreement(words("a b c"))
+    rest = LocalAgreement(words("a b c"))
     rest.finish([Word(" d", 1.0, end, 0.9)])
     assert join_words(rest.words) == told
 
@@ -125,7 +125,7 @@ def test_a_sentence_is_over_at_its_punctuation(text: str, *, is_over: bool) -> N
 
 
 def test_looping_hypothesis_is_discarded() -> None:
-    said = Agreement()
+    said = LocalAgreement()
     said.add_hypothesis(words("please call"))
     for _ in range(2):
         said.add_hypothesis(words("please count " * 12 + "please " * 20))
@@ -134,7 +134,7 @@ def test_looping_hypothesis_is_discarded() -> None:
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=9), max_size=9))
 def test_certain_words_never_change(hypotheses: list[list[str]]) -> None:
-    said, before = Agreement(), list[Word]()
+    said, before = LocalAgreement(), list[Word]()
     for hypothesis in hypotheses:
         said.add_hypothesis(words(" ".join(hypothesis)))
         assert said.committed[: len(before)] == before
@@ -145,8 +145,8 @@ def heard(samples: np.ndarray, kind: ChunkKind) -> Utterance:
     audio = SessionAudio()
     for chunk in chunks_of(1, samples.astype(np.int16), kind=kind):
         audio.add(chunk, 0.0)
-    assert audio.current
-    return audio.current
+    assert audio.current_utterance
+    return audio.current_utterance
 
 
 def test_noise_and_tones_are_classified_as_steady_but_speech_is_not() -> None:
@@ -171,19 +171,19 @@ def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
         for number, chunk in enumerate(chunks[:60]):
             added = audio.add(chunk, 0.0)
             assert isinstance(added, Utterance)
-            added.add_entry(str(number), chunk.sequence)
-        whole = audio.current
+            added.add_journal_entry(str(number), chunk.sequence)
+        whole = audio.current_utterance
         assert whole
         audio.split(whole, 303)
-        rest = audio.current
+        rest = audio.current_utterance
         assert rest
-        assert (whole.start, whole.frames, whole.last) == (100, 200, 295)
-        assert (rest.start, rest.begin, rest.frames) == (300, 200, 100)
+        assert (whole.start, whole.frame_count, whole.last) == (100, 200, 295)
+        assert (rest.start, rest.begin, rest.frame_count) == (300, 200, 100)
         assert [*whole.entries, *rest.entries] == [str(number) for number in range(60)]
         assert max(whole.entries.values()) == 295
-        whole.add_entry("late", 290)
-        whole.add_entry("later", 300)
-        whole.add_entry("latest", 305)
+        whole.add_journal_entry("late", 290)
+        whole.add_journal_entry("later", 300)
+        whole.add_journal_entry("latest", 305)
         assert "late" in whole.entries
         assert {"later", "latest"} <= rest.entries.keys()
         for chunk in chunks[60:]:
@@ -203,7 +203,7 @@ def all_of(chunks: list[AudioChunk]) -> list[Utterance]:
 
 
 def test_repeated_groups_of_a_number_are_kept() -> None:
-    said = Agreement()
+    said = LocalAgreement()
     number = words("my card is 4111 1111 1111 1111")
     for count in (4, 5, 6, 7):
         said.add_hypothesis(number[:count])

@@ -150,4 +150,4 @@ def test_a_gpu_encodes_several_windows_together(
     monkeypatch: pytest.MonkeyPatch, device: str, *, together: bool
 ) -> None:
     monkeypatch.setattr(Model, "device", device)
-    assert backend(Model()).encodes_batches is together
+    assert backend(Model()).supports_batch_encoding is together

@@ -106,5 +106,5 @@ async def test_session_adopted_by_another_host_is_dropped(engine: EngineHost, st
     await engine.say(chunks_of(ssrc, sound())[:20])
     wait_for("the session", lambda: bool(engine.counted("chunks")))
     lost = engine.counted("lost_leases")
-    await store.set(state.build_lease_key(ssrc), "another", ex=60)
+    await store.set(state.build_host_lease_key(ssrc), "another", ex=60)
     wait_for("a lost lease", lambda: engine.counted("lost_leases") == lost + 1)

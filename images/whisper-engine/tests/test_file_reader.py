@@ -18,7 +18,7 @@ from voice_runtime.transcripts import TimedWord
 from voice_whisper import file_reader
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.file_reader import FileReader, create_utterance
+from voice_whisper.file_reader import FileTranscriber, create_utterance
 from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 
@@ -54,7 +54,7 @@ async def reader(
     store: Redis, engine: Scripted, has_time: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[Counters]:
     counters = Counters()
-    host = FileReader("h1", FilePieceQueue(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
+    host = FileTranscriber("h1", FilePieceQueue(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
     running = asyncio.create_task(host.run(has_time))
     yield counters
     await tasks.cancel_tasks([running])
@@ -113,7 +113,7 @@ async def test_files_wait_for_live_calls(store: Redis) -> None:
 
 
 async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_reader, "FILE_PIECE_LEASE_S", 0.2)
+    monkeypatch.setattr(file_reader, "FILE_PIECE_LEASE_TTL_S", 0.2)
     engine, pieces, lease = Scripted(), FilePieceQueue(store), state.build_file_piece_lease_key("long")
     async with reader(store, engine) as counters, asyncio.timeout(BUSY_TIMEOUT_S):
         await pieces.put(FilePiece("long", SPEECH, None))
@@ -132,9 +132,9 @@ async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkey
 def test_a_piece_is_a_complete_utterance_with_its_samples(samples: int) -> None:
     audio = np.arange(1, samples + 1, dtype="<i2")
     utterance = create_utterance(audio.tobytes())
-    assert utterance.is_whole
-    assert (utterance.start, utterance.frames) == (0, -(-samples // 320))
-    assert utterance.next_number == -(-samples // CHUNK_SAMPLES)
+    assert utterance.is_complete
+    assert (utterance.start, utterance.frame_count) == (0, -(-samples // 320))
+    assert utterance.next_chunk_number == -(-samples // CHUNK_SAMPLES)
     found = utterance.decode_samples()
     assert np.array_equal(found[:samples], audio)
     assert not found[samples:].any()

@@ -6,7 +6,7 @@ from redis.asyncio import Redis
 
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_whisper import journal_batch
 from voice_whisper.counters import Counters
 from voice_whisper.journal_batch import JournalBatch
@@ -17,7 +17,7 @@ async def test_chunks_that_wait_for_the_store_are_limited(
     store: Redis, ssrc: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_batch, "MAX_WAITING_CHUNKS", 3)
-    counters, journal = Counters(), Journal(store, "a host")
+    counters, journal = Counters(), AudioJournal(store, "a host")
     batch = JournalBatch(journal, counters)
     utterance = Utterance(ssrc, ChunkKind.PCM16, opened=True)
     for number in range(5):

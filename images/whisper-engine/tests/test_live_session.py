@@ -16,7 +16,7 @@ from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import HostRegistry
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import SessionStore
 from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
@@ -57,7 +57,7 @@ class Scripted:
     async def transcribe(
         self, utterance: Utterance, language: str | None, wanted: Priority, prompt: str = ""
     ) -> WindowTranscript:
-        begin, end = utterance.begin * FRAME_S, (utterance.start + utterance.frames) * FRAME_S
+        begin, end = utterance.begin * FRAME_S, (utterance.start + utterance.frame_count) * FRAME_S
         if wanted is Priority.FINAL:
             self.asked.append((language, prompt))
         heard = tuple(
@@ -69,7 +69,7 @@ class Scripted:
 
 
 def services_of(store: Redis, engine: Scripted) -> SessionContext:
-    counters, journal = Counters(), Journal(store, "h1")
+    counters, journal = Counters(), AudioJournal(store, "h1")
     return SessionContext(
         engine,  # type: ignore[arg-type]  # what a session asks of one
         TranscriptStore(store),
@@ -89,7 +89,7 @@ async def live(store: Redis, ssrc: int, engine: Scripted, **record: object) -> A
 
     async def tick() -> None:
         while True:
-            session.advance()
+            session.start_due_transcripts()
             await asyncio.sleep(TICK_S)
 
     ticking = asyncio.create_task(tick())
@@ -255,7 +255,7 @@ async def test_long_utterance_of_a_failed_host_is_restored_from_its_start(store:
     speech = np.tile(sound(), 31)[: 2500 * CHUNK_FRAMES * 320]
     datagrams = [(ssrc, chunk.to_datagram()) for chunk in chunks_of(ssrc, speech, kind=ChunkKind.PCM16)]
     for at in range(0, len(datagrams), 100):
-        await Journal(store, "h2").append(datagrams[at : at + 100])
+        await AudioJournal(store, "h2").append(datagrams[at : at + 100])
     engine = Scripted(
         [("First", 0.1, 0.5), ("last.", 249.1, 249.5)], max_utterance_frames=streaming.MAX_UTTERANCE_FRAMES
     )
@@ -267,10 +267,10 @@ async def test_long_utterance_of_a_failed_host_is_restored_from_its_start(store:
 
 async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int) -> None:
     admission = Admission(2, SessionStore(store), services_of(store, Scripted([])))
-    await Journal(store, "h1").acquire(ssrc)
+    await AudioJournal(store, "h1").acquire(ssrc)
     await admission.adopt(ssrc, is_own=True)
     assert admission.is_empty
-    assert not await store.exists(state.build_lease_key(ssrc))
+    assert not await store.exists(state.build_host_lease_key(ssrc))
 
 
 async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(store: Redis, ssrc: int) -> None:

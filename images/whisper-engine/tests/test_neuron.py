@@ -110,7 +110,7 @@ def test_a_worker_loads_its_parts_which_are_compiled_once(
 def test_windows_are_encoded_and_decoded_one_by_one(settings: ModelSettings) -> None:
     backend = on_neuron.load(settings, Role.COLOCATED, threads=1, number=0)
     assert backend.bins == BINS
-    assert not backend.encodes_batches
+    assert not backend.supports_batch_encoding
     assert backend.languages == ("de", "en")
     features = np.stack([np.full((BINS, 2), 1, np.float32), np.full((BINS, 2), 2, np.float32)])
     hidden = backend.encode(features)

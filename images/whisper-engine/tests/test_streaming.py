@@ -18,7 +18,7 @@ from websockets.http11 import Request, Response
 
 from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import ChunkKind
-from voice_runtime.features import SAMPLE_RATE
+from voice_runtime.features import SAMPLE_RATE_HZ
 from voice_whisper import streaming, vllm_realtime, vllm_watch
 from voice_whisper.job import Priority
 from voice_whisper.streaming import OVERLAP_SAMPLES, StreamError, StreamingTranscriber, join_texts
@@ -26,7 +26,7 @@ from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_realtime import VllmRealtimeRecognizer
 
 MODEL = "voxtral-mini-4b-realtime"
-WORD, SPACE = SAMPLE_RATE * 2 // 5, SAMPLE_RATE // 10
+WORD, SPACE = SAMPLE_RATE_HZ * 2 // 5, SAMPLE_RATE_HZ // 10
 CONTEXT = 150
 """Tokens, of which a stream may use 9.6 s: its boundaries fall inside words."""
 PARTIAL_EVERY = 25
@@ -77,7 +77,7 @@ class Realtime:
                 return
             audio = np.concatenate([audio, np.frombuffer(base64.b64decode(event["audio"]), "<i2")])
             self.streams[number] = audio.size
-            if self.breaks and audio.size > 2 * SAMPLE_RATE:
+            if self.breaks and audio.size > 2 * SAMPLE_RATE_HZ:
                 self.breaks -= 1
                 await socket.send(json.dumps({"type": "error", "error": "the engine died", "code": "processing_error"}))
                 return
@@ -119,9 +119,9 @@ async def said(streams: StreamingTranscriber, utterance: Utterance, wanted: Prio
 async def test_a_hanging_engine_is_reported_with_the_kind_of_error(
     vllm: tuple[Realtime, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_realtime, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(vllm_realtime, "RESPONSE_TIMEOUT_S", 0.2)
     vllm[0].works.clear()
-    stream = await VllmRealtimeRecognizer(vllm[1], MODEL).open()
+    stream = await VllmRealtimeRecognizer(vllm[1], MODEL).open_stream()
     with pytest.raises(StreamError, match="vLLM: TimeoutError"):
         await stream.finish()
     vllm[0].works.set()
@@ -157,7 +157,7 @@ async def test_no_word_is_lost_or_repeated_between_streams(
     assert await said(streams, utterance) == text(90), "asked once more"
     lengths = vllm[0].streams
     assert len(lengths) > 4
-    assert max(lengths) <= 10 * SAMPLE_RATE, "longer than the context holds"
+    assert max(lengths) <= 10 * SAMPLE_RATE_HZ, "longer than the context holds"
     assert sum(lengths) == speech(90).size + (len(lengths) - 1) * OVERLAP_SAMPLES, "each second is heard once"
     assert len(partials[-1].split()) > 75
 
@@ -170,7 +170,7 @@ async def test_speech_after_a_pause_is_transcribed_from_there(
     half = len(speech(6)) // 320
     for chunk in chunks:
         utterance.add(chunk, 0.0)
-        if utterance.frames == half:
+        if utterance.frame_count == half:
             texts.append(await said(streams, utterance))
     texts.append(await said(streams, utterance))
     assert texts == [text(6), text(12)]
@@ -245,4 +245,4 @@ async def test_monologue_is_one_utterance_of_the_engine(
     ],
 )
 def test_common_text_of_two_streams_appears_once(before: str, behind: str, whole: str) -> None:
-    assert join_texts(before, behind, overlaps=True, is_whole=True) == whole
+    assert join_texts(before, behind, overlaps=True, is_complete=True) == whole

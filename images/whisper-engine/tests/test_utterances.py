@@ -16,7 +16,7 @@ from voice_runtime.chunk import AudioChunk
 from voice_whisper.session_audio import (
     COMMIT_TRANSCRIPT_SILENCE_S,
     EARLY_TRANSCRIPT_SILENCE_S,
-    INCOMPLETE_SENTENCE_FACTOR,
+    INCOMPLETE_SENTENCE_SILENCE_FACTOR,
     MAX_CHUNK_GAP_S,
     MAX_REORDER_S,
     DropReason,
@@ -45,7 +45,7 @@ def heard(chunks: Iterable[AudioChunk], audio: SessionAudio | None = None, *, no
 def test_assembled_features_match_the_reference_extractor(kind: ChunkKind, frames: int) -> None:
     speech = sound()[8000 : 8000 + frames * 320]
     (utterance,) = heard(chunks_of(SSRC, speech, first=7, kind=kind))
-    assert (utterance.start, utterance.frames, utterance.lost_chunk_count) == (7, frames, 0)
+    assert (utterance.start, utterance.frame_count, utterance.lost_chunk_count) == (7, frames, 0)
     reference = FeatureExtractor()(speech.astype(np.float32) / 32768)
     window = create_window(utterance.extract_features(80, until_end=True))
     np.testing.assert_allclose(window[:, : reference.shape[1]], reference, atol=1e-3)
@@ -66,8 +66,8 @@ def test_chunk_order_and_repetition_do_not_matter(kind: ChunkKind, seed: int) ->
     audio = SessionAudio()
     for chunk in shuffled:
         audio.add(chunk, 0.0)
-        if audio.current:
-            audio.current.extract_features(80, until_end=False)
+        if audio.current_utterance:
+            audio.current_utterance.extract_features(80, until_end=False)
     (utterance,) = audio.pop_finished(0.0)
     features = [each.extract_features(80, until_end=True) for each in (in_order, utterance)]
     np.testing.assert_allclose(features[1], features[0], atol=1e-4)
@@ -95,7 +95,7 @@ def test_chunk_after_the_end_of_its_utterance_is_late() -> None:
     assert len(audio.pop_finished(MAX_REORDER_S)) == 1
     assert audio.add(chunks[8], MAX_REORDER_S) is DropReason.LATE
     assert audio.add(chunks[-1], MAX_REORDER_S) is DropReason.LATE
-    assert audio.current is None
+    assert audio.current_utterance is None
 
 
 def test_other_kind_in_an_utterance_is_dropped() -> None:
@@ -109,19 +109,19 @@ def test_unended_utterance_ends_with_the_next_one_or_a_timeout() -> None:
     audio = SessionAudio()
     heard([*first[:-2], second[0]], audio)
     (before,) = audio.pop_finished(MAX_REORDER_S)
-    assert (before.start, before.frames) == (0, 45)
+    assert (before.start, before.frame_count) == (0, 45)
     assert audio.pop_finished(MAX_CHUNK_GAP_S - 0.01) == []
     (after,) = audio.pop_finished(MAX_CHUNK_GAP_S)
-    assert (after.start, after.frames) == (60, 5)
+    assert (after.start, after.frame_count) == (60, 5)
 
 
 def test_utterance_without_a_start_begins_with_the_next_chunk() -> None:
     chunks = chunks_of(SSRC, sound()[:32000], first=100)
     (utterance,) = heard(chunks[1:])
-    assert (utterance.start, utterance.frames) == (105, 95)
+    assert (utterance.start, utterance.frame_count) == (105, 95)
     audio = SessionAudio()
     (utterance,) = heard([chunks[1], chunks[0], *chunks[2:]], audio)
-    assert (utterance.start, utterance.frames) == (100, 100)
+    assert (utterance.start, utterance.frame_count) == (100, 100)
 
 
 END_OF_TURN_S = 0.5
@@ -140,11 +140,11 @@ def test_short_pause_is_kept_as_silence(kind: ChunkKind) -> None:
     chunks = in_two(kind)
     for chunk in chunks:
         audio.add(chunk, 0.0)
-        if audio.current:  # transcribed during the pause as if it were complete
-            audio.current.extract_features(80, until_end=audio.current.end is not None)
+        if audio.current_utterance:  # transcribed during the pause as if it were complete
+            audio.current_utterance.extract_features(80, until_end=audio.current_utterance.end is not None)
     assert audio.pop_finished(0.0) == [], "nothing has said that the sentence is over"
-    (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert (utterance.start, utterance.frames, utterance.lost_chunk_count, utterance.next_number) == (
+    (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_SILENCE_FACTOR * END_OF_TURN_S)
+    assert (utterance.start, utterance.frame_count, utterance.lost_chunk_count, utterance.next_chunk_number) == (
         0,
         150,
         0,
@@ -162,7 +162,7 @@ def all_of(chunks: list[AudioChunk], place: int) -> Utterance:
 
 
 def test_silence_ends_complete_sentences_sooner() -> None:
-    for says_all, ends_at in ((True, END_OF_TURN_S), (False, INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)):
+    for says_all, ends_at in ((True, END_OF_TURN_S), (False, INCOMPLETE_SENTENCE_SILENCE_FACTOR * END_OF_TURN_S)):
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in chunks_of(SSRC, sound()[:32000]):
             audio.add(chunk, 0.0)
@@ -184,7 +184,7 @@ def test_commits_shorten_the_next_silence() -> None:
     for chunk in next_:
         audio.add(chunk, 0.0)
     assert audio.find_silent_utterance(COMMIT_TRANSCRIPT_SILENCE_S - 0.01) is None
-    assert audio.find_silent_utterance(COMMIT_TRANSCRIPT_SILENCE_S) is audio.current
+    assert audio.find_silent_utterance(COMMIT_TRANSCRIPT_SILENCE_S) is audio.current_utterance
 
 
 @KINDS
@@ -195,7 +195,7 @@ def test_loss_around_a_pause_is_reported_as_a_gap(kind: ChunkKind) -> None:
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in [chunk for chunk in chunks if chunk not in chunks[missing]]:
             audio.add(chunk, 0.0)
-        (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
+        (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_SILENCE_FACTOR * END_OF_TURN_S)
         assert utterance.lost_chunk_count
         assert len(utterance.gaps) == 1
         assert gap in {None, utterance.gaps[0]}
@@ -207,7 +207,7 @@ def test_mark_in_a_pause_ends_the_utterance_at_once() -> None:
     chunks = in_two(ChunkKind.LOG_MEL)
     mark = AudioChunk(SSRC, 159, nothing | ChunkFlag.COMMIT, np.empty((0, 80), np.float32), len(chunks))
     (utterance,) = heard([*chunks, mark], audio)
-    assert (utterance.frames, utterance.last, utterance.next_number) == (150, 159, len(chunks) + 1)
+    assert (utterance.frame_count, utterance.last, utterance.next_chunk_number) == (150, 159, len(chunks) + 1)
     assert utterance.marks == ChunkFlag.COMMIT
     assert audio.add(mark, 0.0) is DropReason.DUPLICATE
 
@@ -215,7 +215,7 @@ def test_mark_in_a_pause_ends_the_utterance_at_once() -> None:
 def test_speech_after_a_long_pause_starts_a_new_utterance() -> None:
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     over = heard(in_two(ChunkKind.LOG_MEL, pause=51), audio)
-    assert [each.frames for each in over] == [60]
+    assert [each.frame_count for each in over] == [60]
 
 
 @KINDS
@@ -228,8 +228,8 @@ def test_order_does_not_matter_around_a_pause(kind: ChunkKind, seed: int) -> Non
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     for chunk in shuffled:
         audio.add(chunk, 0.0)
-    (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert (utterance.start, utterance.frames, utterance.lost_chunk_count) == (0, 150, 0)
+    (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_SILENCE_FACTOR * END_OF_TURN_S)
+    assert (utterance.start, utterance.frame_count, utterance.lost_chunk_count) == (0, 150, 0)
 
 
 def test_a_session_that_begins_with_a_silence_has_no_gap() -> None:
@@ -244,19 +244,19 @@ def test_a_session_that_begins_with_a_silence_has_no_gap() -> None:
 def test_split_position_is_the_same_on_every_host() -> None:
     speech = np.tile(sound(), 9)[: 60 * 16000]
     chunks = chunks_of(SSRC, speech, first=10)
-    cut = [(each.start, each.frames) for each in heard(chunks)]
+    cut = [(each.start, each.frame_count) for each in heard(chunks)]
     assert cut == [(10, 1400), (1410, 1400), (2810, 200)]
     audio = SessionAudio(transcribed_until=1410)
     for chunk in chunks:
         audio.add(chunk, 0.0)
-    assert [(each.start, each.frames) for each in audio.pop_finished(0.0)] == cut[1:]
+    assert [(each.start, each.frame_count) for each in audio.pop_finished(0.0)] == cut[1:]
 
 
 @KINDS
 def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
     speech = np.tile(sound(), 4)[: 28 * 16000]
     (utterance,) = heard(chunks_of(SSRC, speech, kind=kind))
-    assert utterance.frames == 1400
+    assert utterance.frame_count == 1400
 
 
 def test_window_has_silence_after_the_words() -> None:
@@ -280,7 +280,7 @@ def test_arbitrary_chunks_do_not_break_a_session(chunks: list[tuple[int, int, Ch
         now += 0.05
         starts += [each.start for each in audio.pop_finished(now)]
     over = audio.pop_finished(now + MAX_CHUNK_GAP_S)
-    assert audio.current is None
+    assert audio.current_utterance is None
     for utterance in over:
         assert create_window(utterance.extract_features(80, until_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
     starts += [each.start for each in over]
@@ -296,8 +296,8 @@ def test_cuts_in_speech_get_surrounding_audio(kind: ChunkKind) -> None:
     speech, at = sound()[: 300 * 320], 151
     audio = SessionAudio(overlap_frames=KEPT)
     first, second = heard(cut(SSRC, speech, at, first=10, kind=kind), audio)
-    assert (first.start, first.frames, first.is_cut_by_commit) == (10, at, True)
-    assert (second.start, second.frames, second.is_cut_by_commit, second.lost_chunk_count) == (
+    assert (first.start, first.frame_count, first.is_cut_by_commit) == (10, at, True)
+    assert (second.start, second.frame_count, second.is_cut_by_commit, second.lost_chunk_count) == (
         10 + at,
         300 - at,
         False,
@@ -332,7 +332,7 @@ def test_late_chunk_is_not_added_to_the_next_utterance(kind: ChunkKind) -> None:
     late = chunks.pop(17)
     first, second = heard([*chunks[:-1], late, chunks[-1]], audio)
     assert (first.lost_chunk_count, second.lost_chunk_count) == (0, 0)
-    assert (second.start, second.frames) == (100, 100)
+    assert (second.start, second.frame_count) == (100, 100)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -347,8 +347,8 @@ def test_a_chunk_across_a_cut_of_a_long_utterance_is_in_both_pieces(is_late: boo
         chunks.insert(across + 1, chunks.pop(across))
     for chunk in chunks:
         audio.add(chunk, 0.0)
-    pieces = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert [(piece.start, piece.start + piece.frames) for piece in pieces] == [(0, 1400), (1400, until)]
+    pieces = audio.pop_finished(INCOMPLETE_SENTENCE_SILENCE_FACTOR * END_OF_TURN_S)
+    assert [(piece.start, piece.start + piece.frame_count) for piece in pieces] == [(0, 1400), (1400, until)]
     assert [(piece.gaps, piece.lost_chunk_count) for piece in pieces] == [([], 0)] * 2
     heard_frames = {
         piece.begin + int(frame) for piece in pieces for frame in np.flatnonzero(piece.decode_samples()[::320])
@@ -362,10 +362,10 @@ def test_loss_around_a_split_is_a_gap_of_one_part(kind: ChunkKind) -> None:
     chunks = [replace(chunk, number=n) for n, chunk in enumerate(chunks_of(SSRC, np.tile(sound(), 2), kind=kind))]
     for chunk in [*chunks[:20], *chunks[21:95], *chunks[96:100]]:
         audio.add(chunk, 0.0)
-    part = audio.current
+    part = audio.current_utterance
     assert part
     audio.split(part, 452)
-    rest = audio.current
+    rest = audio.current_utterance
     assert rest
     assert (part.start, part.end, part.gaps, part.lost_chunk_count) == (0, 450, [(100, 105)], 1)
     assert (rest.start, rest.gaps, rest.lost_chunk_count) == (450, [(475, 480)], 1)

@@ -25,7 +25,7 @@ from voice_runtime.hosts import HostRegistry
 from voice_whisper import vllm_backend, vllm_watch
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.utterance import Utterance
-from voice_whisper.vllm_backend import VllmBackend
+from voice_whisper.vllm_backend import VllmTranscriber
 from voice_whisper.vllm_watch import VllmMonitor, is_loopback_url
 from voice_whisper.window import FRAME_MS
 
@@ -117,7 +117,7 @@ def utterance() -> Utterance:
 
 
 async def said(vllm: Vllm, wanted: Priority = Priority.FINAL, model: str = "") -> str:
-    transcriber = VllmBackend(vllm.address, model)
+    transcriber = VllmTranscriber(vllm.address, model)
     running = asyncio.create_task(transcriber.run())
     try:
         async with asyncio.timeout(BUSY_TIMEOUT_S):
@@ -186,7 +186,7 @@ async def until(what: str, happens: Callable[[], bool]) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
-    transcriber = VllmBackend(vllm.address)
+    transcriber = VllmTranscriber(vllm.address)
     running = asyncio.create_task(transcriber.run())
     await transcriber.wait_until_ready()
     await asyncio.sleep(1)
@@ -217,7 +217,7 @@ async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture
 async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) -> None:
     """A shutdown answers 500; a full queue counts only while nothing else is answered. A model may refuse silence."""
     vllm.silence[:] = [(status, {})]
-    transcriber = VllmBackend(vllm.address)
+    transcriber = VllmTranscriber(vllm.address)
     running = asyncio.create_task(transcriber.run())
     await transcriber.wait_until_ready()
     if stuck:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from voice_runtime.features import FeatureRows, LogMelExtractor
 from voice_whisper.backends.base import Word
-from voice_whisper.word_times import MAX_PAUSE_ROWS, MIN_WORD_S, adjust_word_times
+from voice_whisper.word_times import MAX_PAUSE_ROWS, MIN_WORD_DURATION_S, adjust_word_times
 
 RATE = 16_000
 
@@ -61,7 +61,7 @@ def test_words_stay_in_order_and_have_a_duration(edges: list[int], level: float)
         assert before.start <= after.start
         assert before.end <= after.start + 1e-9
     if len(words) == 1:
-        assert found[0].end - found[0].start >= min(MIN_WORD_S, MAX_PAUSE_ROWS) - 1e-9
+        assert found[0].end - found[0].start >= min(MIN_WORD_DURATION_S, MAX_PAUSE_ROWS) - 1e-9
 
 
 def test_without_audio_no_words_are_reported() -> None:

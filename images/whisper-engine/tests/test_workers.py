@@ -25,11 +25,11 @@ from voice_whisper import process as process_module
 from voice_whisper import stage as stage_module
 from voice_whisper.backends.base import DecodedText, Role
 from voice_whisper.backends.on_ctranslate2 import MAX_TOKENS_PER_S, compute_max_length
-from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue, Priority, StaleError
+from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue, Priority, StaleJobError
 from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchRequest, StatesLayout
 from voice_whisper.pool import WorkerPool
-from voice_whisper.process import Process, WorkerDiedError
+from voice_whisper.process import WorkerDiedError, WorkerProcess
 from voice_whisper.settings import EngineSettings
 from voice_whisper.stage import Stage
 from voice_whisper.utterance import SPLIT_THRESHOLD_FRAMES, Utterance
@@ -53,8 +53,8 @@ def memory() -> SlotMemory:
 
 
 @pytest.fixture
-async def encoder(memory: SlotMemory) -> AsyncIterator[Process]:
-    found = await Process.start(Role.ENCODER, memory, SLOTS, threads=1, number=0)
+async def encoder(memory: SlotMemory) -> AsyncIterator[WorkerProcess]:
+    found = await WorkerProcess.start(Role.ENCODER, memory, SLOTS, threads=1, number=0)
     yield found
     await found.stop()
 
@@ -76,29 +76,31 @@ def batch(*slots: int, states: StatesLayout | None = None) -> BatchRequest:
     return BatchRequest(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages, audio_rows=rows)
 
 
-async def test_batch_passes_through_shared_memory(memory: SlotMemory, encoder: Process) -> None:
+async def test_batch_passes_through_shared_memory(memory: SlotMemory, encoder: WorkerProcess) -> None:
     put_speech(memory)
     encoded = await encoder.send_request(batch(2, 0))
     assert encoded.states
     assert encoded.states.shape == (ROWS / 2, 384)
-    hidden = [memory.get_hidden_view(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
+    hidden = [memory.get_hidden_states_view(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
     assert [bool(states.any()) for states in hidden] == [True, False, True]
-    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
+    decoder = await WorkerProcess.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.send_request(batch(0, 2, states=encoded.states))
     assert decoded.texts[0] == decoded.texts[1]
     assert "connect your call" in decoded.texts[0].text
     await decoder.stop()
 
 
-async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory: SlotMemory, encoder: Process) -> None:
+async def test_colocated_worker_gives_the_same_result_without_a_transfer(
+    memory: SlotMemory, encoder: WorkerProcess
+) -> None:
     put_speech(memory)
-    colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
+    colocated = await WorkerProcess.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
     reply = await colocated.send_request(batch(2, 0))
     await colocated.stop()
     assert min(reply.stages_ms["encode"], reply.stages_ms["decode"]) > 0
-    assert not any(memory.get_hidden_view(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
+    assert not any(memory.get_hidden_states_view(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
     encoded = await encoder.send_request(batch(2, 0))
-    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
+    decoder = await WorkerProcess.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.send_request(batch(2, 0, states=encoded.states))
     await decoder.stop()
     assert reply.texts == decoded.texts
@@ -108,7 +110,7 @@ async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory:
 class Slow:
     """A model whose steps take a known time."""
 
-    bins, encodes_batches, languages = 80, False, ("en",)
+    bins, supports_batch_encoding, languages = 80, False, ("en",)
 
     def encode(self, features: np.ndarray) -> np.ndarray:
         time.sleep(0.05)
@@ -135,7 +137,7 @@ def test_a_worker_measures_its_stages(memory: SlotMemory) -> None:
 
 
 async def test_unresponsive_worker_is_killed(
-    memory: SlotMemory, encoder: Process, monkeypatch: pytest.MonkeyPatch
+    memory: SlotMemory, encoder: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_module, "BATCH_TIMEOUT_S", 0.2)
     memory.get_features_view(0, 80, ROWS)[:] = 0
@@ -146,7 +148,7 @@ async def test_unresponsive_worker_is_killed(
         await encoder.wait_while_alive(asyncio.sleep(BUSY_TIMEOUT_S))
 
 
-async def test_worker_ends_with_the_process_that_started_it(encoder: Process) -> None:
+async def test_worker_ends_with_the_process_that_started_it(encoder: WorkerProcess) -> None:
     await encoder.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(encoder.pid, 0)
@@ -178,10 +180,10 @@ def test_a_slot_has_room_for_the_largest_model(memory: SlotMemory) -> None:
     shape = (1500, 1280)
     for slot in range(SLOTS):
         memory.get_features_view(slot, 128, 3000)[:] = slot
-        memory.get_hidden_view(slot, shape, "float32")[:] = -slot
+        memory.get_hidden_states_view(slot, shape, "float32")[:] = -slot
     for slot in range(SLOTS):
         assert (memory.get_features_view(slot, 128, 3000) == slot).all()
-        assert (memory.get_hidden_view(slot, shape, "float32") == -slot).all()
+        assert (memory.get_hidden_states_view(slot, shape, "float32") == -slot).all()
 
 
 async def test_a_window_has_its_share_of_the_batches_that_it_was_in() -> None:
@@ -223,22 +225,22 @@ async def test_batches_have_one_length_and_finals_first() -> None:
     assert queue.pop_batch(4) == []
 
 
-async def test_only_a_window_that_kills_workers_is_abandoned(encoder: Process) -> None:
+async def test_only_a_window_that_kills_workers_is_abandoned(encoder: WorkerProcess) -> None:
     poison, innocent = job(), job()
     tried: list[list[Job]] = []
 
-    async def work(_: Process, batch: list[Job]) -> None:
+    async def work(_: WorkerProcess, batch: list[Job]) -> None:
         tried.append(batch)
         if poison in batch:
             raise WorkerDiedError("died")
         for each in batch:
             each.set_result(DecodedText("yes", "en"))
 
-    async def start(_: int) -> Process:
+    async def start(_: int) -> WorkerProcess:
         return encoder
 
     dropped: list[Job] = []
-    encoder.model = encoder.model.model_copy(update={"encodes_batches": True})
+    encoder.model = encoder.model.model_copy(update={"supports_batch_encoding": True})
     stage = Stage(Role.ENCODER, 4, start, work, dropped.append)
     stage.put(poison)
     stage.put(innocent)
@@ -274,7 +276,7 @@ async def test_reply_with_many_words_is_read(
 ) -> None:
     reply = """'{"texts": [{"text": "' + 70_000 * 'a' + '", "language": "en"}], "stages_ms": {}}'"""
     replace_worker(monkeypatch, tmp_path, reply)
-    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
+    decoder = await WorkerProcess.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     reply_text = (await decoder.send_request(batch(0))).texts[0].text
     await decoder.stop()
     assert len(reply_text) == 70_000
@@ -284,13 +286,13 @@ async def test_reply_with_many_words_is_read(
 async def test_window_whose_reply_cannot_be_read_is_abandoned(
     memory: SlotMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reply: str
 ) -> None:
-    async def work(process: Process, jobs: list[Job]) -> None:
+    async def work(process: WorkerProcess, jobs: list[Job]) -> None:
         decoded = (await process.send_request(batch(0))).texts[0]
         for each in jobs:
             each.set_result(decoded)
 
-    async def start(number: int) -> Process:
-        return await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=number)
+    async def start(number: int) -> WorkerProcess:
+        return await WorkerProcess.start(Role.DECODER, memory, SLOTS, threads=1, number=number)
 
     replace_worker(monkeypatch, tmp_path, reply)
     stage = Stage(Role.DECODER, 1, start, work, lambda _: None)
@@ -312,7 +314,7 @@ async def test_window_whose_reply_cannot_be_read_is_abandoned(
 
 
 async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
-    encoder: Process, monkeypatch: pytest.MonkeyPatch
+    encoder: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full batch does not wait; a stage that one window keeps busy does not get two."""
     monkeypatch.setattr(stage_module, "MAX_BATCH_WAIT_S", BUSY_TIMEOUT_S)
@@ -320,12 +322,12 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
     async def batches(role: Role) -> list[int]:
         sizes: list[int] = []
 
-        async def work(_: Process, batch: list[Job]) -> None:
+        async def work(_: WorkerProcess, batch: list[Job]) -> None:
             sizes.append(len(batch))
             for each in batch:
                 each.set_result(DecodedText("yes", "en"))
 
-        async def start(_: int) -> Process:
+        async def start(_: int) -> WorkerProcess:
             return encoder
 
         stage = Stage(role, 3, start, work, lambda _: None)
@@ -341,7 +343,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
         return sizes
 
     assert await batches(Role.DECODER) == [3]
-    assert not encoder.model.encodes_batches
+    assert not encoder.model.supports_batch_encoding
     assert await batches(Role.ENCODER) == [1, 1, 1]
 
 
@@ -376,7 +378,7 @@ async def test_unneeded_partials_are_skipped(monkeypatch: pytest.MonkeyPatch) ->
             utterance.add(chunk, 0.0)
     assert short.transcribed_frame_count <= SPLIT_THRESHOLD_FRAMES < long.transcribed_frame_count
     hearing = asyncio.create_task(pool.transcribe(long, "en", Priority.PARTIAL))
-    with pytest.raises(StaleError):
+    with pytest.raises(StaleJobError):
         await pool.transcribe(short, "en", Priority.PARTIAL)
     done, _ = await asyncio.wait({hearing}, timeout=0.5)
     assert not done

@@ -4,7 +4,7 @@ from aws_cdk import App
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_stacks.aws.agents import AgentsStack
-from voice_stacks.aws.asr import AcceleratorStack, AsrStack
+from voice_stacks.aws.asr import AsrFleetStack, AsrStack
 from voice_stacks.aws.edge import EdgeStack
 from voice_stacks.aws.host_images import HostImagesStack
 from voice_stacks.aws.network import NetworkStack
@@ -30,7 +30,7 @@ def build_stacks(app: App, deployment: Deployment) -> list[VoiceStack]:
         else None
     )
     observability = ObservabilityStack(app, deployment, network=network, vad=vad, asr=asr, edge=edge, agents=agents)
-    fleets = [AcceleratorStack(app, fleet=fleet, asr=asr) for fleet in deployment.aws.asr]
+    fleets = [AsrFleetStack(app, fleet=fleet, asr=asr) for fleet in deployment.aws.asr]
     for fleet in fleets:
         # A deploy ends at the first stack that fails; a fleet without available capacity must not block other stacks.
         fleet.add_stack_dependency(observability)

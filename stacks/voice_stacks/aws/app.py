@@ -7,18 +7,18 @@ from aws_cdk import Annotations, App
 
 import voice_blueprint
 from voice_blueprint import checks
-from voice_blueprint.checks import Finding, Level
+from voice_blueprint.checks import Finding, Severity
 from voice_blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.acknowledge import pop_acknowledgments
 from voice_stacks.aws import build_stacks
 
 DEPLOYMENT_CONTEXT_KEY = "deployment"
 VALIDATE_CONTEXT_KEY = "validate"
-REFUSED_EXIT_CODE = 2
+INVALID_DEPLOYMENT_EXIT_CODE = 2
 """Exit code for a deployment file that cannot be deployed."""
 
 
-def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | None = None) -> App:
+def create_app(deployment: Deployment, *, validate: bool = False, outdir: str | None = None) -> App:
     """Create the CDK app of a deployment that has passed its checks.
 
     Args:
@@ -49,13 +49,13 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
             Validations.of(construct).acknowledge(acknowledgment)
     annotations = Annotations.of(first)
     for finding in checks.run_checks(deployment):
-        _annotate(annotations, finding)
+        _add_annotation(annotations, finding)
     return app
 
 
-def _annotate(annotations: Annotations, finding: Finding) -> None:
+def _add_annotation(annotations: Annotations, finding: Finding) -> None:
     text = f"{finding.violation.message}. {finding.violation.remedy}"
-    if finding.check.level is Level.INFO:
+    if finding.check.level is Severity.INFO:
         annotations.add_info_v2(finding.check.id, text)
     elif finding.acceptance_reason is None:
         annotations.add_warning_v2(finding.check.id, text)
@@ -82,9 +82,9 @@ def synthesize() -> None:
     reasons = checks.format_blocking_findings(deployment)
     if reasons:
         _exit_with_reasons(reasons)
-    make_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT_KEY) == "true").synth()
+    create_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT_KEY) == "true").synth()
 
 
 def _exit_with_reasons(reasons: list[str]) -> NoReturn:
     sys.stderr.writelines(f"{reason}\n" for reason in reasons)
-    raise SystemExit(REFUSED_EXIT_CODE)
+    raise SystemExit(INVALID_DEPLOYMENT_EXIT_CODE)

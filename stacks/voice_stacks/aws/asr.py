@@ -35,7 +35,7 @@ class AsrStack(FleetStack):
                 ArtifactsJob(self, f"{fleet.name.capitalize()}Artifacts", props=props)
 
 
-class AcceleratorStack(VoiceStack):
+class AsrFleetStack(VoiceStack):
     """The stack of one ASR fleet.
 
     If its instance type has no available capacity, only this stack fails, and no other fleet is rolled back.

@@ -48,8 +48,8 @@ class EdgeStack(VoiceStack):
                 store=state.store,
                 repositories=registry.registry.repositories,
                 media_host=self.load_balancer.host,
-                media_targets=self.load_balancer.targets,
-                api_targets=self.api.link.gateway_targets,
+                media_target_group=self.load_balancer.targets,
+                api_target_group=self.api.link.gateway_targets,
             ),
         )
         link, gateway = self.api.link, self.gateway

@@ -45,7 +45,7 @@ class ObservabilityStack(VoiceStack):
             props=AlertTopicProps(
                 name=names.build_alert_topic_name(deployment),
                 observability=deployment.aws.observability,
-                key_policy=self.retention.keys,
+                key_removal_policy=self.retention.keys,
             ),
         )
         LogMetrics(

@@ -34,8 +34,8 @@ class StateStack(VoiceStack):
                 vpc=network.network.vpc,
                 security_group=network.network.security_groups[Tier.STATE],
                 log_retention_days=deployment.aws.observability.log_retention_days,
-                key_policy=self.retention.keys,
-                log_policy=self.retention.logs,
+                key_removal_policy=self.retention.keys,
+                log_removal_policy=self.retention.logs,
                 removal_policy=self.retention.store,
             ),
         )

@@ -36,7 +36,7 @@ def load_configured_deployment() -> Deployment:
         text = finding.format_line(deployment.source)
         if finding.is_blocking:
             blocking.append(text)
-        elif finding.acceptance_reason is None and finding.check.level is not checks.Level.INFO:
+        elif finding.acceptance_reason is None and finding.check.level is not checks.Severity.INFO:
             pulumi.log.warn(text)
     if blocking:
         raise pulumi.RunError("\n".join(blocking))

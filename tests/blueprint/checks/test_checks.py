@@ -25,7 +25,7 @@ from tests.blueprint.documents import (
 from tests.blueprint.test_alarms import silence_alone_can_alarm
 from tests.nonempty import nonempty
 from voice_blueprint import Deployment, checks
-from voice_blueprint.checks import Finding, Level
+from voice_blueprint.checks import Finding, Severity
 from voice_blueprint.checks.azure import models as azure_models
 from voice_blueprint.file.model.scaling import MissingData
 
@@ -70,7 +70,7 @@ def test_a_violating_file_triggers_its_check(case: Case, load: Load) -> None:
     found = findings(deployment, case)
     assert found
     for finding in found:
-        assert finding.is_blocking == (finding.check.level is Level.ERROR)
+        assert finding.is_blocking == (finding.check.level is Severity.ERROR)
         assert finding.acceptance_reason is None or finding.check.id == "ena-express-hops"
 
 
@@ -133,10 +133,10 @@ def test_ids_are_unique_and_hyphenated() -> None:
 
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.id)
 def test_check_has_a_description_and_a_source(check: checks.Check) -> None:
-    assert check.about.strip().endswith(".")
-    assert check.about[0].isupper()
+    assert check.description.strip().endswith(".")
+    assert check.description[0].isupper()
     assert check.source.strip()
-    assert isinstance(check.level, Level)
+    assert isinstance(check.level, Severity)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_base_document_only_has_informational_findings(base: str, informs: set[s
 def test_errors_come_before_other_findings(load: Load) -> None:
     edits = {"aws.vad.data_path.mtu": 1300, "aws.network.nat_gateways": 1, "aws.vad.ena_express.enabled": True}
     levels = [finding.check.level for finding in checks.run_checks(load(edits))]
-    assert levels == sorted(levels, key=list(Level).index)
-    assert set(levels) == set(Level)
+    assert levels == sorted(levels, key=list(Severity).index)
+    assert set(levels) == set(Severity)
 
 
 # --- Acceptance -------------------------------------------------------------------------------------------

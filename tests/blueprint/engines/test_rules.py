@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.blueprint.engines.rules import check_argv, check_document, check_endpoint, check_environment, check_metric
-from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting, load_published_table
+from voice_blueprint.engines.published.release import Command, EngineTable, PublishedFile, Setting, load_published_table
 
 VLLM = load_published_table("vllm")
 OMNI = load_published_table("vllm-omni")
@@ -277,7 +277,7 @@ def test_endpoints() -> None:
 
 
 def test_flags_of_the_derived_release_take_precedence() -> None:
-    origin = Origin(distribution="x", version="1", file="x.whl", sha256="0" * 64)
+    origin = PublishedFile(distribution="x", version="1", file="x.whl", sha256="0" * 64)
     serve = Command(flexible=True, flags=(Setting(name="--a"), Setting(name="--b")))
     base = EngineTable(origin=origin, commands={"serve": serve})
     own = EngineTable(origin=origin, commands={"serve": Command(flags=(Setting(name="--a", type="int"),))})

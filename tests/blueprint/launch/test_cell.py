@@ -9,10 +9,10 @@ import pytest
 from tests.blueprint.launch.samples import azure_service, deployment
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
-from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.azure.rollout import ENGINE_STARTUP_TIMEOUT_S
 from voice_blueprint.engines.launch.kv_transfer import EngineRole, KvTransfer
 from voice_blueprint.engines.launch.lmcache import LmcacheServer
-from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, HEALTH_PATH, CellFront
+from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, HEALTH_PATH, CellProxy
 from voice_blueprint.engines.launch.placement import create_engine_placement
 from voice_blueprint.engines.launch.services import CellProcesses, create_cell_processes
 from voice_blueprint.engines.launch.vllm import VllmServer
@@ -106,10 +106,10 @@ def test_engines_stop_before_their_pod_is_killed(cell: CellProcesses) -> None:
 def test_router_timeout_covers_the_start_of_engines(cell: CellProcesses) -> None:
     """With a shorter timeout the router would exit, and the kubelet would restart it with growing delays."""
     argv = cell.pd_router.build_command()
-    assert int(argv[argv.index("--worker-startup-timeout-secs") + 1]) >= START_TIMEOUT_S
+    assert int(argv[argv.index("--worker-startup-timeout-secs") + 1]) >= ENGINE_STARTUP_TIMEOUT_S
 
 
-def locations(front: CellFront) -> dict[str, str]:
+def locations(front: CellProxy) -> dict[str, str]:
     (text,) = front.render_files().values()
     return dict(re.findall(r"location (?:= )?(\S+) \{ proxy_pass http://(\w+); \}", text))
 

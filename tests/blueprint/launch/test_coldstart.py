@@ -11,20 +11,20 @@ from voice_blueprint.contract.metrics import METRICS, PHASE_DIMENSION, START_PHA
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch import Launcher, services
 from voice_blueprint.engines.launch.coldstart import (
-    PHASE_BUDGETS,
+    PHASE_BUDGETS_BY_IMAGE,
     Optimization,
     PhaseBudget,
     calculate_start_duration_s,
     calculate_start_timeouts,
     format_budget_table,
 )
-from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
+from voice_blueprint.engines.launch.vllm import LOG_PREFIX_BY_START_PHASE
 from voice_blueprint.file.model.azure import ChatService, TtsService
 from voice_userdata import render_user_data, unpack_script
 
 PAGE = ROOT / "docs" / "cold-start.md"
 TABLE_MARKER = "<!-- table -->\n"
-ROWS = [(image, row) for image, rows in PHASE_BUDGETS.items() for row in rows]
+ROWS = [(image, row) for image, rows in PHASE_BUDGETS_BY_IMAGE.items() for row in rows]
 LEVERS = [(image, lever) for image, row in ROWS for lever in row.levers]
 
 
@@ -64,15 +64,15 @@ def test_every_number_has_a_source(image: Image, row: PhaseBudget) -> None:
     assert (row.seconds is None) == (row.source == "not published"), image
 
 
-@pytest.mark.parametrize("image", PHASE_BUDGETS)
+@pytest.mark.parametrize("image", PHASE_BUDGETS_BY_IMAGE)
 def test_phases_are_unique_and_in_order(image: Image) -> None:
     order = list(StartPhase)
-    positions = [order.index(row.phase) for row in PHASE_BUDGETS[image]]
+    positions = [order.index(row.phase) for row in PHASE_BUDGETS_BY_IMAGE[image]]
     assert positions == sorted(set(positions))
 
 
 @pytest.mark.parametrize("artifacts", [False, True])
-@pytest.mark.parametrize("image", PHASE_BUDGETS)
+@pytest.mark.parametrize("image", PHASE_BUDGETS_BY_IMAGE)
 def test_host_timeouts_cover_the_measured_phases(image: Image, artifacts: bool) -> None:
     budget = calculate_start_timeouts([image], artifacts=artifacts)
     assert budget.ready_timeout_s >= 2 * calculate_start_duration_s(image, pull=False, artifacts=artifacts)
@@ -111,7 +111,9 @@ def test_hosts_report_every_phase_that_the_budget_has() -> None:
     assert START_PHASES_FILE == "/run/voice/cold-start/phases"
     assert "PHASES=$RUN/cold-start/phases" in script
     reported = {
-        phase for phase in StartPhase if phase in START_LOG_PREFIXES or f'"{phase}"' in script or f'"{phase} ' in script
+        phase
+        for phase in StartPhase
+        if phase in LOG_PREFIX_BY_START_PHASE or f'"{phase}"' in script or f'"{phase} ' in script
     }
     assert reported == set(StartPhase)
 

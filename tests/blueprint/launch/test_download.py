@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import constants
 
 from voice_blueprint import catalog
-from voice_blueprint.engines.launch.download import DOWNLOAD_FILE_PATTERNS, build_download_command
+from voice_blueprint.engines.launch.download import FILE_PATTERNS_BY_MODEL_FORMAT, build_download_command
 
 with pytest.MonkeyPatch.context() as offline:
     offline.setattr(constants, "HF_HUB_OFFLINE", True)  # otherwise the import fetches a list from the hub
@@ -69,5 +69,5 @@ def test_only_one_weight_format_is_downloaded(
 def test_fp8_weights_use_the_transformers_layout() -> None:
     card = catalog.models()["qwen3-8b"].model_copy(update={"file_format": "mistral"})
     assert card.fp8_repository
-    assert set(DOWNLOAD_FILE_PATTERNS["hf"]) <= set(build_download_command(card, card.fp8_repository, None))
+    assert set(FILE_PATTERNS_BY_MODEL_FORMAT["hf"]) <= set(build_download_command(card, card.fp8_repository, None))
     assert "consolidated*.safetensors" in build_download_command(card, card.repository, None)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.blueprint.launch.samples import azure_service, deployment
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS, validate_pod_consistency
+from voice_blueprint.engines.launch.pod_consistency import KV_COMPATIBILITY_FLAGS, validate_pod_consistency
 from voice_blueprint.engines.launch.services import CellProcesses, create_aggregated_processes, create_cell_processes
 from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
 
@@ -151,7 +151,7 @@ def test_an_inconsistent_cell_is_refused_with_the_differing_setting(plant: Calla
         validate_pod_consistency(pod)
 
 
-@pytest.mark.parametrize("flag", COMMON_FLAGS)
+@pytest.mark.parametrize("flag", KV_COMPATIBILITY_FLAGS)
 def test_engines_agree_on_each_flag(flag: str) -> None:
     pod = cell()
     prefill = list(pod["prefill"].build_command())

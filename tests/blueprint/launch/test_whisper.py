@@ -4,14 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from tests.contract.sources import deployment
-from voice_blueprint.capacity.bounds import calculate_asr_host_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_asr_host_call_bounds, find_limiting_bound
 from voice_blueprint.engines.launch import whisper
 from voice_blueprint.engines.launch.whisper import WhisperEngine
 from voice_blueprint.file.model.aws import AsrFleet
 
 
 def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
-    return whisper.create_whisper_engine(fleet, find_limiting_bound(calculate_asr_host_bounds(fleet)).calls)
+    return whisper.create_whisper_engine(fleet, find_limiting_bound(calculate_asr_host_call_bounds(fleet)).calls)
 
 
 def fleet(name: str, **changes: object) -> AsrFleet:

@@ -21,10 +21,14 @@ from tests.blueprint.sizing.cases import (
     WHISPER,
 )
 from voice_blueprint.catalog.inference import Gpu, ModelCard
-from voice_blueprint.engines.sizing.defaults import list_capture_sizes, round_up_to_graph_size, select_batch_defaults
+from voice_blueprint.engines.sizing.defaults import (
+    list_capture_sizes,
+    round_up_to_graph_size,
+    select_default_scheduler_limits,
+)
 from voice_blueprint.engines.sizing.engine import size_engine
 from voice_blueprint.engines.sizing.profiles import build_profile_table, create_batching_variants
-from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, LimitingFactor
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 
@@ -58,8 +62,8 @@ def test_the_default_of_256_sequences_limits_the_baseline() -> None:
         size_engine(VOXTRAL, A100, load=SHORT_SESSIONS, tensor_parallel=2, profile=profile)
         for profile in (Profile.BASELINE, Profile.TUNED)
     )
-    assert (baseline.sessions, baseline.limit) == (256, Limit.MAX_NUM_SEQS)
-    assert (tuned.sessions, tuned.limit) == (403, Limit.KV_MEMORY)
+    assert (baseline.sessions, baseline.limit) == (256, LimitingFactor.MAX_NUM_SEQS)
+    assert (tuned.sessions, tuned.limit) == (403, LimitingFactor.KV_MEMORY)
     assert baseline.kv_cache_tokens == tuned.kv_cache_tokens
 
 
@@ -67,14 +71,14 @@ def test_the_default_of_256_sequences_limits_the_baseline() -> None:
     ("gpu", "tokens", "seqs"), [(A100, 2048, 256), (A10, 2048, 256), (A4500, 2048, 256), (H100, 8192, 1024)]
 )
 def test_defaults_of_vllm(gpu: Gpu, tokens: int, seqs: int) -> None:
-    defaults = select_batch_defaults(gpu)
+    defaults = select_default_scheduler_limits(gpu)
     assert (defaults.max_num_batched_tokens, defaults.max_num_seqs) == (tokens, seqs)
 
 
 def test_defaults_of_the_largest_gpus() -> None:
-    assert select_batch_defaults(H200).max_num_seqs == 1024
+    assert select_default_scheduler_limits(H200).max_num_seqs == 1024
     larger = H200.model_copy(update={"name": "B200", "memory_gib": 178.0})
-    assert select_batch_defaults(larger).max_num_batched_tokens == 16384
+    assert select_default_scheduler_limits(larger).max_num_batched_tokens == 16384
 
 
 def test_baseline_sets_nothing() -> None:
@@ -114,7 +118,7 @@ def test_step_tokens(model: ModelCard, gpu: Gpu, load: Load, tokens: int) -> Non
 
 def test_sequences_do_not_exceed_the_largest_graph() -> None:
     sized = size_engine(TURBO, H100, load=CLIP)
-    assert (sized.max_num_seqs, sized.sessions, sized.limit) == (512, 512, Limit.MAX_NUM_SEQS)
+    assert (sized.max_num_seqs, sized.sessions, sized.limit) == (512, 512, LimitingFactor.MAX_NUM_SEQS)
 
 
 @pytest.mark.parametrize(("seqs", "bucket"), [(1, 1), (2, 2), (3, 4), (5, 8), (102, 104), (256, 256), (257, 272)])
@@ -197,7 +201,7 @@ def test_the_ab_pair_differs_only_in_the_documented_settings() -> None:
         field.name for field in fields(control) if getattr(control, field.name) != getattr(treatment, field.name)
     }
     assert differing == {"max_num_seqs", "max_num_batched_tokens", "block_size"}
-    defaults = select_batch_defaults(A100)
+    defaults = select_default_scheduler_limits(A100)
     assert (control.max_num_seqs, control.max_num_batched_tokens) == (
         defaults.max_num_seqs,
         defaults.max_num_batched_tokens,

@@ -4,8 +4,12 @@ import pytest
 
 from tests.blueprint.sizing.cases import A10, A100, H100, H200, NC48, NC96, QWEN, TTS
 from voice_blueprint.catalog.inference import Gpu
-from voice_blueprint.engines.sizing.host import calculate_host_budget, calculate_kernel_gib, calculate_kube_reserved_gib
-from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
+from voice_blueprint.engines.sizing.host import (
+    calculate_host_memory_budget,
+    calculate_kernel_reserved_gib,
+    calculate_kube_reserved_gib,
+)
+from voice_blueprint.engines.sizing.result import DoesNotFitError, LimitingFactor
 from voice_blueprint.engines.sizing.tts import PUBLISHED_OPERATING_POINTS, size_tts
 
 
@@ -17,38 +21,38 @@ def test_the_kubelet_reserves_memory_for_the_pods_of_a_large_node_and_a_quarter_
 
 @pytest.mark.parametrize(("nominal", "reported"), [(880, 866.1), (28, 27.4), (16, 15.64), (7, 6.78)])
 def test_pods_cannot_request_the_memory_that_the_kernel_keeps(nominal: float, reported: float) -> None:
-    assert reported - 0.4 <= nominal - calculate_kernel_gib(nominal) <= reported
+    assert reported - 0.4 <= nominal - calculate_kernel_reserved_gib(nominal) <= reported
 
 
 def test_kv_pools_for_the_nominal_memory_of_a_node_are_rejected() -> None:
     # Linux reports 866.1 of 880 GiB; two engines with 387 GiB each request 870.
     with pytest.raises(DoesNotFitError, match="of 880 GiB") as error:
-        calculate_host_budget(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=387, helpers_gib=8)
+        calculate_host_memory_budget(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=387, helpers_gib=8)
     assert error.value.remedy == "at most 382 GiB of LMCache for each pod"
-    assert calculate_host_budget(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=382, helpers_gib=8).free_gib >= 0
+    assert calculate_host_memory_budget(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=382, helpers_gib=8).free_gib >= 0
 
 
 def test_a_cell_with_its_pools_fits_a_node_of_four_gpus() -> None:
-    budget = calculate_host_budget(NC96, pods=1, gpus_per_pod=4, kv_pool_gib=200)
+    budget = calculate_host_memory_budget(NC96, pods=1, gpus_per_pod=4, kv_pool_gib=200)
     assert budget.kv_pools_gib == 200
     assert budget.free_gib > 500
 
 
 def test_two_pools_of_200_gb_do_not_fit_440_gib() -> None:
     with pytest.raises(DoesNotFitError, match=r"400 LMCache = .* of 440 GiB") as refusal:
-        calculate_host_budget(NC48, pods=2, gpus_per_pod=1, kv_pool_gib=200)
+        calculate_host_memory_budget(NC48, pods=2, gpus_per_pod=1, kv_pool_gib=200)
     assert refusal.value.remedy == "at most 193 GiB of LMCache for each pod"
-    assert calculate_host_budget(NC48, pods=2, gpus_per_pod=1, kv_pool_gib=193).free_gib >= 0
+    assert calculate_host_memory_budget(NC48, pods=2, gpus_per_pod=1, kv_pool_gib=193).free_gib >= 0
 
 
 def test_two_pools_of_200_gb_fit_880_gib() -> None:
-    assert calculate_host_budget(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=200).free_gib > 0
+    assert calculate_host_memory_budget(NC96, pods=2, gpus_per_pod=2, kv_pool_gib=200).free_gib > 0
 
 
 def test_speech_is_sized_from_one_published_row() -> None:
     sized = size_tts(TTS, H200)
-    assert (sized.sessions, sized.max_num_seqs, sized.limit) == (32, 32, Limit.THROUGHPUT)
-    assert (sized.language_model_share, sized.codec_share) == (0.8, 0.1)
+    assert (sized.sessions, sized.max_num_seqs, sized.limit) == (32, 32, LimitingFactor.THROUGHPUT)
+    assert (sized.language_model_memory_fraction, sized.codec_memory_fraction) == (0.8, 0.1)
     point = sized.operating_point
     assert (point.first_audio_ms, point.real_time_factor, point.chars_per_s) == (552, 0.302, 1430.78)
     assert "552 ms" in sized.arithmetic

@@ -21,7 +21,7 @@ from tests.blueprint.sizing.cases import (
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.layouts import (
-    CELL_LAYOUT,
+    CELL_LAYOUT_NAME,
     EngineRequirements,
     Layout,
     RejectedLayout,
@@ -49,7 +49,7 @@ def test_voxtral_on_four_a100_cell_and_aggregated_side_by_side() -> None:
     assert isinstance(cell, Layout)
     assert isinstance(pairs, Layout)
     assert isinstance(singles, Layout)
-    assert (cell.name, pairs.name, singles.name) == (CELL_LAYOUT, "aggregated TP2 x 2", "aggregated TP1 x 4")
+    assert (cell.name, pairs.name, singles.name) == (CELL_LAYOUT_NAME, "aggregated TP2 x 2", "aggregated TP1 x 4")
     assert (cell.sessions_per_node, pairs.sessions_per_node, singles.sessions_per_node) == (403, 806, 408)
     assert (cell.nodes, pairs.nodes, singles.nodes) == (2, 1, 2)
     assert (cell.replicas, pairs.replicas, singles.replicas) == (2, 2, 5)

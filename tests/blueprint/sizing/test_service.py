@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import voice_blueprint
-from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
+from voice_blueprint.engines.sizing.result import DoesNotFitError, LimitingFactor
 from voice_blueprint.engines.sizing.service import ServiceSizing, size_fleet, size_service, size_services
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.azure import (
@@ -54,7 +54,7 @@ def test_shipped_deployments_fit_their_hardware(file: Path) -> None:
 def test_cells_are_sized() -> None:
     cells = service_sizing("voxtral-cells")
     (pool,) = cells.pools
-    assert (pool.engine.sessions, pool.engine.limit) == (403, Limit.KV_MEMORY)
+    assert (pool.engine.sessions, pool.engine.limit) == (403, LimitingFactor.KV_MEMORY)
     assert (pool.replicas_per_node, pool.replicas, pool.nodes, pool.max_replicas) == (1, 2, 2, 4)
     assert pool.prefill is not None
     assert cells.summary == "4 x 403 on cells (replicas.max 4) = 1612 sessions, which support 600"

@@ -11,8 +11,8 @@ import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
 from voice_blueprint.capacity.tiers import build_aws_tier_capacities
 from voice_ops.calibrate.command import run_local_engine
-from voice_ops.calibrate.edit import set_value
-from voice_ops.calibrate.search import find_max_sustained
+from voice_ops.calibrate.edit import set_mapping_value
+from voice_ops.calibrate.search import find_max_sustained_calls
 from voice_ops.cli import app
 from voice_ops.demo.command import SAMPLE_FILE
 
@@ -35,7 +35,7 @@ def test_the_exact_limit_is_found_without_exceeding_it(carries: int, max_calls: 
         tried.append(calls)
         return calls <= carries
 
-    assert find_max_sustained(sustains, max_calls) == result
+    assert find_max_sustained_calls(sustains, max_calls) == result
     assert max(tried) <= max_calls
     assert len(set(tried)) == len(tried)
 
@@ -54,7 +54,7 @@ def test_the_exact_limit_is_found_without_exceeding_it(carries: int, max_calls: 
     ],
 )
 def test_only_the_measured_figure_is_written_to_the_file(before: str, after: str) -> None:
-    assert set_value(before, ("a", 0), "measured", MEASUREMENT) == after
+    assert set_mapping_value(before, ("a", 0), "measured", MEASUREMENT) == after
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from typer.testing import CliRunner
 
-from voice_ops.call.access import AccessError, Auth, create_header_provider
+from voice_ops.call.access import AuthorizerType, CredentialsError, create_header_provider
 from voice_ops.cli import app
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 
 KEY_ID, SECRET = "AKIDEXAMPLE", "not-a-secret"
 ADMITTED_STATUS = 418
@@ -116,27 +116,27 @@ def test_a_wrong_secret_is_refused(server: str, recording: Path, command: str, m
 
 def test_region_is_derived_from_the_server_name() -> None:
     server = "https://abc.execute-api.eu-west-1.amazonaws.com/prod"
-    headers = create_header_provider(Auth.IAM, None, server)("POST", f"{server}/v1/sessions", b"{}")
+    headers = create_header_provider(AuthorizerType.IAM, None, server)("POST", f"{server}/v1/sessions", b"{}")
     assert "/eu-west-1/execute-api/" in headers["Authorization"]
 
 
 def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for auth, secret, said in (
-        (Auth.JWT, None, "requires a secret"),
-        (Auth.API_KEY, None, "requires a secret"),
-        (Auth.IAM, "x", "does not use --api-key-env"),
+        (AuthorizerType.JWT, None, "requires a secret"),
+        (AuthorizerType.API_KEY, None, "requires a secret"),
+        (AuthorizerType.IAM, "x", "does not use --api-key-env"),
     ):
-        with pytest.raises(AccessError, match=said):
+        with pytest.raises(CredentialsError, match=said):
             create_header_provider(auth, secret, "http://localhost")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    with pytest.raises(AccessError, match="localhost does not contain one: set AWS_REGION"):
-        create_header_provider(Auth.IAM, None, "http://localhost")
+    with pytest.raises(CredentialsError, match="localhost does not contain one: set AWS_REGION"):
+        create_header_provider(AuthorizerType.IAM, None, "http://localhost")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(AccessError, match="none were found: set AWS_PROFILE"):
-        create_header_provider(Auth.IAM, None, "http://localhost")
+    with pytest.raises(CredentialsError, match="none were found: set AWS_PROFILE"):
+        create_header_provider(AuthorizerType.IAM, None, "http://localhost")
 
 
 def test_load_test_of_another_api_only_accepts_a_bearer_key(server: str) -> None:
     done = CliRunner().invoke(app, ["loadtest", server, "--api", "chat", "--model", "m", "--auth", "iam"])
-    assert done.exit_code == REFUSED
+    assert done.exit_code == INVALID_INPUT
     assert "--auth only applies to session" in done.stderr

@@ -19,7 +19,7 @@ from images.conftest import StoreServer
 from images.gateway.tests.running import BYE, GatewayProcess, Hosts, VadHost, holds
 from voice_blueprint.contract.network import Tier
 from voice_ops.call.session import CallError, Session
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 from voice_runtime import state
 from voice_runtime.replies import decode_text
 from voice_runtime.store import connect
@@ -185,8 +185,8 @@ async def test_missing_server_is_reported_in_one_line(tmp_path: Path) -> None:
     for arguments, code, message in (
         ((recording, "--server", f"http://127.0.0.1:{find_free_port()}"), FAILED, "cannot reach"),
         ((recording, "--server", "gopher"), FAILED, "cannot reach"),
-        ((tmp_path / "gone.wav",), REFUSED, "No such file"),
-        ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "that variable is not set"),
+        ((tmp_path / "gone.wav",), INVALID_INPUT, "No such file"),
+        ((recording, "--api-key-env", "NO_SUCH_KEY"), INVALID_INPUT, "that variable is not set"),
     ):
         found, lines, said = await wait_for_exit(await voice_call(*arguments))
         assert (found, lines) == (code, [])

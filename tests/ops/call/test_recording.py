@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from voice_ops.call.recording import SAMPLE_RATE, SAMPLES_PER_FRAME, RecordingError, read_samples
+from voice_ops.call.recording import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, RecordingError, read_samples
 
 TONE_HZ, AMPLITUDE = 440, 0.5
 
 
-def write(file: Path, *, rate: int = SAMPLE_RATE, channels: int = 1, width: int = 2, seconds: float = 1.0) -> Path:
+def write(file: Path, *, rate: int = SAMPLE_RATE_HZ, channels: int = 1, width: int = 2, seconds: float = 1.0) -> Path:
     sound = AMPLITUDE * np.sin(2 * np.pi * TONE_HZ * np.arange(int(rate * seconds)) / rate)
     full = 2 ** (8 * width - 1) - 1
     whole = np.repeat(np.rint(sound * full).astype("<i8")[:, None], channels, axis=1)
@@ -29,10 +29,10 @@ def write(file: Path, *, rate: int = SAMPLE_RATE, channels: int = 1, width: int 
 def test_every_format_decodes_to_the_same_audio(tmp_path: Path, rate: int, channels: int, width: int) -> None:
     heard = read_samples(write(tmp_path / "a.wav", rate=rate, channels=channels, width=width))
     assert heard.dtype == np.int16
-    assert heard.size == SAMPLE_RATE
+    assert heard.size == SAMPLE_RATE_HZ
     middle = heard[4000:12_000].astype(float)
     spectrum = np.abs(np.fft.rfft(middle * np.hanning(middle.size)))
-    assert np.argmax(spectrum) * SAMPLE_RATE / middle.size == pytest.approx(TONE_HZ, abs=2)
+    assert np.argmax(spectrum) * SAMPLE_RATE_HZ / middle.size == pytest.approx(TONE_HZ, abs=2)
     assert np.abs(middle).max() == pytest.approx(AMPLITUDE * 2**15, rel=0.02)
 
 

@@ -27,7 +27,7 @@ from voice_ops.cost.conversations import estimate_aws_conversations, estimate_az
 from voice_ops.cost.estimate import (
     NO_RULE_REASON,
     Assumptions,
-    Section,
+    ChargedSection,
     collect_aws_resources,
     collect_aws_traffic_resources,
     collect_azure_resources,
@@ -35,7 +35,7 @@ from voice_ops.cost.estimate import (
     collect_charged_sections,
     price_section,
 )
-from voice_ops.cost.model import Amount, Audio, Estimate, ExpectedSizes, sum_amounts
+from voice_ops.cost.model import Amount, AudioUsage, Estimate, ExpectedSizes, sum_amounts
 from voice_ops.cost.prices import HOURS_PER_MONTH, load_price_book
 from voice_ops.cost.report import print_estimate, print_total, serialize_estimate
 from voice_ops.cost.traffic import PRICED_ITEMS, calculate_aws_usage
@@ -46,7 +46,7 @@ AZURE = voice_blueprint.load(ROOT / "tests/deployments/cells.yaml")
 SHIPPED_DEPLOYMENTS = ("sandbox", "production-us-east-1", "both", "small", "hosts")
 """Every file with an AWS section, except the refused one."""
 LOAD = CallLoad(calls=700, minutes_each=3, speech_share=0.5, peak_factor=2)
-NO_AUDIO = Audio(None, "not asked")
+NO_AUDIO = AudioUsage(None, "not asked")
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
 Stacks = dict[str, dict[str, Any]]
@@ -58,7 +58,7 @@ def templates(name: str = "sandbox") -> Stacks:
 
 def price_stacks(stacks: Stacks, region: str = "us-east-1") -> Estimate:
     rented = tuple(collect_aws_resources(SANDBOX, stacks, ExpectedSizes(0.35)))
-    return price_section(Section("aws", region, rented, NO_AUDIO, ()), load_price_book())
+    return price_section(ChargedSection("aws", region, rented, NO_AUDIO, ()), load_price_book())
 
 
 @cache
@@ -74,7 +74,9 @@ def caller_graphs() -> tuple[Graph, ...]:
 
 
 def price_graphs(stack_graphs: tuple[Graph, ...], region: str = AZURE.azure.location) -> Estimate:
-    section = Section("azure", region, tuple(collect_azure_resources(stack_graphs, ExpectedSizes(0.35))), NO_AUDIO, ())
+    section = ChargedSection(
+        "azure", region, tuple(collect_azure_resources(stack_graphs, ExpectedSizes(0.35))), NO_AUDIO, ()
+    )
     return price_section(section, load_price_book())
 
 
@@ -89,21 +91,23 @@ def test_the_rules_cover_exactly_the_types_deployed_to_aws() -> None:
         for stack in stacks.values()
         for resource in stack.template["Resources"].values()
     }
-    assert deployed == set(aws.PRICING_RULES) | set(aws.ITEMS_BY_TYPE) | aws.FREE_TYPES
-    assert not aws.FREE_TYPES & (set(aws.PRICING_RULES) | set(aws.ITEMS_BY_TYPE))
+    assert deployed == set(aws.PRICING_RULES) | set(aws.ITEMS_BY_TYPE) | aws.FREE_RESOURCE_TYPES
+    assert not aws.FREE_RESOURCE_TYPES & (set(aws.PRICING_RULES) | set(aws.ITEMS_BY_TYPE))
 
 
 def test_the_rules_cover_exactly_the_types_deployed_to_azure() -> None:
     deployed = {kind for graph in (*graphs(), *caller_graphs()) for kind in graph.count_by_type()}
-    assert deployed == set(azure.PRICING_RULES) | set(azure.ITEMS_BY_TYPE) | azure.FREE_TYPES
-    assert not azure.FREE_TYPES & (set(azure.PRICING_RULES) | set(azure.ITEMS_BY_TYPE))
+    assert deployed == set(azure.PRICING_RULES) | set(azure.ITEMS_BY_TYPE) | azure.FREE_RESOURCE_TYPES
+    assert not azure.FREE_RESOURCE_TYPES & (set(azure.PRICING_RULES) | set(azure.ITEMS_BY_TYPE))
 
 
 def test_a_type_without_a_rule_is_listed() -> None:
     stacks = templates()
     stacks["sandbox-vad"]["Resources"]["Queue"] = {"Type": "AWS::SQS::Queue"}
-    assert [left.kind for left in price_stacks(stacks).unpriced if left.why == NO_RULE_REASON] == ["AWS::SQS::Queue"]
-    assert not [left for left in price_stacks(templates()).unpriced if left.why == NO_RULE_REASON]
+    assert [left.kind for left in price_stacks(stacks).unpriced_items if left.why == NO_RULE_REASON] == [
+        "AWS::SQS::Queue"
+    ]
+    assert not [left for left in price_stacks(templates()).unpriced_items if left.why == NO_RULE_REASON]
 
 
 def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
@@ -133,7 +137,7 @@ def test_the_sections_of_the_estimate_are_complete(cloud: str) -> None:
     whole = estimate.usd.cases
     for case in range(3):
         assert sum(line.usd.cases[case] for line in estimate.lines) == pytest.approx(whole[case])
-        assert sum(usd.cases[case] for usd in estimate.usd_by_tier().values()) == pytest.approx(whole[case])
+        assert sum(usd.cases[case] for usd in estimate.calculate_usd_by_tier().values()) == pytest.approx(whole[case])
     assert 0 < whole[0] < whole[1] < whole[2]
 
 
@@ -235,7 +239,7 @@ def _with_sizes(bounds: list[tuple[int, int]]) -> Stacks:
 def test_a_host_without_a_price_in_its_region_does_not_use_another_region() -> None:
     estimate = price_stacks(templates(), region="eu-west-1")
     assert item_cost(estimate, "trn1.2xlarge").peak == 0
-    (left,) = [left for left in estimate.unpriced if left.what == "trn1.2xlarge"]
+    (left,) = [left for left in estimate.unpriced_items if left.what == "trn1.2xlarge"]
     assert left.kind == GROUP
     assert "1 to 4 for the whole month" in left.why
     assert "eu-west-1" in left.why
@@ -245,7 +249,7 @@ def test_a_host_without_a_price_in_its_region_does_not_use_another_region() -> N
 def test_without_a_host_price_the_total_is_a_lower_bound(capsys: pytest.CaptureFixture[str]) -> None:
     """No ND96isr_H200_v5 is listed in southcentralus; elsewhere one is 84.80 to 169.60 USD an hour."""
     estimate = price_graphs(graphs(), "southcentralus")
-    (h200,) = estimate.hosts
+    (h200,) = estimate.unavailable_hosts
     assert h200.item == "Standard_ND96isr_H200_v5"
     assert {"westus3", "brazilsouth"} < set(h200.regions)
     assert h200.min_usd.cases == pytest.approx((61_904, 61_904, 61_904))
@@ -258,12 +262,12 @@ def test_without_a_host_price_the_total_is_a_lower_bound(capsys: pytest.CaptureF
     report = serialize_estimate(estimate)
     assert "usd_per_month" not in report
     assert report["usd_per_month_at_least"] == estimate.usd
-    assert price_stacks(templates()).hosts == ()
+    assert price_stacks(templates()).unavailable_hosts == ()
 
 
 def test_audio_hours_and_totals_of_both_clouds_are_lower_bounds(capsys: pytest.CaptureFixture[str]) -> None:
-    whole = replace(price_graphs(graphs()), audio=Audio(Amount.fixed(100), ""))
-    part = replace(price_graphs(graphs(), "southcentralus"), audio=Audio(Amount.fixed(100), ""))
+    whole = replace(price_graphs(graphs()), audio=AudioUsage(Amount.fixed(100), ""))
+    part = replace(price_graphs(graphs(), "southcentralus"), audio=AudioUsage(Amount.fixed(100), ""))
     for estimate, at_least in ((whole, ""), (part, ", at least")):
         print_estimate(estimate)
         assert f"USD per audio hour{at_least} " in capsys.readouterr().out
@@ -284,8 +288,8 @@ def test_nodes_on_azure_cost_the_azure_list_price() -> None:
     assert item_cost(estimate, "os-disk-p10").cases == pytest.approx((3 * 19.71, (3 + 0.35 * 3) * 19.71, 6 * 19.71))
     assert item_cost(estimate, "premium-files").low == pytest.approx(1024 * 0.16)
     assert item_cost(estimate, "bastion-standard-hour").low == pytest.approx(0.29 * HOURS_PER_MONTH)
-    assert estimate.hosts == ()
-    assert all(left.why.startswith("charged by use") for left in estimate.unpriced)
+    assert estimate.unavailable_hosts == ()
+    assert all(left.why.startswith("charged by use") for left in estimate.unpriced_items)
 
 
 @pytest.mark.parametrize(("gib", "tier"), [(128, "p10"), (129, "p15"), (256, "p15"), (2048, "p40")])
@@ -317,7 +321,7 @@ def test_traffic_of_the_load_option_matches_a_manual_calculation() -> None:
     rented = tuple(collect_aws_traffic_resources(production, 0.0))
     usd = {
         line.price.item: line.usd.expected
-        for line in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), load_price_book()).lines
+        for line in price_section(ChargedSection("aws", "us-east-1", rented, NO_AUDIO, ()), load_price_book()).lines
         if line.tier == "traffic"
     }
     # 1,200 calls, 730 hours: 876,000 call-hours, 17,520,000 calls of 3 minutes, half of each spoken, three zones.
@@ -344,7 +348,7 @@ def test_traffic_of_the_load_option_on_azure_matches_a_manual_calculation() -> N
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
     assert production.load
     rented = tuple(collect_azure_traffic_resources(production.azure, production.load, 0.0))
-    priced_traffic = price_section(Section("azure", "westus3", rented, NO_AUDIO, ()), load_price_book())
+    priced_traffic = price_section(ChargedSection("azure", "westus3", rented, NO_AUDIO, ()), load_price_book())
     usd = {line.price.item: line.usd for line in priced_traffic.lines if line.tier == "traffic"}
     # 700 calls, 730 hours: 511,000 call-hours, 10,220,000 calls of 3 minutes.
     # Half of each call is speech: 0.00216 GB per call-hour are read.
@@ -387,7 +391,7 @@ def test_month_and_conversation_minute_on_aws_match_a_manual_calculation() -> No
             logs * (0.5 + 90 / (365 / 12) * 0.03),
         )
     )
-    assert estimate.usd_by_tier()["agents"].expected == pytest.approx(own, rel=0.01)
+    assert estimate.calculate_usd_by_tier()["agents"].expected == pytest.approx(own, rel=0.01)
     assert estimate.conversations
     assert estimate.conversations.minutes.cases == pytest.approx((2_628_000, 2_628_000, 26_280_000))
     # Each conversation is also a call: its share of the rest is its part of 876,000 audio hours.
@@ -395,7 +399,7 @@ def test_month_and_conversation_minute_on_aws_match_a_manual_calculation() -> No
     assert estimate.usd_per_conversation_minute
     assert estimate.usd_per_conversation_minute.expected == pytest.approx(minute, rel=0.01)
     assert minute == pytest.approx(0.00123, rel=0.01)
-    assert {left.kind for left in estimate.unpriced if "external endpoint" in left.what} == {"qwen3-8b", "kokoro"}
+    assert {left.kind for left in estimate.unpriced_items if "external endpoint" in left.what} == {"qwen3-8b", "kokoro"}
     month = (
         730 * (2 * 12.9813 + 6.88 + 2 * 1.34375)  # the ASR hosts
         + 1_600 * 0.08 + 120 + 400 * 0.08 + 30  # the disks of inf2 and trn1, and their additional throughput
@@ -412,7 +416,7 @@ def test_month_and_conversation_minute_on_aws_match_a_manual_calculation() -> No
         + own
     )  # fmt: skip
     assert estimate.usd.expected == pytest.approx(month, rel=0.01)
-    assert not estimate.hosts
+    assert not estimate.unavailable_hosts
 
 
 def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
@@ -429,7 +433,7 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
         estimate_azure_audio(azure_section, production.load, has_load=True),
         estimate_azure_conversations(azure_section, production.load),
     )
-    estimate = price_section(Section("azure", "westus3", rented, audio, (), held), load_price_book())
+    estimate = price_section(ChargedSection("azure", "westus3", rented, audio, (), held), load_price_book())
     # 35 conversations, 730 hours: 1,533,000 minutes, 511,000 conversations; half of 25,550 hours are spoken.
     spoken, logs = 25_550 * 0.0864, 511_000 * 25_000 / 1e9
     # 25 agents of 1.15 CPUs, 27 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
@@ -458,7 +462,7 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
         + spoken * 0.087
     )  # fmt: skip
     assert estimate.usd.expected == pytest.approx(month, rel=0.01)
-    assert not estimate.hosts
+    assert not estimate.unavailable_hosts
     print_estimate(estimate)
     said = capsys.readouterr().out
     assert re.search(r"USD per conversation minute +0.043\d +0.043\d", said)
@@ -471,7 +475,7 @@ def test_the_share_of_agents_in_the_cpu_pool_follows_the_tighter_of_cpus_and_mem
     assert held
     # Six ASR pods each occupy 16.375 of 26.2 GiB of a node, which has 7 CPUs for pods.
     agents, others = 24 * 1.15, 30 * 1.15 + 5 * 2.15 + 6 * 16.375 / 26.21 * 7
-    assert held.own_usd["cpu"] == pytest.approx(agents / (agents + others), rel=0.001)
+    assert held.own_share_by_name["cpu"] == pytest.approx(agents / (agents + others), rel=0.001)
 
 
 def test_without_conversations_there_is_no_price_per_minute() -> None:
@@ -492,13 +496,15 @@ def test_all_traffic_of_the_load_option_is_in_the_total() -> None:
     )
     left = {
         each.what
-        for each in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), load_price_book()).unpriced
+        for each in price_section(
+            ChargedSection("aws", "us-east-1", rented, NO_AUDIO, ()), load_price_book()
+        ).unpriced_items
     }
     assert not left & PRICED_ITEMS
     without = {
         each.what
         for estimate in (price_stacks(templates()), price_graphs(caller_graphs()))
-        for each in estimate.unpriced
+        for each in estimate.unpriced_items
     }
     assert without >= PRICED_ITEMS
 
@@ -539,7 +545,7 @@ def test_the_load_option_replaces_the_azure_capacity() -> None:
 
 
 def test_cost_per_audio_hour_is_the_quotient() -> None:
-    audio = Audio(Amount(10, 20, 0), "")
+    audio = AudioUsage(Amount(10, 20, 0), "")
     assert audio.calculate_usd_per_hour(Amount(5, 5, 5)) == Amount(0.5, 0.25, 0)
     assert NO_AUDIO.calculate_usd_per_hour(Amount(5, 5, 5)) is None
 

@@ -8,9 +8,9 @@ import pytest
 from tests.ops.cost.price_apis import Row, meter, offer, price_apis
 from voice_blueprint import catalog
 from voice_ops.cost.meters import find_aws_meter
-from voice_ops.cost.offers import read_offer
+from voice_ops.cost.offers import read_offer_prices
 from voice_ops.cost.prices import Price, PriceBook, load_downloaded_prices, load_price_book, save_downloaded_prices
-from voice_ops.cost.refresh import PricesUnreachableError, fetch_aws_prices, fetch_azure_prices
+from voice_ops.cost.refresh import PriceApiError, fetch_aws_prices, fetch_azure_prices
 
 LINUX = {
     "regionCode": "us-east-1",
@@ -108,9 +108,9 @@ def test_a_corrupt_price_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("credentials")
 def test_an_api_that_is_unavailable_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(PricesUnreachableError, match="pricing:GetProducts"):
+    with pytest.raises(PriceApiError, match="pricing:GetProducts"):
         fetch_aws_prices(["nlb-hour"], "us-east-1")
-    with pytest.raises(PricesUnreachableError, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(PriceApiError, match=r"127\.0\.0\.1:9"):
         fetch_azure_prices(["aks-standard-hour"], "westeurope", "http://127.0.0.1:9/prices")
 
 
@@ -158,7 +158,7 @@ def test_an_offer_file_contains_the_prices_of_all_its_regions(tmp_path: Path) ->
         offer("AmazonEC2", "EU-NatGateway-Hours", ("0", "0.048"), **nat),
         offer("AmazonEC2", "MOON1-BoxUsage:c8g.12xlarge", ("0", "1"), **{**LINUX, "regionCode": "moon-1"}),
     )
-    found = {(price.item, price.region): price for price in read_offer(file)}
+    found = {(price.item, price.region): price for price in read_offer_prices(file)}
     assert {key: price.usd for key, price in found.items()} == {
         ("c8g.12xlarge", "us-east-1"): 1.91424,
         ("c8g.12xlarge", "eu-west-1"): 2.04672,
@@ -178,7 +178,7 @@ def test_traffic_is_priced_by_its_source(tmp_path: Path) -> None:
               **from_here, toLocation="External"),
         offer("AWSDataTransfer", "EU-USE1-AWS-Out-Bytes", ("0", "0.02"), **from_here, toLocation="US East"),
     )  # fmt: skip
-    assert {(price.item, price.usd) for price in read_offer(file)} == {
+    assert {(price.item, price.usd) for price in read_offer_prices(file)} == {
         ("zone-crossing-data", 0.02),
         ("internet-data", 0.09),
     }
@@ -219,7 +219,7 @@ def test_the_csv_offer_file_has_the_same_prices(tmp_path: Path) -> None:
     )
     file = tmp_path / "index.csv"
     file.write_text(CSV_HEAD + "".join(rows), encoding="utf-8")
-    found = read_offer(file)
+    found = read_offer_prices(file)
     assert {(price.item, price.region, price.usd) for price in found} == {
         ("c8gn.2xlarge", "eu-west-1", 0.5354),
         ("nat-gateway-hour", "eu-west-1", 0.048),
@@ -235,9 +235,9 @@ def test_invalid_offer_files_are_reported(name: str, text: str, tmp_path: Path) 
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(ValueError, match=r"is not an offer file of the AWS Price List"):
-        read_offer(file)
+        read_offer_prices(file)
     with pytest.raises(ValueError, match="AmazonPolly contains no price of a resource that a deployment uses"):
-        read_offer(offer_file(tmp_path, "AmazonPolly", offer("AmazonPolly", "Chars", ("0", "1"), **REGION)))
+        read_offer_prices(offer_file(tmp_path, "AmazonPolly", offer("AmazonPolly", "Chars", ("0", "1"), **REGION)))
 
 
 @pytest.mark.parametrize("item", [*catalog.instance_types(), *catalog.cache_node_types(), *catalog.vm_sizes()])

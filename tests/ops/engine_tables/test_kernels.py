@@ -5,7 +5,7 @@ import pytest
 from tests.ops.engine_tables.conftest import Wheel
 from tools.engine_tables.kernels import read_kernels
 from tools.engine_tables.names import MissingDefinitionError
-from voice_blueprint.engines.published.release import Kernel
+from voice_blueprint.engines.published.release import AttentionKernel
 
 PLATFORM = """
     from typing import TYPE_CHECKING
@@ -98,8 +98,8 @@ def test_kv_types_of_kernels_are_read_per_gpu(wheel: Wheel) -> None:
     every = (8, 9, 10, 12)
     takes = {"auto": every, "small": (8, 9, 10), "small_newer": (10,), "asked": every, "never": (), "half": every}
     assert read_kernels(wheel(FILES), "p.platform.choose") == (
-        Kernel(name="PAGED", blocks=(16, 24), kv_types=takes),
-        Kernel(name="TYPED", blocks=(1,), kv_types={"auto": every, "half": every}),
+        AttentionKernel(name="PAGED", blocks=(16, 24), kv_types=takes),
+        AttentionKernel(name="TYPED", blocks=(1,), kv_types={"auto": every, "half": every}),
     )
 
 

@@ -15,7 +15,7 @@ from tools.engine_tables.tables import build_table, render_table
 from tools.engine_tables.wheels import DownloadError
 from voice_blueprint import catalog
 from voice_blueprint.catalog import EngineVersion
-from voice_blueprint.engines.published.release import Origin, parse_table
+from voice_blueprint.engines.published.release import PublishedFile, parse_engine_table
 
 SOURCE = """
 from dataclasses import dataclass, field
@@ -38,14 +38,14 @@ def add(parser):
     parser.add_argument("--a")
 """
 RECIPE = Recipe(commands={"": "tool.add"}, configs=("tool.Root",), not_configs=frozenset({"Internal"}), extends="other")
-ORIGIN = Origin(distribution="tool", version="1.0", file="tool.whl", sha256="0" * 64)
+ORIGIN = PublishedFile(distribution="tool", version="1.0", file="tool.whl", sha256="0" * 64)
 
 
 def test_table_has_one_line_per_flag_and_can_be_read() -> None:
     made = build_table(SourceTree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
     text = render_table(made)
     assert '    {"name": "--a"},\n    {"name": "--b", "type": "int"}\n' in text
-    assert parse_table(text) == made
+    assert parse_engine_table(text) == made
     assert json.loads(text)["configs"] == {
         "Leaf": [{"name": "depth", "type": "int", "default": 1}],
         "Root": [

@@ -16,8 +16,8 @@ from tests.nonempty import nonempty
 from tests.synthesized import ROOT
 from voice_ops.cli import app
 from voice_ops.gameday import command
-from voice_ops.gameday.command import SCENARIOS, ScenarioResult, ScenarioRunbooks, list_runbook_pages
-from voice_ops.gameday.simulated import MEAN_CALL_S, Effect, simulate_scenarios
+from voice_ops.gameday.command import RUNBOOKS_BY_SCENARIO, ScenarioResult, ScenarioRunbooks, list_runbook_pages
+from voice_ops.gameday.simulated import MEAN_CALL_S, ScenarioEffect, simulate_scenarios
 from voice_ops.simulate import run
 from voice_ops.simulate.capacity import PEAK_FRACTION, TRANSCRIBING_KINDS, create_fleet_plans
 
@@ -31,17 +31,17 @@ def gameday(*arguments: str) -> Result:
 @pytest.mark.parametrize("name", SHIPPED_DEPLOYMENTS)
 def test_every_scenario_of_a_shipped_file_has_an_existing_runbook(name: str) -> None:
     of = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
-    for scenario in SCENARIOS:
+    for scenario in RUNBOOKS_BY_SCENARIO:
         for page in nonempty(list_runbook_pages(of, scenario)):
             assert (ROOT / "docs/runbooks" / page).exists(), page
 
 
 def test_losses_cost_calls_and_the_fleets_recover() -> None:
     found = simulate_scenarios(deployment("production-us-east-1"))
-    assert found.keys() <= SCENARIOS.keys()
+    assert found.keys() <= RUNBOOKS_BY_SCENARIO.keys()
     outage, quota = found["zone loss"], found["quota refusal"]
-    assert isinstance(outage, Effect)
-    assert isinstance(quota, Effect)
+    assert isinstance(outage, ScenarioEffect)
+    assert isinstance(quota, ScenarioEffect)
     assert outage.lost > 0
     assert "gateway-unhealthy" in outage.fired
     assert "asr-slots-exhausted" in quota.fired
@@ -71,7 +71,7 @@ def test_a_lost_region_loses_calls_until_dns_redirects(tmp_path: Path) -> None:
         plan.max_hosts * plan.slots for plan in create_fleet_plans(small, {}) if plan.kind in TRANSCRIBING_KINDS
     )
     found = simulate_scenarios(small)["region loss"]
-    assert isinstance(found, Effect)
+    assert isinstance(found, ScenarioEffect)
     there = PEAK_FRACTION * places / 2
     assert found.lost >= there * (1 + 60 / MEAN_CALL_S) - 1
     assert found.recovers_s is not None
@@ -85,15 +85,15 @@ def no_drills(_: object) -> Iterator[ScenarioResult]:
 
 
 def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearse_drills", no_drills)
-    monkeypatch.setitem(SCENARIOS, "zone loss", ScenarioRunbooks(("an-alert-of-no-file",), ()))
+    monkeypatch.setattr(command, "_run_drills", no_drills)
+    monkeypatch.setitem(RUNBOOKS_BY_SCENARIO, "zone loss", ScenarioRunbooks(("an-alert-of-no-file",), ()))
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
     assert "zone loss: no alert of this file has a runbook for it" in result.stdout
 
 
 def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_rehearse_drills", no_drills)
+    monkeypatch.setattr(command, "_run_drills", no_drills)
     monkeypatch.setattr(run, "list_replayable_alerts", lambda *_: ())
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
@@ -106,7 +106,7 @@ def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.Mo
             "bad image", None, None, 3.0, "the local AWS", ("procedures/rollback.md",), ("hosts run what they ran",)
         )
 
-    monkeypatch.setattr(command, "_rehearse_drills", failing_drill)
+    monkeypatch.setattr(command, "_run_drills", failing_drill)
     result = gameday("deployments/small.yaml", "--json")
     assert result.exit_code == 1
     *simulated, drilled = json.loads(result.stdout)["scenarios"]
@@ -125,7 +125,7 @@ def test_a_deployment_recovers_from_every_scenario() -> None:
         return result.stdout
 
     screen = render_screen(printed)
-    for scenario in SCENARIOS:
+    for scenario in RUNBOOKS_BY_SCENARIO:
         assert scenario in screen
     assert "✗" not in screen
     assert without_durations(screen) == without_durations(

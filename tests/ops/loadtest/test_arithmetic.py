@@ -5,7 +5,7 @@ import pytest
 
 from voice_ops.loadtest.compare import Round, compare_rounds
 from voice_ops.loadtest.inputs import PASSAGE, rotate_words
-from voice_ops.loadtest.load import ClosedLoop, LoadGenerator, LoadRun, OpenLoop, merge_runs
+from voice_ops.loadtest.load import ClosedLoopLoad, LoadGenerator, LoadRun, OpenLoopLoad, merge_runs
 from voice_ops.loadtest.price import PriceError, find_hourly_price
 from voice_ops.loadtest.report import EndpointResult
 from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_LENGTH_CHARS
@@ -20,7 +20,7 @@ def spoken(*pieces: tuple[float, float], intended_s: float = 0.0, error: str | N
 
 
 @pytest.mark.parametrize(
-    ("chunks", "starved_s"),
+    ("chunks", "playback_stall_s"),
     [
         ([(1.0, 0.5), (1.4, 0.5), (1.9, 0.5)], 0.0),
         ([(1.0, 0.5), (1.5, 0.5)], 0.0),
@@ -32,8 +32,10 @@ def spoken(*pieces: tuple[float, float], intended_s: float = 0.0, error: str | N
         ([(9.0, 0.1)], 0.0),
     ],
 )
-def test_playback_underruns_when_its_buffer_is_empty(chunks: list[tuple[float, float]], starved_s: float) -> None:
-    assert spoken(*chunks).starved_s == pytest.approx(starved_s)
+def test_playback_underruns_when_its_buffer_is_empty(
+    chunks: list[tuple[float, float]], playback_stall_s: float
+) -> None:
+    assert spoken(*chunks).playback_stall_s == pytest.approx(playback_stall_s)
 
 
 def test_figures_of_a_reference_run() -> None:
@@ -42,7 +44,7 @@ def test_figures_of_a_reference_run() -> None:
         spoken((1.5, 1.0), (4.0, 3.0), intended_s=1.0),
         spoken((9.0, 50.0), error="HTTP 503: busy"),
     ]
-    run = LoadRun(ClosedLoop(2), traces, elapsed_s=4.0, cpu_s=1.0)
+    run = LoadRun(ClosedLoopLoad(2), traces, elapsed_s=4.0, cpu_s=1.0)
     found = summarize_run(run, slo={"first": 800, "starved": 2000}, gpus=4, usd_per_hour=12.0)
     assert found.requests == 3
     assert found.failures == {"HTTP 503: busy": 1}
@@ -62,7 +64,7 @@ def test_figures_of_a_reference_run() -> None:
 
 def test_percentiles_are_computed_from_the_sample() -> None:
     traces = [RequestTrace("x", 0.0, 0.0, float(at), [float(at)]) for at in range(1, 101)]
-    first = summarize_run(LoadRun(ClosedLoop(1), traces, 1.0), slo={}, gpus=1, usd_per_hour=None).metrics["first"]
+    first = summarize_run(LoadRun(ClosedLoopLoad(1), traces, 1.0), slo={}, gpus=1, usd_per_hour=None).metrics["first"]
     assert (first.p50, first.p95, first.p99) == pytest.approx((50_500, 95_050, 99_010))
 
 
@@ -70,7 +72,7 @@ def test_a_missing_metric_fails_its_limit() -> None:
     silent = RequestTrace("x", 0.0, 0.0, 1.0)
     assert (
         summarize_run(
-            LoadRun(ClosedLoop(1), [silent], 1.0), slo={"first": 500}, gpus=1, usd_per_hour=None
+            LoadRun(ClosedLoopLoad(1), [silent], 1.0), slo={"first": 500}, gpus=1, usd_per_hour=None
         ).goodput_share
         == 0
     )
@@ -89,14 +91,14 @@ def test_a_client_that_distorts_its_figures_reports_it(
     lag_s: float, cpu_s: float, pacing_s: float, doubt: str | None
 ) -> None:
     trace = RequestTrace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
-    run = LoadRun(ClosedLoop(1), [trace], 1.0, [lag_s], cpu_s)
+    run = LoadRun(ClosedLoopLoad(1), [trace], 1.0, [lag_s], cpu_s)
     doubts = EndpointResult("ours", run, summarize_run(run, slo={}, gpus=1, usd_per_hour=None), {}).warnings
     assert [doubt in found for found in doubts if doubt] == ([True] if doubt else [])
     assert len(doubts) == (1 if doubt else 0)
 
 
 def test_arrivals_are_poisson_and_the_same_for_the_same_seed() -> None:
-    load = OpenLoop(5.0)
+    load = OpenLoopLoad(5.0)
     arrivals = LoadGenerator(1.0, seed=7)._draw_arrivals(load, 20_000, 0)
     gaps = np.diff(arrivals)
     assert np.mean(gaps) == pytest.approx(0.2, rel=0.03)
@@ -116,7 +118,7 @@ def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
     def run(at_s: float) -> LoadRun:
         firsts = at_s + random.exponential(0.1, 20)
         traces = [RequestTrace("x", 0.0, 0.0, float(first) + 1, [float(first)]) for first in firsts]
-        return LoadRun(ClosedLoop(1), traces, elapsed_s=float(sum(firsts)))
+        return LoadRun(ClosedLoopLoad(1), traces, elapsed_s=float(sum(firsts)))
 
     return [(run(0.5 + shift_s + drift_s * number), run(0.5 + drift_s * number)) for number in range(6)]
 
@@ -139,8 +141,8 @@ def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatc
 
 def test_pooled_runs_contain_every_request() -> None:
     one, two = (
-        LoadRun(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5),
-        LoadRun(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0),
+        LoadRun(ClosedLoopLoad(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5),
+        LoadRun(ClosedLoopLoad(1), [spoken((2.0, 1.0))], 2.0),
     )
     both = merge_runs([one, two])
     assert (len(both.traces), both.elapsed_s, both.loop_lags_s, both.cpu_s) == (2, 3.0, [0.1], 0.5)
@@ -154,7 +156,7 @@ def test_prompts_have_the_published_length_and_distinct_beginnings() -> None:
 
 def test_published_figures_are_consistent() -> None:
     """Table 7's CUDA-graph row is table 8's first, and each row's char/s follows from concurrency, RTF and speech."""
-    table_7, table_8 = SCENARIOS["table-7"].published, SCENARIOS["table-8"].published["cuda-graph"]
+    table_7, table_8 = SCENARIOS["table-7"].published_figures, SCENARIOS["table-8"].published_figures["cuda-graph"]
     assert table_7["cuda-graph"][1] == {key: table_8[1][key] for key in ("first", "rtf")}
     for concurrency, row in table_8.items():
         seconds_of_speech = concurrency * TEXT_LENGTH_CHARS / row["chars"] / row["rtf"]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tests.ops.loadtest.conftest import Server, write_wav
 from voice_ops.cli import app
-from voice_ops.exits import FAILED, REFUSED
+from voice_ops.exits import FAILED, INVALID_INPUT
 
 FAST = '{"first_s": 0.05, "gap_s": 0.02}'
 NOWHERE = "http://127.0.0.1:9"
@@ -188,6 +188,6 @@ def test_a_wrong_option_is_refused(arguments: list[str], problem: str, tmp_path:
     write_wav(files["EMPTY"], 0.0)
     files["TEXT"].write_text("no audio")
     result = loadtest(NOWHERE, *(files.get(text, text) for text in arguments))
-    assert result.exit_code == REFUSED, result.output
+    assert result.exit_code == INVALID_INPUT, result.output
     assert problem in " ".join(result.stderr.split())
     assert "Traceback" not in result.output

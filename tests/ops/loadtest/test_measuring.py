@@ -15,7 +15,7 @@ from tests.ops.loadtest.conftest import Server, write_wav
 from voice_ops.loadtest.drivers import ChatDriver, Driver, SpeechDriver, TranscriptionDriver
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import read_recording
-from voice_ops.loadtest.load import ClosedLoop, Load, LoadGenerator, LoadRun, OpenLoop
+from voice_ops.loadtest.load import ClosedLoopLoad, Load, LoadGenerator, LoadRun, OpenLoopLoad
 from voice_ops.loadtest.options import parse_url
 from voice_ops.loadtest.realtime import RealtimeDriver
 from voice_ops.loadtest.summary import EndpointSummary, summarize_run
@@ -23,7 +23,7 @@ from voice_ops.loadtest.summary import EndpointSummary, summarize_run
 TOLERANCE_S = 0.02
 """Tolerated relative error of the load test."""
 TIMING = {"first_s": 1.5, "gap_s": 0.5, "pieces": 3, "audio_s": 0.8}
-ARRIVALS = OpenLoop(8)
+ARRIVALS = OpenLoopLoad(8)
 """Random arrivals, since synchronized requests would wait for the CPU of this machine."""
 
 
@@ -173,7 +173,7 @@ def test_realtime_sends_audio_in_real_time_and_measures_partials_and_final(serve
 def test_recordings_are_resampled_to_16_khz(server: Server, tmp_path: Path) -> None:
     """Half a second of stereo at 24 kHz: the endpoint receives the mean of its channels, at its own rate."""
     write_wav(tmp_path / "fast.wav", 0.5, rate=24_000, channels=2)
-    run_load(RealtimeDriver(endpoint(server), (read_recording(tmp_path / "fast.wav"),)), ClosedLoop(1), 1)
+    run_load(RealtimeDriver(endpoint(server), (read_recording(tmp_path / "fast.wav"),)), ClosedLoopLoad(1), 1)
     (record,) = server.take_records()["records"]
     assert record["bytes"] == 0.5 * 16_000 * 2
 
@@ -190,7 +190,7 @@ def test_percentiles_show_slow_requests(server: Server) -> None:
 
 
 def test_closed_loop_maintains_its_concurrency(server: Server) -> None:
-    run = run_load(ChatDriver(endpoint(server, first_s=0.5, gap_s=0.1)), ClosedLoop(5), 15)
+    run = run_load(ChatDriver(endpoint(server, first_s=0.5, gap_s=0.1)), ClosedLoopLoad(5), 15)
     known = known_requests(server.take_records(), run)
     in_flight = [sum(other.received_s <= one.received_s < other.sent_s[-1] for other in known) for one in known]
     assert max(in_flight) == 5
@@ -214,10 +214,10 @@ def run_with_stall(server: Server, load: Load, requests: int) -> tuple[LoadRun, 
 
 
 def test_open_loop_counts_a_stall_for_all_scheduled_requests(server: Server) -> None:
-    run, known, end_s = run_with_stall(server, OpenLoop(20), 70)
+    run, known, end_s = run_with_stall(server, OpenLoopLoad(20), 70)
     caught = [trace for trace in run.traces if end_s - STALL_S < trace.intended_s < end_s]
     assert len(caught) == pytest.approx(20 * STALL_S, rel=0.4)
-    assert all(trace.first_s and trace.first_s > end_s - trace.intended_s for trace in caught)
+    assert all(trace.first_piece_delay_s and trace.first_piece_delay_s > end_s - trace.intended_s for trace in caught)
     first = figures(run).metrics["first"]
     assert first.mean == close(float(np.mean([one.first_ms for one in known])), run)
     # The server pauses for 2 s of 3.5 s, and requests during the pause wait 1 s on average.
@@ -226,8 +226,11 @@ def test_open_loop_counts_a_stall_for_all_scheduled_requests(server: Server) -> 
 
 
 def test_closed_loop_hides_the_same_stall(server: Server) -> None:
-    run, _, _ = run_with_stall(server, ClosedLoop(1), 60)
-    assert len([trace for trace in run.traces if trace.first_s and trace.first_s > STALL_S / 2]) == 1
+    run, _, _ = run_with_stall(server, ClosedLoopLoad(1), 60)
+    assert (
+        len([trace for trace in run.traces if trace.first_piece_delay_s and trace.first_piece_delay_s > STALL_S / 2])
+        == 1
+    )
     assert figures(run).metrics["first"].p95 < 1000
 
 
@@ -245,9 +248,9 @@ def test_lag_of_a_busy_client_counts() -> None:
             trace.record_text()
 
     begin = process_time()
-    run = run_load(DisconnectingServer(), OpenLoop(50), 60)
+    run = run_load(DisconnectingServer(), OpenLoopLoad(50), 60)
     spent_s = process_time() - begin
-    late = [trace for trace in run.traces if trace.first_s and trace.first_s > 0.1]
+    late = [trace for trace in run.traces if trace.first_piece_delay_s and trace.first_piece_delay_s > 0.1]
     assert len(late) == pytest.approx(50 * 0.9, rel=0.35)
     found = figures(run).harness
     assert found.start_lag_ms.max > 800
@@ -272,7 +275,7 @@ def test_failures_are_counted_and_excluded_from_the_figures(
 ) -> None:
     fast = {"first_s": 0.1, "gap_s": 0.05}
     limit_s = 2 if "first_s" in fault else 30
-    found = figures(run_load(ChatDriver(endpoint(server, **fast | fault)), ClosedLoop(4), 12, limit_s), first=5000)
+    found = figures(run_load(ChatDriver(endpoint(server, **fast | fault)), ClosedLoopLoad(4), 12, limit_s), first=5000)
     assert [text[: len(reason)] for text in found.failures] == [reason]
     assert sum(found.failures.values()) == count
     assert found.goodput_share == pytest.approx((12 - count) / 12)
@@ -281,7 +284,7 @@ def test_failures_are_counted_and_excluded_from_the_figures(
 
 def test_broken_realtime_streams_are_counted(server: Server, wav: Path) -> None:
     driver = RealtimeDriver(endpoint(server, first_s=0.1, gap_s=0.1, break_every=2), (read_recording(wav),))
-    found = figures(run_load(driver, ClosedLoop(2), 4))
+    found = figures(run_load(driver, ClosedLoopLoad(2), 4))
     assert found.failures == {"the connection was closed before the response was complete": 2}
 
 
@@ -295,4 +298,4 @@ def test_a_refused_connection_is_counted_as_a_failure(api: str, wav: Path) -> No
         "transcription": TranscriptionDriver(nowhere, recordings),
         "realtime": RealtimeDriver(nowhere, recordings),
     }
-    assert figures(run_load(drivers[api], ClosedLoop(1), 2)).failures == {"cannot connect: Connection refused": 2}
+    assert figures(run_load(drivers[api], ClosedLoopLoad(1), 2)).failures == {"cannot connect: Connection refused": 2}

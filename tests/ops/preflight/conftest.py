@@ -168,4 +168,4 @@ def sandbox() -> Deployment:
 
 def problem_rows(rows: list[CheckResult]) -> list[CheckResult]:
     """Return the rows with problems."""
-    return [row for row in rows if row.status is not CheckStatus.SUFFICIENT]
+    return [row for row in rows if row.status is not CheckStatus.PASSED]

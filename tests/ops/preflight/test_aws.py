@@ -24,7 +24,7 @@ from tests.ops.preflight.conftest import (
 )
 from voice_blueprint import Deployment, checks
 from voice_blueprint.aws.machine_images import PUBLIC_IMAGE_PARAMETERS
-from voice_blueprint.checks.aws.capacity import check_quota_need
+from voice_blueprint.checks.aws.capacity import check_vcpu_quotas_suffice
 from voice_blueprint.hosts import format_artifacts_name
 from voice_ops.aws.account import Account
 from voice_ops.needs import calculate_required_vcpus
@@ -48,7 +48,7 @@ def test_a_complete_account_has_no_blocking_result(account: AwsAccount, sandbox:
 
 
 def test_vcpu_needs_match_the_quota_check(sandbox: Deployment) -> None:
-    said = [violation.message for violation in check_quota_need.check_deployment(sandbox)]
+    said = [violation.message for violation in check_vcpu_quotas_suffice.check_deployment(sandbox)]
     assert calculate_required_vcpus(sandbox)["standard", False] == (144, 1440)
     # One to four hosts of 192 vCPUs in service, and one that boots for the warm pool.
     assert calculate_required_vcpus(sandbox)["inf", False] == (2 * 192, 5 * 192)
@@ -63,7 +63,7 @@ def test_vcpu_needs_match_the_quota_check(sandbox: Deployment) -> None:
         (143, CheckStatus.BLOCKING),
         (144, CheckStatus.WARNING),
         (1439, CheckStatus.WARNING),
-        (1440, CheckStatus.SUFFICIENT),
+        (1440, CheckStatus.PASSED),
     ],
 )
 def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
@@ -73,7 +73,7 @@ def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
     row = account.answer(sandbox, STANDARD)
     assert row.status is status
     assert row.needed == "144 at the minimum, 1440 at the maximum"
-    assert (row.increase is None) == (status is CheckStatus.SUFFICIENT)
+    assert (row.increase is None) == (status is CheckStatus.PASSED)
 
 
 def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, sandbox: Deployment) -> None:
@@ -85,7 +85,7 @@ def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, s
     assert account.answer(sandbox, INF).result == "1152 vCPU, 0 in use elsewhere"
     ec2.run_instances(**launch)
     row = account.answer(sandbox, INF)
-    assert (row.status, row.result) == (CheckStatus.SUFFICIENT, "1152 vCPU, 192 in use elsewhere")
+    assert (row.status, row.result) == (CheckStatus.PASSED, "1152 vCPU, 192 in use elsewhere")
     ec2.run_instances(**launch | {"InstanceType": "inf2.xlarge"})
     row = account.answer(sandbox, INF)
     assert (row.status, row.result) == (CheckStatus.WARNING, "1152 vCPU, 196 in use elsewhere")
@@ -124,7 +124,7 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
 
 @pytest.mark.parametrize(
     ("limit", "status"),
-    [(1, CheckStatus.BLOCKING), (2, CheckStatus.WARNING), (43, CheckStatus.WARNING), (44, CheckStatus.SUFFICIENT)],
+    [(1, CheckStatus.BLOCKING), (2, CheckStatus.WARNING), (43, CheckStatus.WARNING), (44, CheckStatus.PASSED)],
 )
 def test_quotas_other_than_vcpu_are_read_from_the_account(
     account: AwsAccount, sandbox: Deployment, limit: int, status: CheckStatus
@@ -272,7 +272,7 @@ def test_a_missing_image_parameter_blocks(
 
 
 def test_no_host_is_launched(account: AwsAccount, sandbox: Deployment) -> None:
-    assert account.answer(sandbox, "launch of a vad host").status is CheckStatus.SUFFICIENT
+    assert account.answer(sandbox, "launch of a vad host").status is CheckStatus.PASSED
     assert account.session.client("ec2").describe_instances()["Reservations"] == []
 
 
@@ -290,11 +290,11 @@ def test_a_denied_launch_blocks_and_denied_queries_are_unanswered(account: AwsAc
         "denied",
     )
     quotas = rows["service quotas and open requests"]
-    assert quotas.status is CheckStatus.UNANSWERED
+    assert quotas.status is CheckStatus.UNKNOWN
     assert (
         quotas.result == "access denied: ListRequestedServiceQuotaChangeHistory (403)"
     )  # moto sends XML to a JSON service
-    assert rows["machine image amazon-linux-2023/gpu"].status is CheckStatus.SUFFICIENT
+    assert rows["machine image amazon-linux-2023/gpu"].status is CheckStatus.PASSED
 
 
 def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Deployment) -> None:
@@ -308,7 +308,7 @@ def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Depl
 # --- what has to stand there ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("version", "status"), [("5", CheckStatus.BLOCKING), ("6", CheckStatus.SUFFICIENT)])
+@pytest.mark.parametrize(("version", "status"), [("5", CheckStatus.BLOCKING), ("6", CheckStatus.PASSED)])
 def test_an_outdated_bootstrap_blocks(
     account: AwsAccount, sandbox: Deployment, version: str, status: CheckStatus
 ) -> None:
@@ -355,7 +355,7 @@ def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: 
     deployment = load_edited({"aws.observability.chat_webhook_secret": "voice/webhook"}, tmp_path)
     assert account.answer(deployment, "secret voice/webhook").status is CheckStatus.BLOCKING
     account.session.client("secretsmanager").create_secret(Name="voice/webhook", SecretString="https://x.invalid")
-    assert account.answer(deployment, "secret voice/webhook").status is CheckStatus.SUFFICIENT
+    assert account.answer(deployment, "secret voice/webhook").status is CheckStatus.PASSED
 
 
 def test_a_secret_that_is_scheduled_for_deletion_blocks_until_it_is_restored(
@@ -370,7 +370,7 @@ def test_a_secret_that_is_scheduled_for_deletion_blocks_until_it_is_restored(
     assert (row.status, row.result) == (CheckStatus.BLOCKING, "scheduled for deletion")
     assert row.remedy == "restore it: aws secretsmanager restore-secret --secret-id voice/webhook"
     secrets.restore_secret(SecretId="voice/webhook")
-    assert account.answer(deployment, "secret voice/webhook").status is CheckStatus.SUFFICIENT
+    assert account.answer(deployment, "secret voice/webhook").status is CheckStatus.PASSED
 
 
 def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) ->
         assert row.status is CheckStatus.BLOCKING
         assert holds in row.needed
         account.session.client("secretsmanager").create_secret(Name=name, SecretString="x")
-        assert account.answer(deployment, f"secret {name}").status is CheckStatus.SUFFICIENT
+        assert account.answer(deployment, f"secret {name}").status is CheckStatus.PASSED
 
 
 def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: Deployment) -> None:
@@ -402,7 +402,7 @@ def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: 
     row = account.answer(sandbox, "Fargate")
     # The gateway's 1 to 100 tasks of half a vCPU, and 1 to 10 agents of one.
     assert row.needed == "2 at the minimum, 60 at the maximum"
-    assert row.status is CheckStatus.SUFFICIENT
+    assert row.status is CheckStatus.PASSED
     account.set_quota("L-3032A538", 50, "fargate")
     assert account.answer(sandbox, "Fargate").status is CheckStatus.WARNING
     account.set_quota("L-3032A538", 1, "fargate")
@@ -418,7 +418,7 @@ def test_throttled_queries_are_retried(
     sent = fail(monkeypatch, "service-quotas", "ThrottlingException")
     row = account.answer(sandbox, "service quotas and open requests")
     assert len(sent) == 2  # AWS_MAX_ATTEMPTS
-    assert row.status is CheckStatus.UNANSWERED
+    assert row.status is CheckStatus.UNKNOWN
     assert row.result == ("ListRequestedServiceQuotaChangeHistory was throttled in 2 attempts (ThrottlingException)")
 
 
@@ -434,7 +434,7 @@ def test_rejected_credentials_end_the_queries(
 ) -> None:
     fail(monkeypatch, "sts", code, status=403, xml=True)
     first, *others = account.ask(sandbox)
-    assert (first.question, first.status, first.result) == ("identity", CheckStatus.UNANSWERED, message)
+    assert (first.question, first.status, first.result) == ("identity", CheckStatus.UNKNOWN, message)
     assert {row.status for row in others} == {CheckStatus.SKIPPED}
 
 
@@ -443,8 +443,8 @@ def test_credentials_may_expire_during_the_queries(
 ) -> None:
     fail(monkeypatch, "service-quotas", "ExpiredTokenException")
     rows = {row.question: row for row in account.ask(sandbox)}
-    assert rows["CDK bootstrap"].status is CheckStatus.SUFFICIENT
-    assert rows["service quotas and open requests"].status is CheckStatus.UNANSWERED
+    assert rows["CDK bootstrap"].status is CheckStatus.PASSED
+    assert rows["service quotas and open requests"].status is CheckStatus.UNKNOWN
     assert rows["machine images"].status is CheckStatus.SKIPPED
 
 
@@ -475,4 +475,4 @@ def test_missing_artifacts_block(account: AwsAccount, tmp_path: Path) -> None:
     assert "LaunchTemplateName=sandbox-inf2-artifacts" in missing.remedy
     (bucket,) = s3.list_buckets()["Buckets"]
     s3.put_object(Bucket=bucket["Name"], Key=f"{name}/complete", Body=b"complete")
-    assert account.answer(deployment, about).status is CheckStatus.SUFFICIENT
+    assert account.answer(deployment, about).status is CheckStatus.PASSED

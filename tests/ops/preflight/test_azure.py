@@ -29,7 +29,7 @@ from tests.ops.preflight.conftest import problem_rows
 from tests.stacks.azure.recorded import cluster
 from voice_blueprint import Deployment
 from voice_blueprint.azure.names import build_vault_name
-from voice_blueprint.checks.azure.capacity import check_family_quota_need
+from voice_blueprint.checks.azure.capacity import check_family_vcpu_quotas_suffice
 from voice_blueprint.file.model.deployment import Environment
 from voice_ops.preflight import azure
 from voice_ops.preflight.azure.account import Account
@@ -112,11 +112,11 @@ def test_production_without_administrators_blocks() -> None:
     assert asked(shipped).status is CheckStatus.BLOCKING
     assert "00000000-0000-0000-0000-000000000000" in asked(shipped).result
     staging = shipped.model_copy(update={"environment": Environment.STAGING})
-    assert asked(staging).status is CheckStatus.SUFFICIENT
+    assert asked(staging).status is CheckStatus.PASSED
 
 
 def test_a_group_that_the_tenant_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
-    assert row_about(ask(), "administrators").status is CheckStatus.SUFFICIENT
+    assert row_about(ask(), "administrators").status is CheckStatus.PASSED
     subscription.groups.clear()
     row = row_about(ask(), "administrators")
     assert (row.status, row.result) == (CheckStatus.BLOCKING, f"{GROUP}, which does not exist")
@@ -135,7 +135,7 @@ def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
         f"{quota}: {low} vCPU at the minimum, {high} at the maximum during an upgrade"
         for quota, (low, high) in needs.items()
     }
-    assert {violation.message for violation in check_family_quota_need.check_deployment(production)} < said
+    assert {violation.message for violation in check_family_vcpu_quotas_suffice.check_deployment(production)} < said
     assert needs[A100] == A100_NEED
     assert needs["lowPriorityCores"] == (0, 4 * 40)
     assert needs["cores"][1] == sum(high for quota, (_, high) in needs.items() if quota.lower().startswith("standard"))
@@ -147,7 +147,7 @@ def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
         (A100_NEED[0] - 1, CheckStatus.BLOCKING),
         (A100_NEED[0], CheckStatus.WARNING),
         (A100_NEED[1] - 1, CheckStatus.WARNING),
-        (A100_NEED[1], CheckStatus.SUFFICIENT),
+        (A100_NEED[1], CheckStatus.PASSED),
     ],
 )
 def test_vm_families_are_compared_case_insensitively(
@@ -235,7 +235,7 @@ def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription:
 def test_an_unconditional_role_assignment_is_sufficient(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: (["*"], []), OWNER + "2": (["*"], [])}
     subscription.conditions = {OWNER: "some"}
-    assert row_about(ask(), "permission to assign roles").status is CheckStatus.SUFFICIENT
+    assert row_about(ask(), "permission to assign roles").status is CheckStatus.PASSED
 
 
 def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) -> None:
@@ -273,7 +273,7 @@ def test_a_size_without_encryption_at_host_is_blocked(ask: Ask, subscription: Su
 def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscription) -> None:
     administrator: tuple[list[str], list[str]] = (["Microsoft.Authorization/roleAssignments/*", "*/read"], [])
     subscription.roles = {OWNER: CONTRIBUTOR, OWNER + "2": administrator}
-    assert row_about(ask(), "permissions").status is CheckStatus.SUFFICIENT
+    assert row_about(ask(), "permissions").status is CheckStatus.PASSED
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_throttled_queries_are_retried(ask: Ask, subscription: Subscription) -> 
     row = row_about(ask(), "VM sizes")
     assert subscription.asked["Microsoft.Compute/skus"] == MAX_ATTEMPTS
     assert (row.status, row.result) == (
-        CheckStatus.UNANSWERED,
+        CheckStatus.UNKNOWN,
         "the request was throttled after retries (TooManyRequests)",
     )
 
@@ -352,7 +352,7 @@ def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subsc
     subscription.faults["roleAssignments"] = (403, "AuthorizationFailed", "The client may not read role assignments.")
     rows = ask()
     row = row_about(rows, "permissions")
-    assert row.status is CheckStatus.UNANSWERED
+    assert row.status is CheckStatus.UNKNOWN
     assert "may not read role assignments" in row.result
     assert {each.question for each in problem_rows(rows)} == {row.question, "permission to assign roles"}
 
@@ -361,7 +361,7 @@ def test_an_unregistered_quota_provider_does_not_affect_compute_queries(ask: Ask
     code = "MissingRegistrationForResourceProvider"
     subscription.faults["Microsoft.Quota"] = (409, code, "The subscription is not registered.")
     rows = ask()
-    assert row_about(rows, A100).status is CheckStatus.SUFFICIENT
+    assert row_about(rows, A100).status is CheckStatus.PASSED
     row = row_about(rows, "open requests of Microsoft.Compute")
     assert "az provider register --namespace Microsoft.Quota" in row.remedy
 
@@ -417,7 +417,7 @@ def test_the_certificate_vault_and_references_of_agents_must_exist(subscription:
         asked = {"vault of the certificate voice": CheckStatus.BLOCKING}
         assert statuses() == asked | {f"secret {name}": CheckStatus.SKIPPED for name in secrets}
         subscription.vaults |= {"certificates", own}
-        asked = {"vault of the certificate voice": CheckStatus.SUFFICIENT}
+        asked = {"vault of the certificate voice": CheckStatus.PASSED}
         assert statuses() == asked | {f"secret {name}": CheckStatus.BLOCKING for name in secrets}
         subscription.vaults |= {f"{own}/secrets/{name}" for name in secrets}
-        assert statuses() == asked | {f"secret {name}": CheckStatus.SUFFICIENT for name in secrets}
+        assert statuses() == asked | {f"secret {name}": CheckStatus.PASSED for name in secrets}

@@ -42,11 +42,11 @@ def test_access_is_queried_with_the_token(hub: str, tmp_path: Path) -> None:
     deployment = load_edited({}, tmp_path, "production-azure")
     rows = {row.question: row for row in check_model_access(deployment, {"HF_TOKEN": "mine", "HF_ENDPOINT": hub})}
     found = {asked.removeprefix("weights of "): row for asked, row in rows.items() if asked.startswith("weights")}
-    assert found["mistralai/Voxtral-Small-24B-2507"].status is CheckStatus.SUFFICIENT
+    assert found["mistralai/Voxtral-Small-24B-2507"].status is CheckStatus.PASSED
     gated = found["mistralai/Voxtral-4B-TTS-2603"]
     assert gated.status is CheckStatus.BLOCKING
     assert gated.remedy == f"accept the terms at {hub}/mistralai/Voxtral-4B-TTS-2603 as the token's owner"
-    assert found["Qwen/Qwen3-8B"].status is CheckStatus.UNANSWERED
+    assert found["Qwen/Qwen3-8B"].status is CheckStatus.UNKNOWN
 
 
 def test_a_wrong_token_blocks_and_is_not_shown(hub: str, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_an_unreachable_hub_is_reported(tmp_path: Path) -> None:
     deployment = load_edited({}, tmp_path, "both")
     environment = {"HF_TOKEN": "mine", "HF_ENDPOINT": "http://127.0.0.1:9"}
     row = list(check_model_access(deployment, environment))[-1]
-    assert row.status is CheckStatus.UNANSWERED
+    assert row.status is CheckStatus.UNKNOWN
     assert row.result.startswith("cannot reach http://127.0.0.1:9: ")
 
 
@@ -75,11 +75,11 @@ AGREEMENT = {"model": "voxtral-4b-tts", "reference": "contract 4711 of 2026-10-0
 @pytest.mark.parametrize(
     ("edits", "status", "message"),
     [
-        ({}, CheckStatus.SUFFICIENT, "CC-BY-NC-4.0"),
+        ({}, CheckStatus.PASSED, "CC-BY-NC-4.0"),
         ({"azure.commercial": True}, CheckStatus.BLOCKING, "CC-BY-NC-4.0"),
         (
             {"azure.commercial": True, "azure.model_agreements": [AGREEMENT]},
-            CheckStatus.SUFFICIENT,
+            CheckStatus.PASSED,
             "CC-BY-NC-4.0; agreement: contract 4711 of 2026-10-01",
         ),
     ],
@@ -91,6 +91,6 @@ def test_a_license_must_allow_the_use(edits: Edits, status: CheckStatus, message
 
 
 def test_images_without_a_digest_are_listed(tmp_path: Path) -> None:
-    assert [row.status for row in check_deployment_file(load_edited({}, tmp_path))] == [CheckStatus.SUFFICIENT]
+    assert [row.status for row in check_deployment_file(load_edited({}, tmp_path))] == [CheckStatus.PASSED]
     (row,) = check_deployment_file(load_edited({"images": {}}, tmp_path))
     assert (row.status, "whisper-engine" in row.result) == (CheckStatus.WARNING, True)

@@ -12,9 +12,9 @@ from voice_ops.preflight.aws.permissions import (
     MAX_POLICY_CHARACTERS,
     UnknownResourceTypeError,
     build_deployer_policy,
-    filter_non_wildcard_actions,
+    exclude_wildcard_actions,
     list_required_actions,
-    split_policies,
+    split_into_policies,
 )
 from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
 
@@ -46,7 +46,7 @@ def test_a_type_missing_from_the_table_is_refused() -> None:
 
 def test_policies_contain_every_action_within_iam_limits() -> None:
     actions = list_required_actions(DEPLOYED_TYPES)
-    made = list(split_policies(actions))
+    made = list(split_into_policies(actions))
     held = [action for policy in json.loads(json.dumps(made)) for action in policy["Statement"][0]["Action"]]
     assert held == actions
     assert len(made) > 1
@@ -56,7 +56,7 @@ def test_policies_contain_every_action_within_iam_limits() -> None:
 def test_wildcards_are_not_simulated() -> None:
     actions = list_required_actions(DEPLOYED_TYPES)
     assert "ec2:Describe*" in actions
-    assert set(actions) - set(filter_non_wildcard_actions(actions)) == {action for action in actions if "*" in action}
+    assert set(actions) - set(exclude_wildcard_actions(actions)) == {action for action in actions if "*" in action}
 
 
 def test_the_deployer_assumes_roles_of_one_account_and_region() -> None:

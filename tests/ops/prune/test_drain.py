@@ -103,7 +103,7 @@ def test_protected_tasks_are_stopped_after_the_maximum_session_duration(
     account = SimpleNamespace(
         deployment=deployment,
         session=SimpleNamespace(client=lambda _: ecs),
-        list_all=lambda *_, **__: iter(sorted(ecs.tasks)),
+        iter_paginated_items=lambda *_, **__: iter(sorted(ecs.tasks)),
     )
 
     def iter_resource_ids(kind: str) -> Iterator[tuple[str, str]]:

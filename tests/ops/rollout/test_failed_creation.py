@@ -10,7 +10,7 @@ import pytest
 from tests.ops.rollout.simulated_account import Deploy, Simulation, account_for, production, seconds
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
-from voice_ops.aws.launches import GROUP_TYPE
+from voice_ops.aws.launches import AUTO_SCALING_GROUP_TYPE
 from voice_ops.rollout.plan import plan_rollouts
 from voice_ops.rollout.resume import PartTimeLimit, RolloutOutcome, advance_rollout, record_rollout_start
 
@@ -43,7 +43,10 @@ def launch_template(instance_type: str) -> dict[str, Any]:
     group = {"AutoScalingGroupName": GROUP, "LaunchTemplate": {"LaunchTemplateId": {"Ref": "Launch"}}}
     launch = {"LaunchTemplateData": {"InstanceType": instance_type}}
     return {
-        "Resources": {"Launch": {"Type": "any", "Properties": launch}, "G": {"Type": GROUP_TYPE, "Properties": group}}
+        "Resources": {
+            "Launch": {"Type": "any", "Properties": launch},
+            "G": {"Type": AUTO_SCALING_GROUP_TYPE, "Properties": group},
+        }
     }
 
 
@@ -55,7 +58,7 @@ def test_hosts_that_do_not_exist_are_not_replaced(status: str) -> None:
     fake = SimpleNamespace(
         deployment=system.deployment,
         templates=system.templates,
-        groups=system.groups,
+        scaling_groups=system.scaling_groups,
         session=SimpleNamespace(client=lambda _: client),
         fetch_stack_statuses=lambda: {STACK: status},
         fetch_live_template=lambda _: launch_template("inf2.24xlarge"),

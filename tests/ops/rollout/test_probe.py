@@ -10,7 +10,7 @@ import pytest
 from voice_ops.call.session import AccessRejectedError, CallError, Session
 from voice_ops.rollout import probe
 from voice_ops.rollout.aws import create_probe
-from voice_ops.rollout.probe import PROBE_ATTEMPTS, CallMeasurement, calculate_word_error_rate
+from voice_ops.rollout.probe import MAX_PROBE_ATTEMPTS, CallMeasurement, calculate_word_error_rate
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_a_call_that_fails_is_made_again_before_a_rollout_is_rolled_back(calls: 
 
 
 def test_calls_that_fail_one_after_another_roll_a_rollout_back(calls: Calls) -> None:
-    compare, pauses = calls(*[UNREACHABLE] * PROBE_ATTEMPTS)
-    assert compare() == f"{PROBE_ATTEMPTS} calls failed one after another, the last with: {UNREACHABLE}"
-    assert len(pauses) == PROBE_ATTEMPTS - 1
+    compare, pauses = calls(*[UNREACHABLE] * MAX_PROBE_ATTEMPTS)
+    assert compare() == f"{MAX_PROBE_ATTEMPTS} calls failed one after another, the last with: {UNREACHABLE}"
+    assert len(pauses) == MAX_PROBE_ATTEMPTS - 1
 
 
 def test_a_worse_call_is_not_made_again(calls: Calls) -> None:

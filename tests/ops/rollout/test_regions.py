@@ -31,12 +31,12 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         order.append(account.region)
         return "the rollout was rolled back: half of the words are wrong" if account.region == "us-west-2" else ""
 
-    monkeypatch.setattr(command, "sign_in", lambda _: None)
+    monkeypatch.setattr(command, "create_deployment_session", lambda _: None)
     monkeypatch.setattr(command, "synthesize_templates", lambda _: {})
     monkeypatch.setattr(
         command,
         "Account",
-        lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, fetch_removed_stacks=dict),
+        lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, fetch_removed_stack_statuses=dict),
     )
     monkeypatch.setattr(command, "plan_rollouts", lambda account: [account.region])
     monkeypatch.setattr(command, "_print_rollouts", lambda _: None)

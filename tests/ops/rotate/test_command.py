@@ -48,7 +48,7 @@ def run_again(monkeypatch: pytest.MonkeyPatch, deployments: dict[str, Deployment
     ]
     ecs = SimpleNamespace(describe_services=describe_services)
     monkeypatch.setattr(command, "Account", DeployedServices)
-    monkeypatch.setattr(command, "sign_in", lambda _: SimpleNamespace(client=lambda _: ecs))
+    monkeypatch.setattr(command, "create_deployment_session", lambda _: SimpleNamespace(client=lambda _: ecs))
     monkeypatch.setattr(command, "list_state_store_users", lambda _: users)
     monkeypatch.setattr(command, "remove_old_passwords", lambda _, user: removed.append(user.id))
     return CliRunner().invoke(app, ["rotate", str(DEPLOYMENTS / "small.yaml")]), removed
@@ -90,8 +90,8 @@ def test_stacks_with_users_or_services_are_found_without_the_tag_of_the_deployme
         raise KeyError("small-state")
 
     stacks = [{"StackName": f"small-{tier}", "StackStatus": "CREATE_COMPLETE"} for tier in ("state", "edge", "agents")]
-    monkeypatch.setattr(Account, "list_all", lambda *_, **__: stacks)
-    monkeypatch.setattr(command, "sign_in", lambda _: None)
+    monkeypatch.setattr(Account, "iter_paginated_items", lambda *_, **__: stacks)
+    monkeypatch.setattr(command, "create_deployment_session", lambda _: None)
     monkeypatch.setattr(command, "list_state_store_users", read_users)
     CliRunner().invoke(app, ["rotate", str(DEPLOYMENTS / "small.yaml")])
     assert [list(account.fetch_stack_statuses()) for account in accounts] == [

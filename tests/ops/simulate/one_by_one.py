@@ -131,8 +131,8 @@ def _complete(hosts: list[int | None]) -> TypeGuard[list[int]]:
 class OneByOne(Simulation):
     """A simulation of single calls."""
 
-    def create_calls(self) -> CallSimulator:
-        how, calls = self._settings, super().create_calls()
+    def create_call_simulator(self) -> CallSimulator:
+        how, calls = self._settings, super().create_call_simulator()
         return StreamCalls(
             self.env, calls.fronts, calls.asr, self._trace, how.mean_call_s, cross_zone=how.cross_zone, seed=how.seed
         )

@@ -13,8 +13,8 @@ import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT, steady
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
-from voice_blueprint.hosts import with_placeholder_digests
-from voice_blueprint.observability.alerting import ALERT_CONDITIONS, MIN_REFUSALS
+from voice_blueprint.hosts import add_placeholder_digests
+from voice_blueprint.observability.alerting import ALERT_CONDITION_BY_ID, MIN_REFUSALS
 from voice_blueprint.observability.aws.alerts import build_alerts as aws_alerts
 from voice_blueprint.observability.azure.alerts import Alert
 from voice_blueprint.observability.azure.alerts import build_alerts as azure_alerts
@@ -28,8 +28,8 @@ from voice_ops.simulate.policies import create_configured_policy
 from voice_ops.simulate.run import Simulation, SimulationSettings
 from voice_ops.simulate.traces import LoadTrace, Outage
 
-FILE = with_placeholder_digests(voice_blueprint.load(PRODUCTION))
-AZURE = with_placeholder_digests(voice_blueprint.load(ROOT / "deployments/production-azure.yaml"))
+FILE = add_placeholder_digests(voice_blueprint.load(PRODUCTION))
+AZURE = add_placeholder_digests(voice_blueprint.load(ROOT / "deployments/production-azure.yaml"))
 
 
 def fired_alerts(trace: LoadTrace, deployment: Deployment = FILE, **how: object) -> set[str]:
@@ -103,11 +103,18 @@ class Minutes:
 
         reads = (bad_events, lambda _: np.array([100.0 - now[0]]))
         watched = AlertRule(
-            alert.id, "one", alert.rule, 60, reads, ("Sum", "Sum"), alert.aggregate, tuple(alert.windows.values())
+            alert.id,
+            "one",
+            alert.rule,
+            60,
+            reads,
+            ("Sum", "Sum"),
+            alert.aggregate,
+            tuple(alert.period_s_by_window.values()),
         )
         replay = AlertReplay(cast("Simulation", self), watched)
         self.env.process(self._sample(replay))
-        self.env.process(replay.watch())
+        self.env.process(replay.evaluate_periodically())
         self.env.run(until=60 * len(self.refused) + 1)
         return [each.at_s / 60 for each in replay.firings]
 
@@ -170,7 +177,7 @@ def test_common_settings_mean_the_same_on_both_clouds() -> None:
     rules = {each.id: each for each in azure_alerts(AZURE)}
     theirs: dict[str, Alert | PlatformAlert] = dict(rules)
     theirs |= {each.id: each for each in build_platform_alerts(AZURE)}
-    for id_, known in ALERT_CONDITIONS.items():
+    for id_, known in ALERT_CONDITION_BY_ID.items():
         azure = theirs[id_]
         assert (azure.meaning, azure.affects_callers) == (known.meaning, known.affects_callers)
         # Two thresholds are percentages of the load and of the maximum capacity.
@@ -184,4 +191,4 @@ def test_common_settings_mean_the_same_on_both_clouds() -> None:
                 assert aws.rule.threshold == known.threshold
             assert aws.rule.comparison is (rules[id_].comparison if id_ in rules else Comparison.ABOVE)
     only = {"redis-memory-high", "redis-load-high", "edge-unhealthy", "edge-errors", "edge-at-maximum"}
-    assert set(ALERT_CONDITIONS) - set(ours) == {"speech-lost", *only}
+    assert set(ALERT_CONDITION_BY_ID) - set(ours) == {"speech-lost", *only}

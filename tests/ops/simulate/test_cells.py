@@ -11,7 +11,7 @@ from tests.ops.simulate.worlds import SETTINGS as FINE
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_ops.simulate.cells import (
-    CELL_LOSS_TRACES,
+    CELL_LOSS_TRACE_NAMES,
     combine_cells,
     count_lost_cells,
     create_cell_loss_trace,
@@ -78,7 +78,7 @@ def test_a_loss_of_all_cells_is_refused(per_account: int, name: str) -> None:
         count_lost_cells(two_regions(per_account).cell, name)
 
 
-@pytest.mark.parametrize("name", CELL_LOSS_TRACES)
+@pytest.mark.parametrize("name", CELL_LOSS_TRACE_NAMES)
 def test_a_file_without_cells_loses_none(name: str) -> None:
     with pytest.raises(ValueError, match="needs only one cell"):
         count_lost_cells(voice_blueprint.load(PRODUCTION), name)

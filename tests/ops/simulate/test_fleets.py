@@ -190,7 +190,7 @@ def test_a_rollout_replaces_every_host_without_reducing_capacity() -> None:
     before, sizes = list(group.hosts), []
     for second in range(1, 1_800):
         simulation.env.run(until=second)
-        sizes.append((group.size.in_service, len(group.hosts)))
+        sizes.append((group.size.in_service_host_count, len(group.hosts)))
     assert not set(before) & set(group.hosts)
     assert min(serving for serving, _ in sizes) == len(before)
     assert max(hosts for _, hosts in sizes) == len(before) + 1
@@ -204,7 +204,7 @@ def test_a_rollout_in_a_reservation_terminates_before_launching() -> None:
     before, sizes = list(group.hosts), []
     for second in range(1, 1_800):
         simulation.env.run(until=second)
-        sizes.append((group.size.in_service, len(group.hosts) + len(group.draining_hosts)))
+        sizes.append((group.size.in_service_host_count, len(group.hosts) + len(group.draining_hosts)))
     assert not set(before) & set(group.hosts)
     assert min(serving for serving, _ in sizes) == len(before) - 1
     assert {hosts for _, hosts in sizes} == {len(before) - 1, len(before)}

@@ -27,7 +27,7 @@ from tests.ops.simulate.worlds import (
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint.aws.autoscaling import GroupSize
 from voice_blueprint.contract.metrics import METRICS
-from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS_BY_IMAGE
 from voice_blueprint.file.model.scaling import Statistic
 from voice_ops.simulate.capacity import create_fleet_plans
 from voice_ops.simulate.fleet import Fleet
@@ -38,7 +38,13 @@ from voice_ops.simulate.metrics import (
     calculate_ring_occupancy_percent,
     validate_rule_metrics,
 )
-from voice_ops.simulate.policies import CPU_POLICY, PEER_POLICIES, QUEUE_POLICY, SEED_POLICY, create_configured_policy
+from voice_ops.simulate.policies import (
+    BASELINE_POLICIES,
+    CPU_POLICY,
+    QUEUE_POLICY,
+    SEED_POLICY,
+    create_configured_policy,
+)
 from voice_ops.simulate.report import summarize_result
 from voice_ops.simulate.run import Simulation
 from voice_ops.simulate.scaling import calculate_capacity_for_queue, calculate_capacity_for_target
@@ -125,7 +131,7 @@ def test_configured_sessions_are_used() -> None:
 
 def test_boot_time_is_the_larger_of_cold_start_budget_and_configured_time() -> None:
     inf2, p5 = without_artifacts()[1], without_artifacts()[3]
-    (compiling,) = (row.seconds for rows in PHASE_BUDGETS.values() for row in rows if row.seconds == 385)
+    (compiling,) = (row.seconds for rows in PHASE_BUDGETS_BY_IMAGE.values() for row in rows if row.seconds == 385)
     assert {phase.name: phase.cold_s for phase in inf2.boot.phases}["compile"] == compiling
     # The engine of a warm pool host has not run yet: the host pulls no images, but compiles.
     assert inf2.boot.cold_s - inf2.boot.warm_s == 300 + 30
@@ -153,17 +159,32 @@ def test_boot_times_of_the_operator_take_precedence() -> None:
     [(50, True, 4), (51, True, 5), (100, True, 8), (100, False, 4), (40, False, 4), (20, False, 2), (0, False, 1)],
 )
 def test_target_tracking_is_proportional(value: float, grows: bool, desired: int) -> None:
-    assert calculate_capacity_for_target(GroupSize(4, 1, 9, in_service=4), value, grows=grows) == desired
+    assert calculate_capacity_for_target(GroupSize(4, 1, 9, in_service_host_count=4), value, grows=grows) == desired
 
 
 def test_target_tracking_waits_for_warm_up_before_scaling_in() -> None:
-    assert calculate_capacity_for_target(GroupSize(5, 1, 9, in_service=4, warming_host_count=1), 20, grows=False) == 5
-    assert calculate_capacity_for_target(GroupSize(5, 1, 9, in_service=4, warming_host_count=1), 100, grows=True) == 8
+    assert (
+        calculate_capacity_for_target(
+            GroupSize(5, 1, 9, in_service_host_count=4, warming_host_count=1), 20, grows=False
+        )
+        == 5
+    )
+    assert (
+        calculate_capacity_for_target(
+            GroupSize(5, 1, 9, in_service_host_count=4, warming_host_count=1), 100, grows=True
+        )
+        == 8
+    )
 
 
 def test_target_tracking_counts_draining_hosts() -> None:
     # Four hosts at 25 % require two, and two of them are draining already: no third is removed.
-    assert calculate_capacity_for_target(GroupSize(2, 1, 9, in_service=2, terminating=2), 25, grows=False) == 2
+    assert (
+        calculate_capacity_for_target(
+            GroupSize(2, 1, 9, in_service_host_count=2, terminating_host_count=2), 25, grows=False
+        )
+        == 2
+    )
 
 
 def test_the_scaling_table_of_the_seed_never_scales_in_and_has_no_warm_pool() -> None:
@@ -188,7 +209,7 @@ def test_target_tracking_scales_out_and_in() -> None:
 
 @pytest.mark.parametrize(("hosts", "desired"), [(4.39, 4), (4.41, 5), (3.6, 4), (3.5, 4), (2.9, 3), (0.0, 0)], ids=str)
 def test_a_queue_adds_whole_hosts_and_tolerates_a_tenth(hosts: float, desired: int) -> None:
-    assert calculate_capacity_for_queue(GroupSize(4, 0, 9, in_service=4), hosts) == desired
+    assert calculate_capacity_for_queue(GroupSize(4, 0, 9, in_service_host_count=4), hosts) == desired
 
 
 def test_keda_at_most_doubles_replicas_and_scales_in_after_five_minutes() -> None:
@@ -240,7 +261,7 @@ def test_gateway_tasks_refuse_calls_beyond_capacity_and_scale_on_sockets() -> No
 
 
 def test_policy_names_match_the_scaling_of_the_file() -> None:
-    assert [one.name for one in PEER_POLICIES] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
+    assert [one.name for one in BASELINE_POLICIES] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
     assert create_configured_policy((vad(), asr())).name == "file"
     assert create_configured_policy((vad(), asr(pool=1))).name == "file, warm pool"
 

@@ -14,7 +14,7 @@ from voice_ops.simulate.capacity import calculate_default_peak, calculate_max_st
 from voice_ops.simulate.command import SWEPT_UTILIZATIONS
 from voice_ops.simulate.policies import create_configured_policy
 from voice_ops.simulate.run import Simulation, SimulationSettings
-from voice_ops.simulate.shortfall import find_shortfall, plan_reserve, with_reserve
+from voice_ops.simulate.shortfall import apply_reserve, find_shortfall, plan_reserve
 from voice_ops.simulate.traces import create_spike_trace
 
 LOAD = steps_to(60, 300)
@@ -102,7 +102,7 @@ def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) 
     found = find_shortfall(result)
     assert found
     assert found.hold_usd_per_hour
-    held = with_reserve(plans, found.reserve)
+    held = apply_reserve(plans, found.reserve)
     left = Simulation(held, create_configured_policy(held), trace, replace(how, tick_s=10)).run().call_results
     assert found.too_few == ()
     assert left.refused == 0
@@ -111,5 +111,5 @@ def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) 
 @pytest.mark.nightly
 def test_the_scaling_tables_in_docs_are_up_to_date() -> None:
     text = measurements_doc.DOCUMENT_PATH.read_text(encoding="utf-8")
-    assert all(f"<!-- table: {name} -->" in text for name in measurements_doc.TABLES)
+    assert all(f"<!-- table: {name} -->" in text for name in measurements_doc.TABLE_FORMATTER_BY_NAME)
     assert measurements_doc.render_document(text) == text, "run `python -m tools.measurements_doc`"

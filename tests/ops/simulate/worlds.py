@@ -72,7 +72,7 @@ def asr(  # noqa: PLR0917
         drain_timeout_s=300,
         rules=rules,
         warm_hosts=pool,
-        spot=spot,
+        is_spot=spot,
     )
 
 
@@ -84,7 +84,7 @@ def gateway(low: int = 2, high: int = 10, places: int = 20) -> FleetPlan:
 
 def agents(low: int = 2, high: int = 20, places: int = 8, share: float = 0.25) -> FleetPlan:
     group = GroupPlan("agent", ZONES, low, high)
-    return replace(production_plans()[-1], groups=(group,), slots=places, boot=boot(60), share=share)
+    return replace(production_plans()[-1], groups=(group,), slots=places, boot=boot(60), call_share=share)
 
 
 def steady(calls: float, seconds: float = 1_800) -> LoadTrace:

@@ -84,7 +84,7 @@ def test_an_unchanged_stack_is_in_sync(cloudformation: tuple[Account, Stubber]) 
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_COMPLETE"))
     stub.add_response("describe_stack_resource_drifts", {"StackResourceDrifts": []})
     (row,) = detect_drift(system)
-    assert (row.status, row.result) == (CheckStatus.SUFFICIENT, "in sync")
+    assert (row.status, row.result) == (CheckStatus.PASSED, "in sync")
 
 
 def test_a_failed_drift_detection_reports_the_reason(cloudformation: tuple[Account, Stubber]) -> None:
@@ -92,7 +92,7 @@ def test_a_failed_drift_detection_reports_the_reason(cloudformation: tuple[Accou
     failed = detection("DETECTION_FAILED", DetectionStatusReason="no permission for AWS::KMS::Key")
     stub.add_response("describe_stack_drift_detection_status", failed)
     (row,) = detect_drift(system)
-    assert (row.status, row.result) == (CheckStatus.UNANSWERED, "no permission for AWS::KMS::Key")
+    assert (row.status, row.result) == (CheckStatus.UNKNOWN, "no permission for AWS::KMS::Key")
 
 
 def test_a_drift_detection_that_does_not_end_times_out(
@@ -103,7 +103,7 @@ def test_a_drift_detection_that_does_not_end_times_out(
     monkeypatch.setattr("time.monotonic", lambda: next(now))
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_IN_PROGRESS"))
     (row,) = detect_drift(system)
-    assert row.status is CheckStatus.UNANSWERED
+    assert row.status is CheckStatus.UNKNOWN
 
 
 ALARM = {"Type": "AWS::CloudWatch::Alarm", "Properties": {"AlarmName": "slots"}}
@@ -152,7 +152,7 @@ def test_missing_metrics_of_hosts_in_service_are_a_warning(deployed_inf2: Accoun
 
 
 @pytest.mark.parametrize(
-    ("actions", "status"), [([{"Ref": "Policy0"}], CheckStatus.SUFFICIENT), ([{"Ref": "Topic"}], CheckStatus.WARNING)]
+    ("actions", "status"), [([{"Ref": "Policy0"}], CheckStatus.PASSED), ([{"Ref": "Topic"}], CheckStatus.WARNING)]
 )
 def test_an_alarm_that_scales_a_fleet_is_not_a_warning(
     deployed_inf2: Account, actions: list[dict[str, str]], status: CheckStatus
@@ -170,7 +170,7 @@ def test_an_alarm_that_scales_a_fleet_is_not_a_warning(
 
 def test_capacity_counts_hosts_in_service(deployed_inf2: Account) -> None:
     (row,) = check_serving_capacity(deployed_inf2)
-    assert (row.status, row.result) == (CheckStatus.SUFFICIENT, "0; limited by gateway")
+    assert (row.status, row.result) == (CheckStatus.PASSED, "0; limited by gateway")
     expecting = SANDBOX.model_copy(update={"load": CallLoad(calls=20)})
     (row,) = check_serving_capacity(replace(deployed_inf2, deployment=expecting))
     assert (row.status, row.needed) == (CheckStatus.WARNING, "20, at the peak 40")
@@ -195,7 +195,7 @@ def test_the_cost_of_this_month_is_shown_with_the_budget() -> None:
     with Stubber(session.only) as stub:
         stub.add_response("get_cost_and_usage", {"ResultsByTime": [period]}, asked)
         (row,) = report_costs(deployed_account(session))
-    assert (row.status, row.result, row.needed) == (CheckStatus.SUFFICIENT, "1,234.50 USD", "budget 100 USD")
+    assert (row.status, row.result, row.needed) == (CheckStatus.PASSED, "1,234.50 USD", "budget 100 USD")
 
 
 def test_a_denied_cost_query_is_reported_without_failing() -> None:
@@ -205,8 +205,8 @@ def test_a_denied_cost_query_is_reported_without_failing() -> None:
         with pytest.raises(ClientError):
             list(report_costs(deployed_account(session)))
     fine, denied = (
-        CheckResult("AWS", "stack", CheckStatus.SUFFICIENT, ""),
-        CheckResult("AWS", "cost", CheckStatus.UNANSWERED, "denied"),
+        CheckResult("AWS", "stack", CheckStatus.PASSED, ""),
+        CheckResult("AWS", "cost", CheckStatus.UNKNOWN, "denied"),
     )
     assert is_healthy([fine, denied])
     assert not is_healthy([denied])

@@ -49,7 +49,7 @@ def test_only_hosts_of_jobs_are_terminated(account: Account) -> None:
         launch(account),
     ]
     told: list[str] = []
-    external_resources.end_jobs(account, told.append)
+    external_resources.terminate_job_hosts(account, told.append)
     client: Any = account.session.client("ec2")
     found = client.describe_instances()["Reservations"]
     states = {each["InstanceId"]: each["State"]["Name"] for made in found for each in made["Instances"]}
@@ -95,7 +95,7 @@ def test_already_deleted_resources_are_skipped(account: Account) -> None:
         Resource("sandbox-edge", "Balancer", arn, "AWS::ElasticLoadBalancingV2::LoadBalancer", is_retained=False),
     ]
     assert removal.empty_log_buckets(account, gone) == 0
-    removal.disable_protection(account, [], gone)
+    removal.disable_deletion_protection(account, [], gone)
 
 
 class UpdatingStacks:
@@ -126,7 +126,7 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
     )
     as_account, told = cast("Account", rolling), list[str]()
     record_rollout_start(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
-    external_resources.end_rollout(as_account, told.append)
+    external_resources.cancel_rollout(as_account, told.append)
     assert load_rollout(as_account) is None
     assert rolling.cancelled == ["sandbox-vad"]
     assert "the rollout one two is cancelled" in told[0]
@@ -138,11 +138,11 @@ def test_an_update_that_does_not_end_is_reported(account: Account, monkeypatch: 
     monkeypatch.setattr(external_resources, "MAX_UPDATE_WAIT_S", -1.0)
     rolling = cast("Account", UpdatingStacks(account.session, {"sandbox-vad": "UPDATE_ROLLBACK_IN_PROGRESS"}))
     with pytest.raises(DeletionError, match=r"sandbox-vad is UPDATE_ROLLBACK_IN_PROGRESS after 0 s \(limit: -1 s\)"):
-        external_resources.end_rollout(rolling, lambda _: None)
+        external_resources.cancel_rollout(rolling, lambda _: None)
 
 
 def test_without_a_rollout_nothing_is_changed(account: Account) -> None:
-    external_resources.end_rollout(cast("Account", UpdatingStacks(account.session, {})), lambda _: None)
+    external_resources.cancel_rollout(cast("Account", UpdatingStacks(account.session, {})), lambda _: None)
     with pytest.raises(ClientError, match="ParameterNotFound"):
         account.session.client("ssm").get_parameter(Name="/voice/sandbox/rollout")
 

@@ -12,7 +12,7 @@ import voice_blueprint
 from tests.sandbox.aws.samples import ALL
 from tests.synthesized import ROOT, shipped, two_regions
 from voice_blueprint import checks
-from voice_sandbox.aws.adapters.adapter import Adapter, Scope
+from voice_sandbox.aws.adapters.adapter import Adapter, ResourceScope
 from voice_sandbox.aws.adapters.schemas import load_resource_schema
 from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
 from voice_sandbox.aws.adapters.tagging import TAG_OPERATIONS
@@ -49,7 +49,7 @@ def adapter(kind: str, **properties: object) -> Adapter:
     """Return an adapter without a server."""
     set_endpoint("http://127.0.0.1:1")
     row = RESOURCE_KINDS[f"AWS::{kind}"]
-    made = row.adapter(f"AWS::{kind}", row, Scope("123456789012", "us-east-1", "stack", "id", "Logical"))
+    made = row.adapter(f"AWS::{kind}", row, ResourceScope("123456789012", "us-east-1", "stack", "id", "Logical"))
     made.properties = properties
     return made
 

@@ -6,8 +6,8 @@ from textwrap import dedent
 
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Mode, PreexistingResources
-from voice_sandbox.azure.run import Run, run_project
+from voice_sandbox.azure.recorder import PreexistingResources, RunMode
+from voice_sandbox.azure.run import RunResult, run_project
 
 PROJECTS = Path(__file__).parent / "projects"
 CLUSTER = PROJECTS / "cluster"
@@ -16,15 +16,15 @@ POLICY = PROJECTS / "policy"
 
 
 @cache
-def sample(mode: Mode, vm_size: str = "Standard_NC96ads_A100_v4") -> Run:
+def sample(mode: RunMode, vm_size: str = "Standard_NC96ads_A100_v4") -> RunResult:
     """Run the sample cluster."""
     return run_project(Project.load(CLUSTER, "dev", {"vm-size": vm_size}), mode)
 
 
 @cache
-def workloads(mode: Mode) -> Graph:
+def workloads(mode: RunMode) -> Graph:
     """Run the sample workloads on the created sample cluster."""
-    existing = PreexistingResources().with_stack("local/sample-cluster/dev", sample(Mode.UP).graph)
+    existing = PreexistingResources().with_stack("local/sample-cluster/dev", sample(RunMode.UP).graph)
     return run_project(Project.load(WORKLOADS, "dev"), mode, existing).graph
 
 

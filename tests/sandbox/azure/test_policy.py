@@ -9,7 +9,7 @@ from tests.sandbox.azure.programs import POLICY, sample, workloads
 from voice_sandbox.azure.errors import PolicyPackError
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.policy import PolicyPack
-from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.recorder import RunMode
 
 
 def change_pool(graph: Graph, **options: object) -> Graph:
@@ -18,7 +18,7 @@ def change_pool(graph: Graph, **options: object) -> Graph:
 
 
 def test_each_resource_is_checked_before_the_stack() -> None:
-    graph = sample(Mode.PREVIEW).graph
+    graph = sample(RunMode.PREVIEW).graph
     pool = graph.get_resource("gpu", "containerservice:AgentPool")
     with PolicyPack(POLICY) as pack:
         assert pack.list_policy_names() == ["small-pools", "tagged", "pool-in-cluster"]
@@ -30,7 +30,7 @@ def test_each_resource_is_checked_before_the_stack() -> None:
         )
         big = pack.check(change_pool(graph, inputs={**pool.inputs, "count": 9}))
         lonely = pack.check(change_pool(graph, dependencies=()))
-        assert pack.check(workloads(Mode.PREVIEW)) == []
+        assert pack.check(workloads(RunMode.PREVIEW)) == []
     refused = [violation for violation in big if violation.mandatory]
     assert [(v.policy, v.resource, v.pack) for v in refused] == [
         ("small-pools", 'containerservice:AgentPool "gpu"', "sample")
@@ -60,4 +60,4 @@ def test_an_exception_in_a_policy_is_reported(tmp_path: Path) -> None:
         "PolicyPack('p', [ResourceValidationPolicy('broken', 'It breaks.', check)])\n"
     )
     with PolicyPack(tmp_path) as pack, pytest.raises(PolicyPackError, match=r"a policy failed: .*no such size"):
-        pack.check(sample(Mode.PREVIEW).graph)
+        pack.check(sample(RunMode.PREVIEW).graph)

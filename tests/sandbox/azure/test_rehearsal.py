@@ -23,7 +23,7 @@ from voice_sandbox.azure import state
 from voice_sandbox.azure.diff import diff_graphs
 from voice_sandbox.azure.errors import PolicyPackError
 from voice_sandbox.azure.policy import PolicyViolation
-from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.recorder import RunMode
 from voice_sandbox.rehearsals.azure import CreatedProject, Rehearsal
 
 ROOT = Path(__file__).parents[3]
@@ -68,7 +68,7 @@ def test_a_missing_policy_pack_fails_the_rehearsal(tmp_path: Path) -> None:
 
 
 def test_the_resource_tree_shows_parents_and_dependencies() -> None:
-    graph = sample(Mode.PREVIEW).graph
+    graph = sample(RunMode.PREVIEW).graph
     console = Console(width=160, no_color=True)
     with console.capture() as capture:
         console.print(azure_view.create_resource_tree(graph, diff_graphs(None, graph), dependencies=True))

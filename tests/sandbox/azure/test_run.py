@@ -11,21 +11,21 @@ import pytest
 
 from tests.isolation import unshare
 from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, workloads, write
-from voice_sandbox.azure.errors import OrderError, ProgramError, ProjectError, ResourceError
+from voice_sandbox.azure.errors import DependencyError, ProgramError, ProjectError, ResourceError
 from voice_sandbox.azure.graph import shorten_type
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Mode, PreexistingResources
+from voice_sandbox.azure.recorder import PreexistingResources, RunMode
 from voice_sandbox.azure.run import RUN_TIMEOUT_S, run_modes, run_project
 from voice_sandbox.azure.values import UNKNOWN, Secret, contains_secret
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120
 """Timeout for the start of a program, which takes seconds on an idle machine because of Pulumi's modules."""
-EACH_MODE = pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
+EACH_MODE = pytest.mark.parametrize("mode", list(RunMode), ids=lambda mode: mode.value)
 
 
 @EACH_MODE
-def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode: Mode) -> None:
+def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode: RunMode) -> None:
     graph = sample(mode).graph
     assert shorten_type(graph.resources[0].type) == "Stack"
     assert graph.count_by_type() == {
@@ -47,7 +47,7 @@ def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode
 
 
 def test_a_resource_has_aliases_for_other_api_versions() -> None:
-    cluster = sample(Mode.PREVIEW).graph.get_resource("aks")
+    cluster = sample(RunMode.PREVIEW).graph.get_resource("aks")
     assert len(cluster.aliases) > 10
     assert all(alias.endswith("::aks") and "containerservice/v20" in alias for alias in cluster.aliases)
 
@@ -56,12 +56,12 @@ def test_a_failed_run_ends_the_parallel_one(tmp_path: Path) -> None:
     project = write(tmp_path, "import time\nif pulumi.runtime.is_dry_run(): 1 / 0\ntime.sleep(600)")
     start = time.monotonic()
     with pytest.raises(ProgramError, match="ZeroDivisionError"):
-        run_modes(project, (Mode.UP, Mode.PREVIEW))
+        run_modes(project, (RunMode.UP, RunMode.PREVIEW))
     assert time.monotonic() - start < RUN_TIMEOUT_S / 2
 
 
 def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
-    graph = sample(Mode.PREVIEW).graph
+    graph = sample(RunMode.PREVIEW).graph
     cluster, identity, reader = (
         graph.get_resource("aks"),
         graph.get_resource("identity"),
@@ -76,7 +76,7 @@ def test_outputs_computed_by_azure_are_unknown_in_a_preview() -> None:
 
 
 def test_an_up_simulates_outputs_of_azure() -> None:
-    graph = sample(Mode.UP).graph
+    graph = sample(RunMode.UP).graph
     cluster, identity, reader = (
         graph.get_resource("aks"),
         graph.get_resource("identity"),
@@ -97,26 +97,26 @@ def test_an_up_simulates_outputs_of_azure() -> None:
 
 
 def test_secrets_remain_marked_as_secret() -> None:
-    graph = sample(Mode.UP).graph
+    graph = sample(RunMode.UP).graph
     assert isinstance(graph.get_resource("aks").inputs["tags"]["token"], Secret)
     assert contains_secret(graph.get_resource("aks").outputs["tags"])
     kubeconfig = graph.outputs["kubeconfig"]
     assert isinstance(kubeconfig, Secret)
     assert "sample-d" in str(kubeconfig.value)
-    assert "hunter2" not in repr(workloads(Mode.UP))
-    assert contains_secret(workloads(Mode.UP).get_resource("token").inputs["stringData"])
+    assert "hunter2" not in repr(workloads(RunMode.UP))
+    assert contains_secret(workloads(RunMode.UP).get_resource("token").inputs["stringData"])
 
 
 def test_outputs_of_another_stack_are_passed() -> None:
-    graph = workloads(Mode.UP)
+    graph = workloads(RunMode.UP)
     reference, provider = (
         graph.find_resources_of_type("StackReference")[0],
         graph.find_resources_of_type("pulumi:providers:kubernetes")[0],
     )
     assert reference.external
     assert reference.outputs["secretOutputNames"] == ["kubeconfig"]
-    assert provider.inputs["kubeconfig"] == sample(Mode.UP).graph.outputs["kubeconfig"]
-    assert graph.outputs["issuer"] == sample(Mode.UP).graph.outputs["issuer"]
+    assert provider.inputs["kubeconfig"] == sample(RunMode.UP).graph.outputs["kubeconfig"]
+    assert graph.outputs["issuer"] == sample(RunMode.UP).graph.outputs["issuer"]
     deployment = graph.get_resource("asr", "apps/v1:Deployment")
     assert (deployment.provider, deployment.id) == (provider.urn, "voice/asr")
     assert graph.get_resource("asr", "keda.sh/v1alpha1:ScaledObject").inputs["spec"]["scaleTargetRef"] == {
@@ -127,11 +127,11 @@ def test_outputs_of_another_stack_are_passed() -> None:
 
 def test_a_reference_to_a_nonexistent_stack_is_reported() -> None:
     with pytest.raises(ResourceError, match="there is no stack local/sample-cluster/dev; stacks with outputs: none"):
-        run_project(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, PreexistingResources())
+        run_project(Project.load(WORKLOADS, "dev"), RunMode.PREVIEW, PreexistingResources())
 
 
 @EACH_MODE
-def test_two_runs_give_the_same_graph(mode: Mode) -> None:
+def test_two_runs_give_the_same_graph(mode: RunMode) -> None:
     again = run_project(Project.load(CLUSTER, "dev", {"vm-size": "Standard_NC96ads_A100_v4"}), mode).graph
     before = sample(mode).graph
     # Independent resources are registered in any order.
@@ -153,7 +153,7 @@ def test_two_runs_give_the_same_graph(mode: Mode) -> None:
 )
 def test_a_failing_program_is_reported_once(program: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=f"(?s)^written: .*{expected}") as caught:
-        run_project(write(tmp_path, program), Mode.PREVIEW)
+        run_project(write(tmp_path, program), RunMode.PREVIEW)
     assert "site-packages" not in str(caught.value)
     assert "voice_sandbox/azure" not in str(caught.value)
 
@@ -161,7 +161,7 @@ def test_a_failing_program_is_reported_once(program: str, expected: str, tmp_pat
 def test_a_program_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ProgramError, match=r"did not end within 2 s, after [01] resources; it was stopped"):
-        run_project(write(tmp_path, "import time; time.sleep(600)"), Mode.PREVIEW, timeout_s=2)
+        run_project(write(tmp_path, "import time; time.sleep(600)"), RunMode.PREVIEW, timeout_s=2)
     assert time.monotonic() - start < PATIENCE_S
 
 
@@ -203,19 +203,19 @@ REFUSED_PROGRAMS = {
 def test_refusals_match_the_provider(case: str, tmp_path: Path) -> None:
     program, expected = REFUSED_PROGRAMS[case]
     with pytest.raises(ResourceError, match=expected):
-        run_project(write(tmp_path, program), Mode.PREVIEW)
+        run_project(write(tmp_path, program), RunMode.PREVIEW)
 
 
 def test_a_cloud_name_cannot_be_used_twice(tmp_path: Path) -> None:
     program = GROUP + "resources.ResourceGroup('h', resource_group_name='RG', location='eastus')"
     with pytest.raises(ResourceError, match=r'ResourceGroup "h": resources:ResourceGroup "g" already has this name'):
-        run_project(write(tmp_path, program), Mode.UP)
+        run_project(write(tmp_path, program), RunMode.UP)
 
 
 def test_a_call_before_its_resource_exists_is_an_order_error(tmp_path: Path) -> None:
     program = "containerservice.list_managed_cluster_user_credentials(resource_group_name='rg', resource_name='aks')"
-    with pytest.raises(OrderError, match=r'needs containerservice:ManagedCluster "aks", which does not exist yet'):
-        run_project(write(tmp_path, program), Mode.UP)
+    with pytest.raises(DependencyError, match=r'needs containerservice:ManagedCluster "aks", which does not exist yet'):
+        run_project(write(tmp_path, program), RunMode.UP)
 
 
 @pytest.mark.parametrize(
@@ -242,11 +242,11 @@ def test_no_network_is_needed() -> None:
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', 0x1 | 0x40))\n"  # SIOCSIFFLAGS: up and running
         "from tests.sandbox.azure.programs import *\n"
-        "print(len(workloads(Mode.UP)))\n"
+        "print(len(workloads(RunMode.UP)))\n"
     )
     command = [*unshare("--net"), sys.executable, "-c", script]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
-    assert result.stdout.strip() == str(len(workloads(Mode.UP))), result.stderr
+    assert result.stdout.strip() == str(len(workloads(RunMode.UP))), result.stderr
 
 
 def test_no_process_remains_after_an_interrupt_or_a_crash(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from voice_sandbox.azure import arm, fakes, replacements
 from voice_sandbox.azure.graph import Resource, make_urn, shorten_type
 from voice_sandbox.azure.inputs import find_input_problems
 from voice_sandbox.azure.schema import (
-    SDK_MODULES,
+    SDK_MODULE_BY_PACKAGE,
     Shape,
     load_args_shape,
     load_definitions,
@@ -21,7 +21,7 @@ from voice_sandbox.azure.schema import (
 from voice_sandbox.azure.sdk_imports import LazyServiceModule
 from voice_sandbox.azure.values import UNKNOWN, Secret
 
-KINDS = sorted({*load_definitions(), *arm._EXTENSION_PATHS})
+KINDS = sorted({*load_definitions(), *arm._ID_TEMPLATE_BY_TYPE})
 
 
 def shape_for(token: str) -> Shape:
@@ -33,9 +33,9 @@ def shape_for(token: str) -> Shape:
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_consist_of_existing_inputs(kind: str) -> None:
     inputs = shape_for(f"azure-native:{kind}").inputs
-    assert set(arm.list_path_inputs(kind)) <= set(inputs)
+    assert set(arm.list_id_inputs(kind)) <= set(inputs)
     assert not inputs[arm.get_name_input(kind)].is_required
-    given = {name: f"x{index}" for index, name in enumerate(arm.list_path_inputs(kind))}
+    given = {name: f"x{index}" for index, name in enumerate(arm.list_id_inputs(kind))}
     identifier = arm.build_arm_id(kind, given)
     assert identifier
     assert arm.parse_id(kind, identifier) == given
@@ -50,8 +50,8 @@ def test_simulated_outputs_exist(kind: str, output: str) -> None:
 @pytest.mark.parametrize("package", ["azure-native", "kubernetes"])
 def test_replacing_inputs_exist(package: str) -> None:
     tables: dict[str, Mapping[str, Iterable[str]]] = {
-        "azure-native": replacements.AZURE_REPLACED_INPUTS,
-        "kubernetes": replacements.KUBERNETES_REPLACED_INPUTS,
+        "azure-native": replacements.AZURE_REPLACEMENT_TRIGGERS,
+        "kubernetes": replacements.KUBERNETES_REPLACEMENT_TRIGGERS,
     }
     table = tables[package]
     for kind, paths in nonempty(table.items()):
@@ -60,7 +60,7 @@ def test_replacing_inputs_exist(package: str) -> None:
             assert path.split(".")[0] in shape.inputs, f"{kind} {path}"
 
 
-@pytest.mark.parametrize("package", SDK_MODULES)
+@pytest.mark.parametrize("package", SDK_MODULE_BY_PACKAGE)
 def test_every_type_of_an_sdk_can_be_read(package: str) -> None:
     unread = [token for token in load_type_tokens(package) if load_resource_shape(token) is None]
     assert len(load_type_tokens(package)) > 500

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from voice_sandbox.hosts.balancer import Balancer, TargetGroupSettings
+from voice_sandbox.hosts.balancer import TargetGroupSettings, UdpLoadBalancer
 from voice_sandbox.hosts.disk import run_command
-from voice_sandbox.hosts.network import isolated_namespace
+from voice_sandbox.hosts.network import enter_isolated_namespace
 
 pytestmark = pytest.mark.nightly
 
@@ -36,7 +36,7 @@ class Machine:
 
 @pytest.fixture(autouse=True)
 def machines() -> Iterator[dict[str, Machine]]:
-    with isolated_namespace():
+    with enter_isolated_namespace():
         for address in (PUBLIC, ONE, TWO):
             run_command("ip", "address", "add", f"{address}/32", "dev", "lo")
         made = {address: Machine(address) for address in (ONE, TWO)}
@@ -51,8 +51,8 @@ def registered_addresses() -> set[str]:
 
 
 @pytest.fixture(params=[True], ids=["sticky"])
-def balancer(registered_addresses: set[str], request: pytest.FixtureRequest) -> Iterator[Balancer]:
-    made = Balancer(PUBLIC, replace(RULES, is_sticky=request.param), lambda: set(registered_addresses))
+def balancer(registered_addresses: set[str], request: pytest.FixtureRequest) -> Iterator[UdpLoadBalancer]:
+    made = UdpLoadBalancer(PUBLIC, replace(RULES, is_sticky=request.param), lambda: set(registered_addresses))
     yield made
     made.close()
 
@@ -71,12 +71,12 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def healthy_addresses(balancer: Balancer) -> set[str]:
+def healthy_addresses(balancer: UdpLoadBalancer) -> set[str]:
     targets = {address: balancer.find_target(address) for address in (ONE, TWO)}
     return {address for address, target in targets.items() if target and target.is_healthy}
 
 
-def receiver(machines: dict[str, Machine], balancer: Balancer) -> str:
+def receiver(machines: dict[str, Machine], balancer: UdpLoadBalancer) -> str:
     """Return the machine that received a packet."""
     (found,) = [
         address for address in machines if (target := balancer.find_target(address)) and target.forwarded_packet_count
@@ -84,7 +84,7 @@ def receiver(machines: dict[str, Machine], balancer: Balancer) -> str:
     return found
 
 
-def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: Balancer) -> None:
+def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: UdpLoadBalancer) -> None:
     first = balancer.find_target(ONE)
     assert first is None or not first.is_healthy
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
@@ -94,7 +94,7 @@ def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: Balan
 
 
 def test_packets_of_a_flow_keep_their_source_and_host(
-    machines: dict[str, Machine], balancer: Balancer, caller: socket.socket
+    machines: dict[str, Machine], balancer: UdpLoadBalancer, caller: socket.socket
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     for number in range(20):
@@ -113,7 +113,7 @@ def test_packets_of_a_flow_keep_their_source_and_host(
     ("balancer", "hosts"), [(True, 1), (False, 2)], indirect=["balancer"], ids=["sticky", "by port"]
 )
 def test_a_new_source_port_keeps_the_host_of_a_sticky_group(
-    machines: dict[str, Machine], balancer: Balancer, hosts: int
+    machines: dict[str, Machine], balancer: UdpLoadBalancer, hosts: int
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     for _ in range(32):
@@ -125,7 +125,7 @@ def test_a_new_source_port_keeps_the_host_of_a_sticky_group(
 
 
 def test_a_flow_moves_when_its_host_becomes_unhealthy(
-    machines: dict[str, Machine], balancer: Balancer, caller: socket.socket
+    machines: dict[str, Machine], balancer: UdpLoadBalancer, caller: socket.socket
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     caller.send(b"before")
@@ -141,7 +141,7 @@ def test_a_flow_moves_when_its_host_becomes_unhealthy(
 
 
 def test_without_a_registered_host_packets_are_lost(
-    balancer: Balancer, registered_addresses: set[str], caller: socket.socket
+    balancer: UdpLoadBalancer, registered_addresses: set[str], caller: socket.socket
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     registered_addresses.clear()

@@ -19,8 +19,8 @@ import voice_blueprint
 from voice_blueprint.aws import names
 from voice_ops.progress import Progress
 from voice_ops.sandbox.caller import PeerServices, transcribe_call
-from voice_ops.sandbox.hosts import LONG_CALL_REPEATS, host_environment
-from voice_sandbox.hosts.cloud import Cloud, Host
+from voice_ops.sandbox.hosts import LONG_CALL_REPEATS, deploy_host_environment
+from voice_sandbox.hosts.cloud import Host, SimulatedCloud
 from voice_sandbox.hosts.disk import HostRehearsalError
 from voice_sandbox.hosts.facts import verify_vad_host
 from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, ConsoleLine, Hardware
@@ -31,8 +31,8 @@ from voice_sandbox.hosts.rehearsal import (
     reboot_host,
     wait_for_scale_out,
     wait_until,
-    wait_until_balanced,
     wait_until_in_service,
+    wait_until_target_healthy,
 )
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
@@ -65,11 +65,11 @@ chmod +x /usr/local/bin/sleep"""
 _AS_INSTANCE_STORE = """printf '%-40s' 'Amazon EC2 NVMe Instance Storage' >/run/model
 mount --bind /run/model /sys/block/nvme0n1/device/model"""
 """QEMU's disks have a fixed model; scripts recognize disks of EC2 by their model."""
-Plant = Callable[[Cloud, Host], AbstractContextManager[None]]
+Plant = Callable[[SimulatedCloud, Host], AbstractContextManager[None]]
 
 
 @contextmanager
-def missing_image(cloud: Cloud, _: Host) -> Iterator[None]:
+def missing_image(cloud: SimulatedCloud, _: Host) -> Iterator[None]:
     (revisions,) = cloud.folder.glob("registry/**/vad-dataplane/_manifests/revisions")
     aside = revisions.with_name("aside")
     revisions.rename(aside)
@@ -80,7 +80,7 @@ def missing_image(cloud: Cloud, _: Host) -> Iterator[None]:
 
 
 @contextmanager
-def missing_secret(cloud: Cloud, _: Host) -> Iterator[None]:
+def missing_secret(cloud: SimulatedCloud, _: Host) -> Iterator[None]:
     client = cloud.aws.client("secretsmanager")
     (arn,) = [secret["ARN"] for secret in client.list_secrets()["SecretList"] if "StoreVad" in secret["Name"]]
     client.delete_secret(SecretId=arn, RecoveryWindowInDays=7)
@@ -91,7 +91,7 @@ def missing_secret(cloud: Cloud, _: Host) -> Iterator[None]:
 
 
 @contextmanager
-def unresponsive_registry(cloud: Cloud, _: Host) -> Iterator[None]:
+def unresponsive_registry(cloud: SimulatedCloud, _: Host) -> Iterator[None]:
     cloud.registry_refusals = 10**6
     try:
         yield
@@ -100,12 +100,12 @@ def unresponsive_registry(cloud: Cloud, _: Host) -> Iterator[None]:
 
 
 @contextmanager
-def missing_route(cloud: Cloud, host: Host) -> Iterator[None]:
-    cloud.network.reserve(host.mac, host.address, route=False)
+def missing_route(cloud: SimulatedCloud, host: Host) -> Iterator[None]:
+    cloud.network.reserve_address(host.mac, host.address, route=False)
     try:
         yield
     finally:
-        cloud.network.reserve(host.mac, host.address, route=True)
+        cloud.network.reserve_address(host.mac, host.address, route=True)
 
 
 @dataclass(frozen=True)
@@ -162,20 +162,20 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedCloud]:
     deployment = voice_blueprint.load(ROOT / "tests/deployments/hosts.yaml")
     home = tmp_path_factory.mktemp("hosts")
-    with host_environment(deployment, home, Progress(Console(stderr=True))) as cloud:
+    with deploy_host_environment(deployment, home, Progress(Console(stderr=True))) as cloud:
         yield cloud
 
 
-def boot(cloud: Cloud, hardware: Hardware = DEFAULT_HARDWARE, group: str | None = None) -> Host:
+def boot(cloud: SimulatedCloud, hardware: Hardware = DEFAULT_HARDWARE, group: str | None = None) -> Host:
     """Boot the host that a group waits for, by default the first of the VAD fleet's."""
     group = group or names.list_vad_group_names(cloud.deployment)[0]
     return cloud.boot(cloud.find_or_launch_instance(group), group, hardware)
 
 
-def was_abandoned(cloud: Cloud, instance: str) -> bool:
+def was_abandoned(cloud: SimulatedCloud, instance: str) -> bool:
     """Return True if the host has completed its launch hook with ABANDON."""
     activities = cloud.aws.client("autoscaling").describe_scaling_activities()["Activities"]
     messages = [each.get("StatusMessage", "") for each in activities if instance in each["Description"]]
@@ -183,7 +183,7 @@ def was_abandoned(cloud: Cloud, instance: str) -> bool:
 
 
 @pytest.mark.parametrize(("hardware", "reason"), HARDWARE.values(), ids=HARDWARE.keys())
-def test_a_host_reports_unexpected_hardware(cloud: Cloud, hardware: Hardware, reason: str) -> None:
+def test_a_host_reports_unexpected_hardware(cloud: SimulatedCloud, hardware: Hardware, reason: str) -> None:
     host = boot(cloud, hardware)
     with pytest.raises(HostRehearsalError, match="was abandoned: ") as raised:
         wait_until_in_service(cloud, host)
@@ -192,7 +192,7 @@ def test_a_host_reports_unexpected_hardware(cloud: Cloud, hardware: Hardware, re
     assert was_abandoned(cloud, host.instance)
 
 
-def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: Cloud) -> None:
+def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: SimulatedCloud) -> None:
     group = names.build_group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
     host = boot(cloud, Hardware(disk_count=1), group)
     host.machine.run(_AS_INSTANCE_STORE)
@@ -205,7 +205,7 @@ def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: Cloud) -
 
 
 def continue_machine(
-    cloud: Cloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None
+    cloud: SimulatedCloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None
 ) -> None:
     """Continue a machine from a snapshot as a new instance, by default the newest of its group."""
     cloud.reuse(host, snapshot, instance or cloud.find_or_launch_instance(host.group))
@@ -222,7 +222,7 @@ class PreparedHost:
 
 
 @pytest.fixture(scope="module")
-def prepared_host(cloud: Cloud) -> Iterator[PreparedHost]:
+def prepared_host(cloud: SimulatedCloud) -> Iterator[PreparedHost]:
     """Boot a host whose registry fails twice, and take snapshots on the way."""
     host = boot(cloud)
     host.machine.run(_PAUSE_USER_DATA)
@@ -233,12 +233,14 @@ def prepared_host(cloud: Cloud) -> Iterator[PreparedHost]:
         comes = partial(host.machine.find_line, f"voice-host: {step}")
         wait_until(f"it comes to {step}", comes, host, READY_TIMEOUT_S)
         host.machine.save_snapshot(step)
-    yield PreparedHost(host, host.machine.lines)
+    yield PreparedHost(host, host.machine.console_lines)
     cloud.power_off(host)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_host_that_cannot_boot_reports_the_reason(cloud: Cloud, prepared_host: PreparedHost, fault: Fault) -> None:
+def test_a_host_that_cannot_boot_reports_the_reason(
+    cloud: SimulatedCloud, prepared_host: PreparedHost, fault: Fault
+) -> None:
     host = prepared_host.host
     with fault.plant(cloud, host):
         continue_machine(cloud, host, fault.snapshot, breaks=fault.breaks)
@@ -269,7 +271,7 @@ class InterruptedHost:
 
 
 @pytest.fixture(scope="module")
-def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHost:
+def interrupted_host(cloud: SimulatedCloud, prepared_host: PreparedHost) -> InterruptedHost:
     """Launch a host, cause scale-out with a call, and send a spot interruption notice."""
     host = prepared_host.host
     continue_machine(cloud, host, SECRET_STEP)
@@ -277,13 +279,13 @@ def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHo
     there = cloud.list_instance_states(host.group)
     with PeerServices(cloud, cloud.folder) as neighbours:
         gateway = neighbours.start()
-        wait_until_balanced(cloud, host)
+        wait_until_target_healthy(cloud, host)
         asyncio.run(
             transcribe_call(gateway, during_stream=lambda: wait_for_scale_out(cloud, host), times=LONG_CALL_REPEATS)
         )
     (asked_for,) = cloud.list_instance_states(host.group).keys() - there
     interrupt_host(cloud, host)
-    return InterruptedHost(host.machine.lines, asked_for, is_xdp_detached(host))
+    return InterruptedHost(host.machine.console_lines, asked_for, is_xdp_detached(host))
 
 
 def test_a_host_drains_after_a_spot_notice(interrupted_host: InterruptedHost) -> None:
@@ -292,7 +294,7 @@ def test_a_host_drains_after_a_spot_notice(interrupted_host: InterruptedHost) ->
 
 
 def test_a_host_launched_by_an_alarm_serves_before_and_after_a_reboot(
-    cloud: Cloud, prepared_host: PreparedHost, interrupted_host: InterruptedHost
+    cloud: SimulatedCloud, prepared_host: PreparedHost, interrupted_host: InterruptedHost
 ) -> None:
     host = prepared_host.host
     continue_machine(cloud, host, SECRET_STEP, instance=interrupted_host.asked_for)

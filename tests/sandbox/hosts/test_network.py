@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from voice_sandbox.hosts.network import INTERNET_ADDRESS, Network, isolated_namespace
+from voice_sandbox.hosts.network import INTERNET_ADDRESS, Network, enter_isolated_namespace
 
 pytestmark = pytest.mark.nightly
 
@@ -22,7 +22,7 @@ ANSWER_S = 10
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
-    with isolated_namespace():
+    with enter_isolated_namespace():
         subnets = {IPv4Network("10.40.64.0/19"): False, IPv4Network("10.40.96.0/19"): True}
         made = Network(tmp_path, IPv4Network("10.40.0.0/16"), subnets, ["logs.us-east-1.amazonaws.com"])
         yield made
@@ -89,5 +89,5 @@ def resolve(server: str, name: str) -> str:
     [("logs.us-east-1.amazonaws.com", "10.40.0.2"), ("sts.us-east-1.amazonaws.com", INTERNET_ADDRESS)],
 )
 def test_a_service_without_an_endpoint_is_reached_over_the_internet(network: Network, name: str, address: str) -> None:
-    network.reserve("02:00:00:00:00:01", "10.40.64.4", route=True)
+    network.reserve_address("02:00:00:00:00:01", "10.40.64.4", route=True)
     assert resolve(network.services_address, name) == address

@@ -16,7 +16,7 @@ import pytest
 from tests.nonempty import nonempty
 from tests.stacks.azure.test_workloads_topology_check import VALID_MATRIX
 from voice_blueprint import catalog
-from voice_blueprint.azure.topology import admit_pods, list_empty_node_resources
+from voice_blueprint.azure.topology import admit_pods, calculate_empty_node_resources
 from voice_blueprint.engines.cell import MIN_RESERVED_CPUS, build_cell_requests
 from voice_blueprint.engines.launch.placement import create_engine_placement
 from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
@@ -126,7 +126,10 @@ def test_a_pod_has_only_its_configured_capabilities(node: Node) -> None:
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_engines_bind_to_the_cpus_that_the_kubelet_pins(node: Node, policy: TopologyPolicy) -> None:
     answers = admit_pods(
-        SIZE, build_cell_requests(SIZE.gpu_count, CELL_CPUS), policy, list_empty_node_resources(SIZE, MIN_RESERVED_CPUS)
+        SIZE,
+        build_cell_requests(SIZE.gpu_count, CELL_CPUS),
+        policy,
+        calculate_empty_node_resources(SIZE, MIN_RESERVED_CPUS),
     )
     for answer, gpus in nonempty(zip(answers, select_cell_gpu_groups(SIZE), strict=False)):
         pinned = cpu_list(answer.nodes)

@@ -1,11 +1,11 @@
 """A host's timeline is parsed from the output of its boot script."""
 
 from voice_sandbox.hosts.machine import ConsoleLine
-from voice_sandbox.hosts.timeline import Phase, parse_phases
+from voice_sandbox.hosts.timeline import HostPhase, parse_phases
 
 
 def console(*printed_lines: tuple[float, str]) -> list[ConsoleLine]:
-    return [ConsoleLine(at_s, text) for at_s, text in printed_lines]
+    return [ConsoleLine(elapsed_s, text) for elapsed_s, text in printed_lines]
 
 
 def test_each_phase_ends_where_the_next_begins() -> None:
@@ -25,18 +25,18 @@ def test_each_phase_ends_where_the_next_begins() -> None:
         (530, "voice-host: drain: CONTINUE"),
     )
     assert list(parse_phases(lines)) == [
-        Phase("boot", 0, 100),
-        Phase("huge pages", 100, 2),
-        Phase("MTU", 102, 3),
-        Phase("pull", 105, 75),
-        Phase("containers ready", 180, 20),
-        Phase("in service", 200, 100),
-        Phase("call", 300, 40),
-        Phase("in service", 340, 160),
-        Phase("drain", 500, 30),
+        HostPhase("boot", 0, 100),
+        HostPhase("huge pages", 100, 2),
+        HostPhase("MTU", 102, 3),
+        HostPhase("pull", 105, 75),
+        HostPhase("containers ready", 180, 20),
+        HostPhase("in service", 200, 100),
+        HostPhase("call", 300, 40),
+        HostPhase("in service", 340, 160),
+        HostPhase("drain", 500, 30),
     ]
 
 
 def test_a_host_that_aborts_ends_its_last_phase() -> None:
     lines = console((90, "voice-host: huge_pages"), (91, "voice-host: FAILED: huge_pages: asked for 1"))
-    assert list(parse_phases(lines)) == [Phase("boot", 0, 90), Phase("huge pages", 90, 1)]
+    assert list(parse_phases(lines)) == [HostPhase("boot", 0, 90), HostPhase("huge pages", 90, 1)]

@@ -17,7 +17,7 @@ from voice_blueprint.contract.environment import (
 )
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import FLOWS, Tier
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 
 AGENTS = shipped("sandbox")["agents"]
 
@@ -35,7 +35,7 @@ def test_tasks_have_one_core_and_the_agents_own_security_group() -> None:
 def test_container_has_every_contract_variable_once_and_a_read_only_file_system() -> None:
     found = container(AGENTS)
     given = [variable["Name"] for variable in (*found["Environment"], *found["Secrets"])]
-    assert sorted(given) == sorted(variable.name for variable in ENVIRONMENT[Image.AGENT])
+    assert sorted(given) == sorted(variable.name for variable in VARIABLES_BY_IMAGE[Image.AGENT])
     assert found["ReadonlyRootFilesystem"] is True
     assert not found.get("MountPoints")
 

@@ -20,7 +20,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.contract.network import FLOWS, Tier
 from voice_blueprint.contract.session_api import HEALTH_COMMAND
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 
 # --- Gateway service ------------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ def test_container_can_write_only_to_tmp_and_is_unprivileged(edge: Stack) -> Non
 def test_container_has_every_contract_variable_once(by_authorizer: dict[str, Stack], kind: str) -> None:
     found = container(by_authorizer[kind])
     given = [variable["Name"] for variable in (*found["Environment"], *found["Secrets"])]
-    assert sorted(given) == sorted(variable.name for variable in ENVIRONMENT[Image.GATEWAY])
+    assert sorted(given) == sorted(variable.name for variable in VARIABLES_BY_IMAGE[Image.GATEWAY])
 
 
 def test_secrets_are_references(edge: Stack) -> None:

@@ -152,7 +152,7 @@ def test_health_checks_have_a_price(tmp_path: Path) -> None:
     estimate, _ = (
         price_section(section, load_price_book(None)) for section in collect_charged_sections(two, Assumptions())
     )
-    assert "AWS::Route53::HealthCheck" not in str(estimate.unpriced)
+    assert "AWS::Route53::HealthCheck" not in str(estimate.unpriced_items)
     assert "AWS::Route53::HealthCheck" in str(estimate.lines)
 
 
@@ -238,6 +238,6 @@ def test_each_region_is_priced_with_its_share_of_the_calls(tmp_path: Path) -> No
     assert east.audio.hours
     assert alone.audio.hours
     assert east.audio.hours.expected == west.audio.hours.expected == alone.audio.hours.expected / 2  # type: ignore[union-attr]
-    assert east.usd_by_tier()["traffic"].expected < alone.usd_by_tier()["traffic"].expected
-    hosts = [estimate.usd_by_tier()["network"].low for estimate in (east, alone)]
+    assert east.calculate_usd_by_tier()["traffic"].expected < alone.calculate_usd_by_tier()["traffic"].expected
+    hosts = [estimate.calculate_usd_by_tier()["network"].low for estimate in (east, alone)]
     assert hosts[0] == hosts[1]

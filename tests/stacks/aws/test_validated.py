@@ -10,7 +10,7 @@ import pytest
 
 import voice_blueprint
 from tests.isolation import unshare
-from voice_stacks.aws.app import make_app
+from voice_stacks.aws.app import create_app
 
 ROOT = Path(__file__).parents[3]
 STACK_COUNTS = {"sandbox": 12, "production-us-east-1": 11, "small": 8}
@@ -50,7 +50,7 @@ def test_cdk_nag_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without acknowledgments cdk-nag reports findings."""
     for module in ("host", "state", "network"):
         monkeypatch.setattr(f"voice_constructs.aws.{module}.acknowledge", lambda *_: None)
-    app = make_app(voice_blueprint.load(ROOT / "tests/deployments/small.yaml"), validate=True, outdir=str(tmp_path))
+    app = create_app(voice_blueprint.load(ROOT / "tests/deployments/small.yaml"), validate=True, outdir=str(tmp_path))
     with pytest.raises(RuntimeError, match=r"(?i)validation"):
         app.synth()
 

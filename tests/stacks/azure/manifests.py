@@ -17,7 +17,7 @@ from voice_blueprint.catalog import VmSize
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import Azure, AzureService
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.recorder import Mode, PreexistingResources
+from voice_sandbox.azure.recorder import PreexistingResources, RunMode
 
 Manifest = dict[str, Any]
 
@@ -108,7 +108,7 @@ def variables(container: Manifest) -> dict[str, str]:
 
 
 @cache
-def workloads(deployment: str, mode: Mode = Mode.UP) -> Graph:
+def workloads(deployment: str, mode: RunMode = RunMode.UP) -> Graph:
     """Record the workloads' program on the cluster of the same deployment."""
     made = PreexistingResources().with_stack("local/voice-cluster/test", cluster(deployment))
     return record("workloads", deployment, made, mode)

@@ -23,17 +23,19 @@ import voice_stacks
 from tests.blueprint import documents
 from tests.blueprint.documents import DEPLOYMENTS, Edits
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.monitor import LogService, Monitor
+from voice_sandbox.azure.monitor import LogService, ResourceMonitor
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
-from voice_sandbox.azure.sdk_calls import skip_provider_calls
+from voice_sandbox.azure.recorder import PreexistingResources, Recorder, RunMode
+from voice_sandbox.azure.sdk_calls import disable_provider_calls
 from voice_sandbox.azure.values import reveal_secrets
 
 PROJECTS = Path(voice_stacks.__file__).parent / "azure"
 STACK = "test"
 
 
-def record(project: str, deployment: str, existing: PreexistingResources | None = None, mode: Mode = Mode.UP) -> Graph:
+def record(
+    project: str, deployment: str, existing: PreexistingResources | None = None, mode: RunMode = RunMode.UP
+) -> Graph:
     """Run the program of a project in `stacks/voice_stacks/azure` with a deployment file's text.
 
     Raises:
@@ -48,7 +50,7 @@ def record(project: str, deployment: str, existing: PreexistingResources | None 
 
 
 @cache
-def cluster(deployment: str, mode: Mode = Mode.UP) -> Graph:
+def cluster(deployment: str, mode: RunMode = RunMode.UP) -> Graph:
     """Record the cluster's program."""
     return record("cluster", deployment, mode=mode)
 
@@ -96,18 +98,18 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _run(project: Project, mode: Mode, existing: PreexistingResources) -> Graph:
+def _run(project: Project, mode: RunMode, existing: PreexistingResources) -> Graph:
     recorder = Recorder(project.name, project.stack, mode, existing)
-    skip_provider_calls()
+    disable_provider_calls()
     pulumi.runtime.set_all_config(dict(project.config), list(project.secret_keys))
     configure(
         Settings(
             project=project.name,
             stack=project.stack,
             organization="local",
-            monitor=_Direct(Monitor(project, recorder)),
+            monitor=_Direct(ResourceMonitor(project, recorder)),
             engine=_Direct(LogService()),
-            dry_run=mode is Mode.PREVIEW,
+            dry_run=mode is RunMode.PREVIEW,
             root_directory=str(project.folder),
         )
     )

@@ -22,14 +22,14 @@ from voice_blueprint.azure.contract import (
     VAD_NODE_HEALTH,
     Component,
 )
-from voice_blueprint.azure.names import CALLER_ACCOUNTS
+from voice_blueprint.azure.names import SERVICE_ACCOUNT_BY_TIER
 from voice_blueprint.azure.ranges import (
     calculate_agent_address,
     calculate_gateway_address,
     calculate_infrastructure_ranges,
     calculate_nodes_range,
 )
-from voice_blueprint.capacity.cpu_pods import SIDECAR_CPUS, SIDECAR_MEMORY_GIB, build_cpu_pods
+from voice_blueprint.capacity.cpu_pods import SIDECAR_CPUS, SIDECAR_MEMORY_GIB, build_cpu_pods_by_tier
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S, VALKEY_HOST, VALKEY_PASSWORD
 from voice_blueprint.contract.images import Image
@@ -37,7 +37,7 @@ from voice_blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH
 from voice_blueprint.contract.network import AGENT_HTTP, ENGINE_HEALTH, GATEWAY_HTTP, PROMETHEUS, VAD_HEALTH
 from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, MAX_FILE_BYTES
 from voice_blueprint.engines.launch.base import ANY_ADDRESS
-from voice_blueprint.environment import ENVIRONMENT
+from voice_blueprint.environment import VARIABLES_BY_IMAGE
 from voice_blueprint.file.errors import DeploymentFileError
 from voice_blueprint.observability.azure.scaling import add_zero_default
 from voice_gateway.settings import GatewaySettings
@@ -86,7 +86,7 @@ def _allowed_flows(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
 
 def test_the_cpu_pool_is_sized_for_the_requests_of_its_pods(pods_graph: Graph, tmp_path: Path) -> None:
     azure = load_text(FILE, tmp_path).azure
-    sized = build_cpu_pods(azure.callers, azure.agents)
+    sized = build_cpu_pods_by_tier(azure.callers, azure.agents)
     assert sized.keys() == {tier.value for tier in TIERS}
     for name, each in sized.items():
         found = pod(pods_graph, name)
@@ -218,7 +218,7 @@ def _environment(container: Manifest) -> dict[str, str]:
 def test_every_variable_of_the_contract_is_set(pods_graph: Graph, tier: Component) -> None:
     told = _environment(pod(pods_graph, tier.value).container(tier.value))
     of_files = {VALKEY_HOST, VALKEY_PASSWORD}
-    wanted = {variable.name for variable in ENVIRONMENT[TIERS[tier]] if variable not in of_files}
+    wanted = {variable.name for variable in VARIABLES_BY_IMAGE[TIERS[tier]] if variable not in of_files}
     assert wanted - set(told) <= {"VOICE_ZONE"}, "no zone is told: pods of all zones are as near"
 
 
@@ -468,7 +468,7 @@ def test_a_tier_only_signs_in_with_its_own_identity(cloud: Graph, pods_graph: Gr
     trust = inputs(_only_resource(cloud, "managedidentity:FederatedIdentityCredential", f"{tier}-pods"))
     assert trust["subject"] == f"system:serviceaccount:{each.namespace}:{each.spec['serviceAccountName']}"
     assert trust["resourceName"] == identity.outputs["name"]
-    assert CALLER_ACCOUNTS[tier].subject == trust["subject"]
+    assert SERVICE_ACCOUNT_BY_TIER[tier].subject == trust["subject"]
     assert _environment(each.container("state-token"))["AZURE_CLIENT_ID"] == identity.outputs["clientId"]
     assignment = inputs(_only_resource(cloud, "redisenterprise:AccessPolicyAssignment", f"{tier}-uses-state"))
     user = _environment(each.container(tier.value))["VOICE_VALKEY_USER"]

@@ -12,8 +12,8 @@ from tests.blueprint.documents import Edits
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from voice_blueprint.azure.names import API_SERVER_APP_ID, ClusterOutput, Role
 from voice_blueprint.file.model.azure import ExistingNetwork
-from voice_constructs.azure.cluster import use_azure_cli_login
-from voice_constructs.azure.jump_host import create_unusable_key
+from voice_constructs.azure.cluster import build_azure_cli_kubeconfig
+from voice_constructs.azure.jump_host import create_unusable_public_key
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.values import reveal_secrets
 
@@ -97,7 +97,7 @@ def test_the_unusable_key_is_valid() -> None:
     if not keygen:
         pytest.skip("no ssh-keygen here")
     command = [keygen, "-l", "-f", "-"]
-    read = subprocess.run(command, input=create_unusable_key(), capture_output=True, text=True, check=True)  # noqa: S603
+    read = subprocess.run(command, input=create_unusable_public_key(), capture_output=True, text=True, check=True)  # noqa: S603
     assert read.stdout.startswith("256 SHA256:")
     assert "(ED25519)" in read.stdout
 
@@ -281,7 +281,7 @@ def test_only_the_sign_in_of_a_kubeconfig_is_replaced() -> None:
         "contexts": [{"name": "one", "context": {"cluster": "one", "user": "me"}}],
         "users": [{"name": "me", "user": {"exec": {"args": ["get-token", "--login", "devicecode"]}}}],
     }
-    ours = yaml.safe_load(use_azure_cli_login(yaml.safe_dump(theirs).encode()))
+    ours = yaml.safe_load(build_azure_cli_kubeconfig(yaml.safe_dump(theirs).encode()))
     assert {key: value for key, value in ours.items() if key != "users"} == {
         key: value for key, value in theirs.items() if key != "users"
     }

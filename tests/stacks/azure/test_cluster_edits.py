@@ -15,14 +15,14 @@ from voice_sandbox.azure.diff import diff_graphs
 from voice_sandbox.azure.graph import Graph, Resource, shorten_type
 from voice_sandbox.azure.refusals import find_rejections
 from voice_sandbox.azure.replacements import (
-    AZURE_REPLACED_INPUTS,
-    KUBERNETES_REPLACED_INPUTS,
-    REFUSED_INPUTS,
+    AZURE_REPLACEMENT_TRIGGERS,
+    KUBERNETES_REPLACEMENT_TRIGGERS,
+    UNCHANGEABLE_INPUTS_BY_TYPE,
     list_immutable_inputs,
 )
 from voice_sandbox.azure.schema import load_args_shape, load_resource_shape
-from voice_sandbox.changes import Op
-from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, find_outages
+from voice_sandbox.changes import OpType
+from voice_sandbox.rehearsals.azure_outages import OUTAGE_TEXT_BY_TYPE, find_outages
 
 Changes = set[str]
 AKS = "containerservice:ManagedCluster cluster"
@@ -189,7 +189,7 @@ def test_a_change_that_azure_refuses_is_no_replacement(case: str, file: str) -> 
     names = {new[each.urn].name for each in found}
     assert {(new[each.urn].name, each.message.partition(": ")[2].split(" was ")[0]) for each in found} == expected
     assert all("another name" in each.remedy for each in found)
-    assert not names & {step.resource.name for step in steps if step.op is Op.REPLACE}
+    assert not names & {step.resource.name for step in steps if step.op is OpType.REPLACE}
     outages = {each.name for each in find_outages(steps) if each.changes}
     assert outages <= {"a100", "h100spot", "cpu"}, "pools without own zones are replaced"
 
@@ -204,7 +204,9 @@ CHANGED_VALUES: dict[str, object] = {
 """Values of inputs that a test changes, other than a text."""
 
 
-@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, paths in REFUSED_INPUTS.items() for path in paths])
+@pytest.mark.parametrize(
+    ("kind", "path"), [(kind, path) for kind, paths in UNCHANGEABLE_INPUTS_BY_TYPE.items() for path in paths]
+)
 def test_pulumi_replaces_a_resource_or_the_preview_refuses_the_change(kind: str, path: str) -> None:
     """Otherwise `pulumi up` fails in the middle of a deployment, and again each time."""
     old = cluster(edit_deployment({}, "production-azure"))
@@ -218,7 +220,7 @@ def test_pulumi_replaces_a_resource_or_the_preview_refuses_the_change(kind: str,
             for each in find_rejections([new], steps)
             if each.urn == resource.urn and each.refusal.endswith(f"{path.removeprefix('agentPoolProfiles.')}-stays")
         ]
-        is_replaced = next(step.op for step in steps if step.urn == resource.urn) is Op.REPLACE
+        is_replaced = next(step.op for step in steps if step.urn == resource.urn) is OpType.REPLACE
         assert is_replaced == (path in resource.replace_on_changes), resource.name
         assert bool(refused) != is_replaced, resource.name
         assert all(f"{value[0] if isinstance(value, list) else value}" in each.message for each in refused)
@@ -228,7 +230,7 @@ def test_pulumi_replaces_a_resource_or_the_preview_refuses_the_change(kind: str,
 def test_pulumi_is_told_what_azure_cannot_change(kind: str) -> None:
     """The provider only knows a few of these inputs."""
     for resource in nonempty(cluster(edit_deployment({}, "production-azure")).find_resources_of_type(kind)):
-        assert set(resource.replace_on_changes) == set(REFUSED_INPUTS[kind])
+        assert set(resource.replace_on_changes) == set(UNCHANGEABLE_INPUTS_BY_TYPE[kind])
         # A pool has a fixed name, so that the new one cannot be created before the old one is deleted.
         assert bool(resource.delete_before_replace) == (kind == "containerservice:AgentPool")
 
@@ -239,9 +241,9 @@ def test_a_pool_is_resized_by_adding_a_second_pool() -> None:
     A graph of the service is added and removed.
     """
     old, both, new = (cluster(edit_deployment(edits)) for edits in ({}, ADDED_POOL, REPLACED_POOL))
-    drawn = (Op.UPDATE, "dashboard-services")
-    assert _changed_resources(old, both) == {(Op.CREATE, "h100b"), drawn}
-    assert _changed_resources(both, new) == {(Op.DELETE, "h100"), drawn}
+    drawn = (OpType.UPDATE, "dashboard-services")
+    assert _changed_resources(old, both) == {(OpType.CREATE, "h100b"), drawn}
+    assert _changed_resources(both, new) == {(OpType.DELETE, "h100"), drawn}
 
 
 def test_callers_are_served_by_both_pools_during_a_resize() -> None:
@@ -264,11 +266,11 @@ def test_callers_are_served_by_both_pools_during_a_resize() -> None:
 
 GROUP_A, GROUP_B = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000"
 SHARED_RESERVATION = {"azure.pools.0.purchase": RESERVATION, "azure.pools.3.purchase": RESERVATION}
-GRANT_EDITS: dict[str, tuple[Edits, Edits, set[Op]]] = {
+GRANT_EDITS: dict[str, tuple[Edits, Edits, set[OpType]]] = {
     "first group removed": (
         {"azure.admin_groups": [GROUP_A, GROUP_B]},
         {"azure.admin_groups": [GROUP_B]},
-        {Op.DELETE},
+        {OpType.DELETE},
     ),
     "groups in another order": (
         {"azure.admin_groups": [GROUP_A, GROUP_B]},
@@ -278,7 +280,7 @@ GRANT_EDITS: dict[str, tuple[Edits, Edits, set[Op]]] = {
     "group added at the start": (
         {"azure.admin_groups": [GROUP_A]},
         {"azure.admin_groups": [GROUP_B, GROUP_A]},
-        {Op.CREATE},
+        {OpType.CREATE},
     ),
     "first pool leaves a shared reservation": (
         SHARED_RESERVATION,
@@ -300,7 +302,7 @@ def test_a_role_assignment_that_remains_is_neither_replaced_nor_created_again(ca
     before, after, expected = GRANT_EDITS[case]
     old, new = (cluster(edit_deployment(edits)) for edits in (before, after))
     steps = diff_graphs(old, new)
-    changed = {step.op for step in steps if shorten_type(step.resource.type) == GRANT} - {Op.SAME}
+    changed = {step.op for step in steps if shorten_type(step.resource.type) == GRANT} - {OpType.SAME}
     assert changed == expected
     assert [each.message for each in find_rejections([new], steps) if each.refusal == "granted-twice"] == []
 
@@ -318,7 +320,7 @@ def test_role_assignments_of_the_previous_release_keep_their_state() -> None:
     assert "control-plane-uses-reservation-of-cells" in names
     first = {each.urn: next(urn for urn in each.aliases if former_name(each, urn)) for each in renamed}
     old = replace(new, resources=tuple(replace(each, urn=first.get(each.urn, each.urn)) for each in new.resources))
-    assert {step.op for step in diff_graphs(old, new)} == {Op.SAME}
+    assert {step.op for step in diff_graphs(old, new)} == {OpType.SAME}
 
 
 def former_name(resource: Resource, alias: str) -> str:
@@ -327,15 +329,15 @@ def former_name(resource: Resource, alias: str) -> str:
     return "" if name == resource.name else name
 
 
-def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:
-    return {(step.op, step.resource.name) for step in diff_graphs(before, after) if step.op is not Op.SAME}
+def _changed_resources(before: Graph, after: Graph) -> set[tuple[OpType, str]]:
+    return {(step.op, step.resource.name) for step in diff_graphs(before, after) if step.op is not OpType.SAME}
 
 
 def test_replacing_a_cluster_replaces_its_children() -> None:
     (found,) = find_outages(
         diff_graphs(cluster(edit_deployment({})), cluster(edit_deployment(DISRUPTIVE_EDITS["pods' range"][0])))
     )
-    assert found.also_replaced >= 5 + 1  # its pools and monitoring resources
+    assert found.also_replaced_count >= 5 + 1  # its pools and monitoring resources
 
 
 def test_immutable_inputs_are_read_from_the_definitions() -> None:
@@ -346,7 +348,10 @@ def test_immutable_inputs_are_read_from_the_definitions() -> None:
     assert "kubernetesVersion" not in aks
 
 
-TABLES = {"replaced": {**AZURE_REPLACED_INPUTS, **KUBERNETES_REPLACED_INPUTS}, "refused": REFUSED_INPUTS}
+TABLES = {
+    "replaced": {**AZURE_REPLACEMENT_TRIGGERS, **KUBERNETES_REPLACEMENT_TRIGGERS},
+    "refused": UNCHANGEABLE_INPUTS_BY_TYPE,
+}
 
 
 @pytest.mark.parametrize(("table", "kind"), [(table, kind) for table in TABLES for kind in TABLES[table]])
@@ -355,16 +360,16 @@ def test_additions_to_definitions_are_inputs_with_a_source(table: str, kind: str
     for path, source in nonempty(TABLES[table][kind].items()):
         assert source.startswith("https://"), path
         assert table == "refused" or path not in list_immutable_inputs(token)  # otherwise the row can be removed
-        assert table == "replaced" or path not in AZURE_REPLACED_INPUTS.get(kind, {})
+        assert table == "replaced" or path not in AZURE_REPLACEMENT_TRIGGERS.get(kind, {})
         shape = load_resource_shape(token)
         for name in path.split("."):
             assert shape
             assert name in shape.inputs, path
-            shape = load_args_shape(shape.module, shape.inputs[name].args or "")
+            shape = load_args_shape(shape.module, shape.inputs[name].args_class or "")
 
 
 def test_types_that_cause_outages_exist() -> None:
-    assert all(load_resource_shape(f"{package(kind)}:{kind}") for kind in OUTAGES_BY_TYPE)
+    assert all(load_resource_shape(f"{package(kind)}:{kind}") for kind in OUTAGE_TEXT_BY_TYPE)
 
 
 @pytest.mark.parametrize("file", ["cells", "production-azure"])
@@ -373,7 +378,7 @@ def test_outages_are_reported_for_all_protected_types(file: str) -> None:
         shorten_type(each.type) for each in azure_resources(cluster(edit_deployment({}, file))) if each.protect
     }
     assert len(protected) > 8
-    assert protected <= OUTAGES_BY_TYPE.keys()
+    assert protected <= OUTAGE_TEXT_BY_TYPE.keys()
 
 
 def package(kind: str) -> str:

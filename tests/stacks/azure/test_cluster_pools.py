@@ -8,7 +8,7 @@ from tests.blueprint.documents import load_text
 from tests.nonempty import nonempty
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from voice_blueprint import catalog
-from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.azure.rollout import ENGINE_STARTUP_TIMEOUT_S
 from voice_blueprint.file.model.azure import Azure, ChatService, SpotNodes
 from voice_sandbox.azure.graph import Graph
 
@@ -123,7 +123,8 @@ def test_a_drained_node_waits_for_its_slowest_service(file: str, tmp_path_factor
         for name in service.pools if isinstance(service, ChatService) else (service.pool,):
             # A disruption budget refuses an eviction until the replacement of the last evicted pod is ready.
             assert (
-                pools[name]["upgradeSettings"]["drainTimeoutInMinutes"] * 60 > START_TIMEOUT_S + service.drain_timeout_s
+                pools[name]["upgradeSettings"]["drainTimeoutInMinutes"] * 60
+                > ENGINE_STARTUP_TIMEOUT_S + service.drain_timeout_s
             )
 
 
@@ -133,7 +134,7 @@ def test_a_drained_node_waits_for_the_replacement_of_each_of_its_pods() -> None:
     A node of ``h200`` has eight, which may be evicted together, since nothing has room for their replacements.
     """
     pools = _pools(cluster(edit_deployment({}, "production-azure")))
-    one_s = START_TIMEOUT_S + 600
+    one_s = ENGINE_STARTUP_TIMEOUT_S + 600
     for name, rounds in {"pairs": 2, "h100": 1, "h200": 1, "a100": 1}.items():
         waits_s = pools[name]["upgradeSettings"]["drainTimeoutInMinutes"] * 60
         assert rounds * one_s < waits_s < (rounds + 1) * one_s
@@ -156,7 +157,11 @@ def test_a_drain_timeout_does_not_exceed_the_maximum_of_aks() -> None:
             )
         )
     )
-    assert 8 * (START_TIMEOUT_S + 3600) < pools["h200"]["upgradeSettings"]["drainTimeoutInMinutes"] * 60 <= 1440 * 60
+    assert (
+        8 * (ENGINE_STARTUP_TIMEOUT_S + 3600)
+        < pools["h200"]["upgradeSettings"]["drainTimeoutInMinutes"] * 60
+        <= 1440 * 60
+    )
 
 
 def test_only_spot_pools_can_be_evicted() -> None:

@@ -14,7 +14,7 @@ from tests.stacks.azure.recorded import PROJECTS, cluster, edit_deployment, inpu
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.recorder import RunMode
 
 PROJECT = PROJECTS / "cluster"
 
@@ -47,14 +47,14 @@ def test_a_file_without_azure_is_refused() -> None:
 
 
 def test_a_preview_declares_what_an_up_creates() -> None:
-    preview, up = cluster(edit_deployment({}), Mode.PREVIEW), cluster(edit_deployment({}))
+    preview, up = cluster(edit_deployment({}), RunMode.PREVIEW), cluster(edit_deployment({}))
     assert {r.urn for r in preview.resources} == {r.urn for r in up.resources}
     assert preview.outputs.keys() == up.outputs.keys()
 
 
 def test_the_stack_file_refers_to_a_shipped_deployment() -> None:
     settings = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))
-    assert settings["name"] == azure_names.CLUSTER_PROJECT
+    assert settings["name"] == azure_names.CLUSTER_PROJECT_NAME
     stacks = list(PROJECT.glob("Pulumi.*.yaml"))
     assert stacks
     for stack in stacks:

@@ -19,7 +19,7 @@ import pytest
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import ENGINE_HTTP
 from voice_blueprint.catalog import ModelCard
-from voice_blueprint.catalog.inference import Task
+from voice_blueprint.catalog.inference import ModelTask
 from voice_constructs.azure.kubernetes.engine_check import ENGINE_COUNTERS, SOURCE_FILE, create_engine_liveness_probe
 from voice_constructs.azure.kubernetes.files.check_engine import CheckConfig, read_counters
 
@@ -287,10 +287,10 @@ def test_each_kind_of_model_gets_a_suitable_request(model: ModelCard) -> None:
     assert isinstance(action.command, list)
     check = CheckConfig.from_json(str(action.command[-1]))
     path = {
-        Task.CHAT: "/v1/completions",
-        Task.AUDIO_CHAT: "/v1/completions",
-        Task.TRANSCRIPTION: "/v1/audio/transcriptions",
-        Task.SPEECH: "/v1/audio/speech",
+        ModelTask.CHAT: "/v1/completions",
+        ModelTask.AUDIO_CHAT: "/v1/completions",
+        ModelTask.TRANSCRIPTION: "/v1/audio/transcriptions",
+        ModelTask.SPEECH: "/v1/audio/speech",
     }[model.task]
     assert check.url.endswith(path)
-    assert bool(check.silence_s) is (model.task is Task.TRANSCRIPTION)
+    assert bool(check.silence_s) is (model.task is ModelTask.TRANSCRIPTION)

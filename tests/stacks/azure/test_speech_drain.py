@@ -17,7 +17,7 @@ from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint.azure.contract import ENGINE_HTTP
 from voice_blueprint.azure.metrics import SpeechMetric
 from voice_blueprint.engines.published.release import load_published_table
-from voice_constructs.azure.kubernetes.files.drain_speech import Drain, read_gauge
+from voice_constructs.azure.kubernetes.files.drain_speech import RequestDrain, read_gauge
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 from voice_constructs.azure.kubernetes.speech_drain import PROGRAM_PATH, SOURCE_FILE, build_drain_hook_command
 from voice_sandbox.azure.graph import Graph
@@ -197,7 +197,7 @@ def test_only_speech_engines_wait_before_sigterm(graph: Graph) -> None:
     (engine,) = speech.main
     command = hooks["speech"]["exec"]["command"]
     assert command == list(build_drain_hook_command(ENGINE_HTTP, settle_s=ENGINE_PRE_STOP_S, drain_s=585))
-    drain = Drain.from_json(command[-1])
+    drain = RequestDrain.from_json(command[-1])
     assert drain.limit_s + 60 <= speech.spec["terminationGracePeriodSeconds"]
     assert PROGRAM_PATH in [mount["mountPath"] for mount in engine["volumeMounts"]]
     assert "--shutdown-timeout" not in engine["command"]

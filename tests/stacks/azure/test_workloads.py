@@ -30,9 +30,9 @@ from voice_blueprint.azure.names import (
     list_service_pool_names,
 )
 from voice_blueprint.checks.azure.pools import WORKLOAD_NAMES
-from voice_blueprint.file.model.azure import SYSTEM_POOL, Azure, ChatService
+from voice_blueprint.file.model.azure import SYSTEM_POOL_NAME, Azure, ChatService
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.recorder import RunMode
 
 PRODUCTION = production()
 WITH_LMCACHE = production({"azure.services.1.lmcache": {"l1_gib": 100}})
@@ -168,7 +168,7 @@ def test_nothing_is_created_before_its_dependencies(graph: Graph) -> None:
 
 
 def test_a_preview_declares_what_an_up_creates() -> None:
-    assert {r.urn for r in workloads(PRODUCTION, Mode.PREVIEW).resources} == {
+    assert {r.urn for r in workloads(PRODUCTION, RunMode.PREVIEW).resources} == {
         r.urn for r in workloads(PRODUCTION).resources
     }
 
@@ -186,7 +186,7 @@ def test_every_pool_has_a_workload_and_every_workload_a_pool(graph: Graph, azure
     selected = {
         each.spec["nodeSelector"][POOL_LABEL] for each in pods(graph) if POOL_LABEL in each.spec.get("nodeSelector", {})
     }
-    assert selected == {*(pool.name for pool in azure.pools), SYSTEM_POOL}
+    assert selected == {*(pool.name for pool in azure.pools), SYSTEM_POOL_NAME}
     wanted = {
         (service.name, pool)
         for service in azure.services
@@ -198,7 +198,9 @@ def test_every_pool_has_a_workload_and_every_workload_a_pool(graph: Graph, azure
 
 
 def test_pods_tolerate_exactly_the_taints_of_their_nodes(graph: Graph, azure: Azure) -> None:
-    taints = {pool.name: set(list_pool_taints(azure, pool)) for pool in azure.pools} | {SYSTEM_POOL: {SYSTEM_TAINT}}
+    taints = {pool.name: set(list_pool_taints(azure, pool)) for pool in azure.pools} | {
+        SYSTEM_POOL_NAME: {SYSTEM_TAINT}
+    }
     for each in nonempty(pods(graph)):
         tolerated = {Taint(one["key"], one["value"], one["effect"]) for one in each.spec["tolerations"]}
         pool = each.spec.get("nodeSelector", {}).get(POOL_LABEL)

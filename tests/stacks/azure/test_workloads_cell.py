@@ -19,7 +19,7 @@ from tests.stacks.azure.manifests import (
 )
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
-from voice_blueprint.azure.topology import Request, admit_pods, list_empty_node_resources
+from voice_blueprint.azure.topology import ContainerRequest, admit_pods, calculate_empty_node_resources
 from voice_blueprint.engines.cell import validate_cell_cpus
 from voice_blueprint.engines.published.release import load_published_table
 from voice_blueprint.engines.sizing.result import DoesNotFitError
@@ -45,9 +45,11 @@ def cell() -> Pod:
 def test_the_kubelet_pins_each_engine_to_cpus_near_its_gpus(
     cell: Pod, azure: Azure, policy: TopologyPolicy, reserved_cpus: int
 ) -> None:
-    def request(container: Manifest) -> Request:
+    def request(container: Manifest) -> ContainerRequest:
         cpus = requested_amount(container, "cpu")
-        return Request(int(requested_amount(container, GPU_RESOURCE)), int(cpus) if cpus == int(cpus) else None)
+        return ContainerRequest(
+            int(requested_amount(container, GPU_RESOURCE)), int(cpus) if cpus == int(cpus) else None
+        )
 
     size = vm_size_for(cell, azure)
     containers = [*cell.sidecars, *cell.main]  # the GPUs of the check are reused by the container that requests them
@@ -55,7 +57,7 @@ def test_the_kubelet_pins_each_engine_to_cpus_near_its_gpus(
         zip(
             (one["name"] for one in containers),
             admit_pods(
-                size, [request(one) for one in containers], policy, list_empty_node_resources(size, reserved_cpus)
+                size, [request(one) for one in containers], policy, calculate_empty_node_resources(size, reserved_cpus)
             ),
             strict=True,
         )

@@ -41,7 +41,7 @@ from voice_blueprint.engines.published.release import load_published_table
 from voice_blueprint.engines.sizing.host import calculate_allocatable_gib
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
-from voice_constructs.azure.kubernetes.gpu_nodes import WAITING_LABEL
+from voice_constructs.azure.kubernetes.gpu_nodes import IMAGE_WITHOUT_DIGEST_LABEL
 from voice_sandbox.azure.graph import Graph
 
 PRODUCTION = production()
@@ -332,7 +332,8 @@ def test_workloads_without_an_image_have_no_replicas() -> None:
         assert scaled["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] == "0"
     assert all(job["spec"]["suspend"] for job in manifests(held, "Job"))
     assert all(
-        WAITING_LABEL in each["spec"]["template"]["spec"]["nodeSelector"] for each in manifests(held, "DaemonSet")
+        IMAGE_WITHOUT_DIGEST_LABEL in each["spec"]["template"]["spec"]["nodeSelector"]
+        for each in manifests(held, "DaemonSet")
     )
     assert pod(held, "router").owner["spec"]["replicas"] == 0
 

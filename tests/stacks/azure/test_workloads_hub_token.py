@@ -16,7 +16,7 @@ from tests.stacks.azure.manifests import Pod, manifests, pods, production, workl
 from tests.stacks.azure.recorded import cluster
 from voice_blueprint.azure.contract import WEIGHTS_DIR
 from voice_blueprint.azure.names import ClusterOutput
-from voice_constructs.azure.kubernetes.model_fetch import HUB_DIR
+from voice_constructs.azure.kubernetes.model_fetch import HUB_CREDENTIALS_DIR
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.values import reveal_secrets
 
@@ -57,9 +57,9 @@ def test_every_job_has_the_token_as_a_file_and_no_engine_has_it(graph: Graph) ->
         assert classes == (["hub-secrets"] if each in jobs(graph) else [])
     for job in jobs(graph):
         (container,) = job.main
-        assert {"name": "HF_TOKEN_PATH", "value": f"{HUB_DIR}/hub-token"} in container["env"]
+        assert {"name": "HF_TOKEN_PATH", "value": f"{HUB_CREDENTIALS_DIR}/hub-token"} in container["env"]
         (volume,) = (volume["name"] for volume in job.spec["volumes"] if "csi" in volume)
-        assert {"name": volume, "mountPath": HUB_DIR, "readOnly": True} in container["volumeMounts"]
+        assert {"name": volume, "mountPath": HUB_CREDENTIALS_DIR, "readOnly": True} in container["volumeMounts"]
         assert job.spec["serviceAccountName"] == "model-fetch"  # which the identity trusts
 
 
@@ -120,7 +120,7 @@ def test_the_deployed_program_downloads_a_gated_model(graph: Graph, hub: str, tm
         (secrets / "hub-token").write_text(TOKEN, encoding="utf-8")
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     for name, value in environment.items():
-        environment[name] = value.replace(HUB_DIR, str(secrets)).replace(WEIGHTS_DIR, str(weights))
+        environment[name] = value.replace(HUB_CREDENTIALS_DIR, str(secrets)).replace(WEIGHTS_DIR, str(weights))
     environment |= {"HF_ENDPOINT": hub, "HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.defpath}"}
     done = subprocess.run(  # noqa: S603  the command of the manifest
         container["command"], env=environment, capture_output=True, text=True, timeout=120, check=False

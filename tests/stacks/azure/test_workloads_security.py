@@ -26,7 +26,7 @@ from voice_blueprint.contract import network as cloud_contract
 from voice_blueprint.contract.network import Port
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.signing import format_digest_manifest
-from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY_LEVELS
+from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY_BY_NAMESPACE
 from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_BY_COMPONENT
 from voice_sandbox.azure.graph import Graph
 
@@ -208,7 +208,7 @@ def test_namespaces_have_the_strictest_pod_security_of_their_pods(graph: Graph, 
         assert inside
         level = labels["pod-security.kubernetes.io/enforce"]
         assert level == max((required_pod_security(each) for each in inside), key=order.index)
-        assert level == POD_SECURITY_LEVELS[name][0]
+        assert level == POD_SECURITY_BY_NAMESPACE[name][0]
         assert labels["pod-security.kubernetes.io/enforce-version"] == f"v{azure.kubernetes_version}"
 
 

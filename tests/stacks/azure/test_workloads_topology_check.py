@@ -12,9 +12,9 @@ import pytest
 from voice_blueprint import catalog
 from voice_constructs.azure.kubernetes.files import check_topology
 from voice_constructs.azure.kubernetes.files.check_topology import (
-    Expectation,
+    ExpectedTopology,
     UnusableNodeError,
-    check_peer_access,
+    describe_missing_peer_access,
     parse_peer_access,
     parse_topology,
     validate_topology,
@@ -23,7 +23,7 @@ from voice_constructs.azure.kubernetes.topology_check import SOURCE_FILE, CacheT
 
 NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
-EXPECTATION = Expectation.from_json(render_expected_topology(NC96, 4))
+EXPECTATION = ExpectedTopology.from_json(render_expected_topology(NC96, 4))
 
 LEGEND = """
 Legend:
@@ -96,10 +96,10 @@ def test_a_broken_node_is_refused_with_its_reason(topology: str, gpu_list: str, 
 
 
 def test_a_pod_with_some_gpus_requires_nvlink_between_them() -> None:
-    some = Expectation.from_json(render_expected_topology(NC96, 2))
+    some = ExpectedTopology.from_json(render_expected_topology(NC96, 2))
     assert list(some.iter_linked_pairs()) == [(0, 1)]
     assert some.numa_nodes == ()
-    assert Expectation.from_json(render_expected_topology(NC80, 2)).numa_nodes == (0, 1)
+    assert ExpectedTopology.from_json(render_expected_topology(NC80, 2)).numa_nodes == (0, 1)
 
 
 # The driver's output for NC96ads: https://github.com/NVIDIA/cuQuantum/issues/191, driver 570.
@@ -112,19 +112,21 @@ NO_PEER_ACCESS = (
     "\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n  NS   = Not supported\n"
 )
 WITH_PEER_ACCESS = NO_PEER_ACCESS.replace("NS\t", "OK\t")
-CROSS_PAIR_TRANSFER = CacheTransfer(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuse=True)
+CROSS_PAIR_TRANSFER = CacheTransfer(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuses_without_access=True)
 
 
 def test_gpus_that_transfer_kv_cache_need_peer_access() -> None:
-    expected = Expectation.from_json(render_expected_topology(NC96, 4, CROSS_PAIR_TRANSFER))
+    expected = ExpectedTopology.from_json(render_expected_topology(NC96, 4, CROSS_PAIR_TRANSFER))
     assert set(expected.peers) == {(0, 2), (0, 3), (1, 2), (1, 3)}
-    assert check_peer_access(expected, parse_peer_access(WITH_PEER_ACCESS)) == ""
+    assert describe_missing_peer_access(expected, parse_peer_access(WITH_PEER_ACCESS)) == ""
     with pytest.raises(UnusableNodeError, match=r"GPU 0 to GPU 2 is NS.*Of cuda_ipc,cuda_copy,sm UCX can only"):
-        check_peer_access(expected, parse_peer_access(NO_PEER_ACCESS))
-    lenient = Expectation.from_json(render_expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=False)))
-    assert "GPU 1 to GPU 3 is NS" in check_peer_access(lenient, parse_peer_access(NO_PEER_ACCESS))
+        describe_missing_peer_access(expected, parse_peer_access(NO_PEER_ACCESS))
+    lenient = ExpectedTopology.from_json(
+        render_expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuses_without_access=False))
+    )
+    assert "GPU 1 to GPU 3 is NS" in describe_missing_peer_access(lenient, parse_peer_access(NO_PEER_ACCESS))
     with pytest.raises(UnusableNodeError, match="GPU 0 to GPU 2 is absent"):
-        check_peer_access(expected, parse_peer_access("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"))
+        describe_missing_peer_access(expected, parse_peer_access("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"))
     with pytest.raises(UnusableNodeError, match="shows no GPU"):
         parse_peer_access("No devices were found\n")
 
@@ -146,10 +148,10 @@ def test_the_reaction_to_missing_peer_access_is_configurable(
     cases = "".join(f"  '{flags}') cat <<'END'\n{text}\nEND\n  ;;\n" for flags, text in shown.items())
     fake.write_text(f'#!/bin/sh\ncase "$2 $3" in\n{cases}esac\n', encoding="utf-8")
     fake.chmod(0o755)
-    expected = render_expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuse=refuse))
+    expected = render_expected_topology(NC96, 4, replace(CROSS_PAIR_TRANSFER, refuses_without_access=refuse))
     done = subprocess.run(  # noqa: S603  the program under test
         [sys.executable, str(SOURCE_FILE)],
-        env={"PATH": f"{tmp_path}:/bin:/usr/bin", check_topology.EXPECTED_VARIABLE: expected},
+        env={"PATH": f"{tmp_path}:/bin:/usr/bin", check_topology.EXPECTED_TOPOLOGY_VARIABLE: expected},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == code
@@ -165,7 +167,7 @@ def run(folder: Path, **outputs: str) -> subprocess.CompletedProcess[str]:
         fake.chmod(0o755)
     environment = {
         "PATH": f"{folder}:/bin:/usr/bin",
-        check_topology.EXPECTED_VARIABLE: render_expected_topology(NC96, 4),
+        check_topology.EXPECTED_TOPOLOGY_VARIABLE: render_expected_topology(NC96, 4),
     }
     return subprocess.run(  # noqa: S603  the program under test
         [sys.executable, str(SOURCE_FILE)], env=environment, capture_output=True, text=True, check=False, timeout=60

@@ -16,7 +16,7 @@ import pytest
 from tests.stacks.azure.manifests import pod, production, variables, workloads
 from voice_blueprint.azure.contract import PD_ROUTER_HTTP
 from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS
-from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE, parse_choices
+from voice_constructs.azure.kubernetes.files.check_transport import TRANSPORT_CONFIG_VARIABLE, parse_transport_choices
 
 # Recorded output of UCX in NIXL 1.5.1 for host memory with `UCX_TLS=tcp,self`: a complete table after the end of
 # another.
@@ -61,13 +61,15 @@ CONTEXT_LOG = (
     ],
 )
 def test_only_the_table_of_large_reads_between_gpus_is_checked(log: str, expected: list[tuple[str, str, bool]]) -> None:
-    assert [(each.protocol, each.transport, each.is_fast) for each in parse_choices(log.splitlines())] == expected
+    assert [
+        (each.protocol, each.transport, each.is_direct) for each in parse_transport_choices(log.splitlines())
+    ] == expected
 
 
 def test_log_lines_of_two_workers_may_be_interleaved() -> None:
     other = RECORDED_LOG.replace("vm:14852", "vm:14853")
     turns = [line for pair in zip(EMULATED_LOG.splitlines(), other.splitlines(), strict=True) for line in pair]
-    assert [each.transport for each in parse_choices(turns)] == ["tcp/lo"]
+    assert [each.transport for each in parse_transport_choices(turns)] == ["tcp/lo"]
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ def start(folder: Path, url: str, log: str, *, refuse: bool) -> subprocess.Popen
     expected = {"url": url, "model": "voxtral", "ready": str(folder / "ready"), "refuse": refuse}
     return subprocess.Popen(  # noqa: S603  the program under test
         [sys.executable, "-c", PROGRAM, sys.executable, "-c", ENGINE, str(folder), log],
-        env=os.environ | {EXPECTED_VARIABLE: json.dumps(expected)}, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {TRANSPORT_CONFIG_VARIABLE: json.dumps(expected)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
@@ -178,7 +180,7 @@ def test_slow_kv_transfer_can_be_accepted_with_a_warning(tmp_path: Path, router:
 def test_a_cell_starts_its_decode_engine_through_the_check(choice: str) -> None:
     cell = pod(workloads(production({"azure.services.0.without_peer_access": choice})), "voxtral-cells")
     decode = cell.container("decode")
-    expected = json.loads(variables(decode)[EXPECTED_VARIABLE])
+    expected = json.loads(variables(decode)[TRANSPORT_CONFIG_VARIABLE])
     assert expected["refuse"] is (choice == "refuse")
     assert expected["url"].endswith(f":{PD_ROUTER_HTTP.number}/v1/completions")
     assert "/v1/completions" in DISAGGREGATED_PATHS  # the front would route it past prefill

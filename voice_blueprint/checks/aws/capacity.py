@@ -5,21 +5,21 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import Fleet, iter_fleets
-from voice_blueprint.capacity.bounds import calculate_asr_host_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_asr_host_call_bounds, find_limiting_bound
 from voice_blueprint.capacity.load import calculate_units_by_fleet
 from voice_blueprint.catalog import InstanceType
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, Engine, OnDemand, Spot
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.hosts import list_asr_images
 from voice_blueprint.images import load_image_specs
 
 
-@check(
+@deployment_check(
     "artifacts-used",
     "In production, no ASR host downloads weights from a hub.",
     source="a host that is launched in a spike must not depend on a hub; docs/runbooks/procedures/artifacts.md",
-    level=Level.INFO,
+    level=Severity.INFO,
 )
 def check_artifacts_used(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
@@ -31,7 +31,7 @@ def check_artifacts_used(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "instance-type-in-region",
     "Every fleet's instance type is offered in the region.",
     source="cfn-lint's region tables, made from the AWS price list (instance type rows in the catalogue)",
@@ -48,7 +48,7 @@ def check_instance_type_in_region(deployment: Deployment) -> Iterator[Violation]
             )
 
 
-@check(
+@deployment_check(
     "zones-belong-to-region",
     "Every availability zone is in the region, and the deployment has every zone of a fleet.",
     source="https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html",
@@ -73,7 +73,7 @@ def check_zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "capacity-block-fits",
     "A Capacity Block is bought for an instance type that supports it, in exactly one zone.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
@@ -96,7 +96,7 @@ def check_capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "warm-pool-allowed",
     "A fleet with a warm pool uses On-Demand without a reservation, which stopped hosts would lose.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
@@ -111,7 +111,7 @@ def check_warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "engine-supports-accelerator",
     "The engine of every ASR fleet supports the accelerators or CPUs of its hosts.",
     source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
@@ -140,19 +140,19 @@ def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterato
         yield Violation(
             ("aws", "asr", index, "engine"), f"vLLM is not supported on the CPUs of {row.name}", "set engine: whisper"
         )
-    elif find_limiting_bound(calculate_asr_host_bounds(fleet)).calls == 0:
+    elif find_limiting_bound(calculate_asr_host_call_bounds(fleet)).calls == 0:
         yield Violation(
             ("aws", "asr", index, "instance_type"),
-            f"{row.name} cannot serve a call: {find_limiting_bound(calculate_asr_host_bounds(fleet)).source}",
+            f"{row.name} cannot serve a call: {find_limiting_bound(calculate_asr_host_call_bounds(fleet)).source}",
             "use a larger instance type or a smaller `model`, or set `measured` to a measurement",
         )
 
 
-@check(
+@deployment_check(
     "neuron-lifecycle",
     "No fleet uses accelerators whose software is in maintenance mode.",
     source="https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
     for fleet in iter_fleets(deployment):
@@ -165,13 +165,13 @@ def check_neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "quota-need",
     "The vCPU quotas of the deployment's instance types are known and sufficient.",
     source="https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html",
-    level=Level.INFO,
+    level=Severity.INFO,
 )
-def check_quota_need(deployment: Deployment) -> Iterator[Violation]:
+def check_vcpu_quotas_suffice(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[Fleet]] = defaultdict(list)
     for fleet in iter_fleets(deployment):
         if not isinstance(fleet.purchase, Spot | CapacityBlock):
@@ -192,7 +192,7 @@ def check_quota_need(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "vad-on-graviton",
     "VAD hosts are arm64 without accelerators.",
     source="images/vad-dataplane/image.yaml (linux/arm64 on AWS); the machine image is chosen by the accelerator",
@@ -208,7 +208,7 @@ def check_vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "images-run-on-hosts",
     "Every image is built for the architecture of the hosts that run it.",
     source="platforms of images/*/image.yaml",
@@ -228,7 +228,7 @@ def check_images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "asr-has-fleets",
     "At least one fleet recognises speech.",
     source="a session without an ASR host is refused",
@@ -243,7 +243,7 @@ MAX_SPOT_DRAIN_S = 100
 (userdata/voice_userdata/steps/drain.sh)."""
 
 
-@check(
+@deployment_check(
     "spot-drain-fits-notice",
     "A spot host drains within its interruption notice.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes)",
@@ -260,7 +260,7 @@ def check_spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "warm-pool-in-fleet",
     "A warm pool is no larger than its fleet.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",

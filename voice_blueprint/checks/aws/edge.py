@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from voice_blueprint.aws import edge
-from voice_blueprint.capacity.bounds import calculate_gateway_task_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_gateway_task_call_bounds, find_limiting_bound
 from voice_blueprint.capacity.load import REQUESTS_PER_SESSION, calculate_peak_requests_per_s
 from voice_blueprint.capacity.tiers import build_aws_tier_capacities, sum_calls_by_tier
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
 from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
@@ -27,7 +27,7 @@ CROSS_ZONE_USD_PER_GB = 0.02
 """Price of traffic between zones: 0.01 in each direction."""
 
 
-@check(
+@deployment_check(
     "gateway-drain-exceeds-idle",
     "A stopping gateway task outlasts the idle timeout of a socket.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)",
@@ -43,7 +43,7 @@ def check_gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violati
         )
 
 
-@check(
+@deployment_check(
     "edge-authorizer-in-production",
     "In production, callers of the session API are authenticated.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html",
@@ -58,7 +58,7 @@ def check_edge_authorizer_in_production(deployment: Deployment) -> Iterator[Viol
         )
 
 
-@check(
+@deployment_check(
     "certificate-names-fit",
     "ACM issues a certificate for every host name of the domain.",
     source="https://docs.aws.amazon.com/acm/latest/APIReference/API_RequestCertificate.html (the first name of a "
@@ -83,13 +83,13 @@ def check_certificate_names_fit(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "api-limits",
     "Heartbeats, tokens and throttles are within the limits of API Gateway.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
     "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)",
 )
-def check_api_limits(deployment: Deployment) -> Iterator[Violation]:
+def check_api_gateway_limits(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
     longest_s = edge.STREAM_IDLE_TIMEOUT_S * HEARTBEATS_PER_IDLE_TIMEOUT
     if settings.idle_timeout_s >= longest_s:
@@ -121,12 +121,12 @@ def _calculate_max_sessions(deployment: Deployment) -> int:
     return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 
 
-@check(
+@deployment_check(
     "edge-limits-fit-capacity",
     "The limits of callers allow as many sessions as the fleets support, and do not contradict each other.",
     source="https://docs.aws.amazon.com/waf/latest/developerguide/waf-rule-statement-type-rate-based.html; fleets at "
     "their maximum",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     settings, capacity = deployment.aws.edge, _calculate_max_sessions(deployment)
@@ -171,7 +171,7 @@ def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation
         )
     tasks, calls = (
         settings.gateway.tasks.max,
-        find_limiting_bound(calculate_gateway_task_bounds(settings.gateway)).calls,
+        find_limiting_bound(calculate_gateway_task_call_bounds(settings.gateway)).calls,
     )
     if tasks * calls < capacity:
         yield Violation(
@@ -181,11 +181,11 @@ def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation
         )
 
 
-@check(
+@deployment_check(
     "placeholder-domain",
     "Outside the sandbox, the domain is not a reserved name.",
     source="RFC 2606, https://www.rfc-editor.org/rfc/rfc2606",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
     domain = deployment.aws.edge.domain
@@ -200,11 +200,11 @@ def check_placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "certificate-names-media-host",
     "The certificate of the TLS listener contains the host name that callers receive.",
     source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
@@ -217,7 +217,7 @@ def check_certificate_names_media_host(deployment: Deployment) -> Iterator[Viola
         )
 
 
-@check(
+@deployment_check(
     "certificate-in-region",
     "The certificate of the TLS listener is in the deployment's region and account.",
     source="https://docs.aws.amazon.com/acm/latest/userguide/acm-regions.html (certificates are regional)",
@@ -236,11 +236,11 @@ def check_certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "cross-zone-cost",
     "Callers' audio incurs no charge for traffic between zones.",
     source="https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)",
-    level=Level.INFO,
+    level=Severity.INFO,
 )
 def check_cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws

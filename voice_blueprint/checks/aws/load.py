@@ -7,18 +7,18 @@ from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import (
     MAX_STORE_UTILIZATION,
     SOCKETS_PER_CALL,
-    calculate_gateway_task_bounds,
-    calculate_vad_host_bounds,
+    calculate_gateway_task_call_bounds,
+    calculate_vad_host_call_bounds,
     find_limiting_bound,
 )
 from voice_blueprint.capacity.load import calculate_peak_calls, calculate_tier_load, recommend_sizes
 from voice_blueprint.capacity.tiers import (
-    Capacity,
+    TierCapacity,
     build_aws_tier_capacities,
     calculate_supported_peak_calls,
     sum_calls_by_tier,
 )
-from voice_blueprint.checks.base import Level, Violation, check, format_location
+from voice_blueprint.checks.base import Severity, Violation, deployment_check, format_location
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
@@ -27,7 +27,7 @@ MAX_CAPACITY_RATIO = 4
 HOURS_PER_MONTH = 730
 
 
-@check(
+@deployment_check(
     "load-fits-tiers",
     "Each tier supports the peak of the load at its maximum.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
@@ -52,12 +52,12 @@ def check_load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "tiers-balanced",
     f"No tier has more than {MAX_CAPACITY_RATIO} times the capacity of the smallest one, nor cores that its limiting "
     "factor never uses.",
     source="voice_blueprint/capacity; list prices of the catalogue",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
     results = [each for each in build_aws_tier_capacities(deployment.aws) if each.tier is not Tier.STATE]
@@ -92,7 +92,7 @@ def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     kind, calls = (
         catalog.instance_types()[aws.vad.instance_type],
-        find_limiting_bound(calculate_vad_host_bounds(aws.vad)).calls,
+        find_limiting_bound(calculate_vad_host_call_bounds(aws.vad)).calls,
     )
     price = kind.usd_per_hour.get(aws.region)
     family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
@@ -103,7 +103,9 @@ def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
         if row.name.partition(".")[0] == family
         and row.network_queues >= min(kind.network_queues, 2 * queues)
         and row.vcpus >= queues + 2
-        and find_limiting_bound(calculate_vad_host_bounds(aws.vad.model_copy(update={"instance_type": row.name}))).calls
+        and find_limiting_bound(
+            calculate_vad_host_call_bounds(aws.vad.model_copy(update={"instance_type": row.name}))
+        ).calls
         >= calls
     ]
     smallest = min(sufficient, key=lambda row: row.vcpus, default=kind)
@@ -119,7 +121,7 @@ def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
     )
 
 
-def _describe_savings(deployment: Deployment, tier_capacity: Capacity, hosts: int) -> str:
+def _describe_savings(deployment: Deployment, tier_capacity: TierCapacity, hosts: int) -> str:
     aws = deployment.aws
     names = {"vad": aws.vad.instance_type} | {fleet.name: fleet.instance_type for fleet in aws.asr}
     kind = catalog.instance_types().get(names.get(tier_capacity.name, ""))
@@ -127,7 +129,7 @@ def _describe_savings(deployment: Deployment, tier_capacity: Capacity, hosts: in
     return f": up to {price * hosts * HOURS_PER_MONTH:,.0f} USD a month" if price else ""
 
 
-@check(
+@deployment_check(
     "sockets-fit-task",
     "A gateway task has the CPU and memory for its maximum number of sockets.",
     source="voice_blueprint/capacity: CPU time of a call, and memory of a socket",
@@ -135,7 +137,7 @@ def _describe_savings(deployment: Deployment, tier_capacity: Capacity, hosts: in
 def check_sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     gateway = deployment.aws.edge.gateway
     bound = find_limiting_bound(
-        tuple(each for each in calculate_gateway_task_bounds(gateway) if each.name != "sockets")
+        tuple(each for each in calculate_gateway_task_call_bounds(gateway) if each.name != "sockets")
     )
     max_sockets = bound.calls * SOCKETS_PER_CALL
     if gateway.sockets_per_task is not None and gateway.sockets_per_task > max_sockets:
@@ -147,12 +149,12 @@ def check_sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "store-holds-calls",
     "If the file has no load, the state store supports the calls of the other tiers.",
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
-def check_store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
+def check_state_store_supports_calls(deployment: Deployment) -> Iterator[Violation]:
     ranges = {
         tier: max_calls for tier, (_, max_calls) in sum_calls_by_tier(build_aws_tier_capacities(deployment.aws)).items()
     }

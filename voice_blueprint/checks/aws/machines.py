@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import Fleet, iter_fleets
 from voice_blueprint.catalog import InstanceType
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.sizing.memory import calculate_weights_gib
 from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, CapacityReservation, StateStore
@@ -19,7 +19,7 @@ OS_DISK_GIB = 8.0
 """Space on a root volume for the operating system and the accelerator's runtime, GiB. ASSUMED."""
 COMPILE_CACHES_GIB = 2.0
 """Space for an engine's compile caches, GiB. ASSUMED."""
-WHISPER_WEIGHTS_GIB = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
+WHISPER_WEIGHTS_GIB_BY_COMPUTE = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
 """Size of the weights that our engine downloads by default, GiB. On Neuron, compiled models are included. ASSUMED for
 other models."""
 
@@ -28,7 +28,7 @@ _ARCHITECTURE_BY_KEYWORD = {"arm64": "arm64", "aarch64": "arm64", "x86_64": "x86
 _ACCELERATOR_BY_KEYWORD = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "gpu"}
 
 
-@check(
+@deployment_check(
     "machine-image-fits-type",
     "The machine image of every fleet matches the architecture of its hosts and contains the runtime of their "
     "accelerators.",
@@ -83,7 +83,7 @@ def _infer_public_image_hardware(image: str) -> tuple[str, str]:
     return architecture, accelerator
 
 
-@check(
+@deployment_check(
     "images-fit-root-volume",
     "A host's root volume has space for the operating system, all images, and the weights if there is no local disk.",
     source="size of images/*/image.yaml and weights_gib of the catalogue; the operating system's part is assumed",
@@ -117,10 +117,10 @@ def _calculate_root_volume_weights_gib(fleet: AsrFleet, row: InstanceType) -> fl
         return 0.0
     if fleet.vllm:
         return calculate_weights_gib(catalog.models()[fleet.vllm.model], fleet.vllm.quantization) + COMPILE_CACHES_GIB
-    return WHISPER_WEIGHTS_GIB[row.compute_kind]
+    return WHISPER_WEIGHTS_GIB_BY_COMPUTE[row.compute_kind]
 
 
-@check(
+@deployment_check(
     "reservation-fits-fleet",
     "A fleet with a capacity reservation is in one zone, and fleets that share a reservation have the same instance "
     "type.",
@@ -160,11 +160,11 @@ def check_reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
 LATEST_STORE_VERSION = str(StateStore.model_fields["engine_version"].default)
 
 
-@check(
+@deployment_check(
     "store-version-is-newest",
     "The state store runs the newest version that this release deploys, since ElastiCache has no downgrade.",
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html (no downgrade)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_store_version_is_newest(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.aws.state.engine_version

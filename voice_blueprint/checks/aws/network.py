@@ -10,7 +10,7 @@ from voice_blueprint.aws.network import (
     calculate_subnet_prefix_length,
     count_addresses_per_subnet,
 )
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.suggestion import format_suggestion
@@ -30,7 +30,7 @@ REQUIRED_ENDPOINTS = (
 """AWS services that hosts call for images, logs, metrics, lifecycle hooks, secrets and Session Manager."""
 
 
-@check(
+@deployment_check(
     "subnets-hold-fleets",
     "Every private subnet has enough addresses for all hosts and tasks at their maximum.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html; a task has its own address: "
@@ -60,7 +60,7 @@ def check_subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "subnets-large-enough",
     "The VPC's range can be split into subnets that AWS accepts.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (/28 to /16)",
@@ -85,7 +85,7 @@ PRIVATELINK_SERVICES = {
 """Services with interface endpoints that this product, or other software in the VPC, could call."""
 
 
-@check(
+@deployment_check(
     "endpoints-exist",
     "Every interface endpoint belongs to an AWS service that supports it.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
@@ -100,7 +100,7 @@ def check_endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "hosts-reach-aws",
     "Hosts can reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
@@ -117,11 +117,11 @@ def check_hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "nat-per-zone",
     "In production, every zone has its own NAT gateway, or no zone needs one.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
@@ -134,7 +134,7 @@ def check_nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "zones-for-production",
     "Production spans at least two availability zones, and the state store has a replica and snapshots.",
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html",

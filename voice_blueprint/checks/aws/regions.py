@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from voice_blueprint.aws.fleets import iter_fleets
-from voice_blueprint.checks.base import Violation, check
+from voice_blueprint.checks.base import Violation, deployment_check
 from voice_blueprint.file.model.aws import AsrFleet, VadFleet
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.source import Location
@@ -11,7 +11,7 @@ from voice_blueprint.file.source import Location
 HOURS_PER_MONTH = 730
 
 
-@check(
+@deployment_check(
     "regions-share-no-ids",
     "No other region uses the id of a machine image or reservation of the first region.",
     source="docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-regions-availability-zones.html",
@@ -37,7 +37,7 @@ def _iter_regional_ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
         yield reservation
 
 
-@check(
+@deployment_check(
     "budget-covers-minimum",
     "The budget covers the minimum number of hosts in all regions.",
     source="On-Demand list prices of the catalogue",

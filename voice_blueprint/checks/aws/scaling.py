@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from voice_blueprint.aws.fleets import Fleet, iter_fleets
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
@@ -25,7 +25,7 @@ def _iter_scaling_rules(deployment: Deployment) -> Iterator[tuple[Fleet, Scaling
             yield fleet, rule, (*fleet.location, "scaling", index)
 
 
-@check(
+@deployment_check(
     "alarm-period",
     "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, and cover at most one day.",
     source=_PUT_METRIC_ALARM_DOCS,
@@ -47,7 +47,7 @@ def check_alarm_period(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "scaling-metric-published",
     "Every scaling rule uses a metric that the fleet's own hosts publish.",
     source="voice_blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU",
@@ -66,7 +66,7 @@ def check_scaling_metric_published(deployment: Deployment) -> Iterator[Violation
             )
 
 
-@check(
+@deployment_check(
     "scaling-metric-measurable",
     "Neuron metrics scale Neuron fleets, GPU metrics scale GPU fleets.",
     source="neuron-monitor and DCGM only measure devices of their own vendor",
@@ -84,7 +84,7 @@ def check_scaling_metric_measurable(deployment: Deployment) -> Iterator[Violatio
             )
 
 
-@check(
+@deployment_check(
     "scaling-direction",
     "A fleet grows when its load is high and shrinks when its load is low.",
     source="Auto Scaling step policies: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
@@ -92,9 +92,9 @@ def check_scaling_metric_measurable(deployment: Deployment) -> Iterator[Violatio
 def check_scaling_direction(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _iter_scaling_rules(deployment):
         metric = METRICS.get(rule.metric)
-        if metric is None or metric.load is None:
+        if metric is None or metric.trend_under_load is None:
             continue
-        fires_when_loaded = (rule.comparison is Comparison.ABOVE) == (metric.load == "rises")
+        fires_when_loaded = (rule.comparison is Comparison.ABOVE) == (metric.trend_under_load == "rises")
         if rule.adds_hosts != fires_when_loaded:
             effect = "adds hosts to" if rule.adds_hosts else "removes hosts from"
             state = "busy" if fires_when_loaded else "idle"
@@ -106,13 +106,13 @@ def check_scaling_direction(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "scale-in-beside-scale-out",
     "Every fleet with a rule that scales out has one that scales in, and vice versa.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
+def check_scaling_rules_paired(deployment: Deployment) -> Iterator[Violation]:
     for fleet in iter_fleets(deployment):
         directions = {rule.adds_hosts for rule in fleet.rules}
         if len(directions) == 1:
@@ -124,7 +124,7 @@ def check_scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violatio
             )
 
 
-@check(
+@deployment_check(
     "full-host-scales-out",
     "A fleet whose hosts have no free slot scales out regardless of other metrics.",
     source="hosts admit sessions by slots: a full host refuses sessions even if its accelerator is idle",
@@ -152,7 +152,7 @@ def check_full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "fleet-can-grow",
     "A fleet whose maximum exceeds its minimum has a rule that adds hosts.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
@@ -168,7 +168,7 @@ def check_fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "threshold-in-range",
     "Thresholds are within the range of their metrics.",
     source="voice_blueprint/contract/metrics.py (units)",
@@ -189,7 +189,7 @@ def check_threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "scaling-does-not-flap",
     "No value of a metric causes one rule to add hosts and another to remove them.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
@@ -214,7 +214,7 @@ def check_scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "scales-from-zero",
     "A fleet that scales on its own hosts' metrics keeps at least one host.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
@@ -230,7 +230,7 @@ def check_scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "missing-data-is-safe",
     "Missing data never changes the size of a fleet.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
@@ -245,14 +245,14 @@ def check_missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "silent-alarm-ends",
     "A scaling alarm without data returns to OK.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarm-actions.html "
     "(Auto Scaling actions are repeated every minute while the alarm stays in ALARM)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
+def check_alarm_without_data_resets(deployment: Deployment) -> Iterator[Violation]:
     for fleet, rule, location in _iter_scaling_rules(deployment):
         if rule.missing_data is MissingData.IGNORE:
             yield Violation(
@@ -263,7 +263,7 @@ def check_silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "alarm-actions-fit",
     f"The VAD fleet has at most {MAX_ALARM_ACTIONS} zones, the maximum number of actions of an alarm.",
     source=_PUT_METRIC_ALARM_DOCS,

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.aws.fleets import iter_fleets
-from voice_blueprint.capacity.bounds import calculate_vad_host_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_vad_host_call_bounds, find_limiting_bound
 from voice_blueprint.catalog import InstanceType
-from voice_blueprint.checks.base import Level, Violation, check
+from voice_blueprint.checks.base import Severity, Violation, deployment_check
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
 from voice_blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
 from voice_blueprint.file.model.aws import DataPathMode
@@ -29,7 +29,7 @@ def _get_vad_instance_type(deployment: Deployment) -> InstanceType:
     return catalog.instance_types()[deployment.aws.vad.instance_type]
 
 
-@check(
+@deployment_check(
     "huge-pages-fit-memory",
     f"Huge pages use at most {MAX_HUGE_PAGE_FRACTION:.0%} of the VAD host's memory.",
     source="https://www.kernel.org/doc/html/latest/admin-guide/mm/hugetlbpage.html; EC2 instance type memory",
@@ -55,19 +55,19 @@ def check_huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "huge-pages-used",
     f"The VAD host reserves at least the huge pages that its data plane uses, and at most {MAX_HUGE_PAGE_RATIO} times "
     "as many.",
     source="voice_blueprint/huge_pages.py, compared with the program in images/vad-dataplane/tests/e2e/test_docker.py",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
     pages, queues, sessions = (
         vad.huge_pages,
         vad.data_path.rx_queues,
-        find_limiting_bound(calculate_vad_host_bounds(vad)).calls,
+        find_limiting_bound(calculate_vad_host_call_bounds(vad)).calls,
     )
     required_pages = huge_pages.calculate_huge_page_count(sessions, queues, pages.size_mib)
     usage_text = f"{required_pages} that {sessions:,} sessions on {queues} receive queues use"
@@ -88,7 +88,7 @@ def check_huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "ena-express-supported", "The VAD instance type supports ENA Express if it is enabled.", source=_ENA_EXPRESS_DOCS
 )
 def check_ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
@@ -108,13 +108,13 @@ def check_ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "ena-express-disputed",
     "The pages of AWS agree that the VAD instance type supports ENA Express.",
     source=_ENA_EXPRESS_DOCS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
+def check_ena_express_docs_agree(deployment: Deployment) -> Iterator[Violation]:
     host = _get_vad_instance_type(deployment)
     if deployment.aws.vad.ena_express.enabled and host.ena_express and host.ena_express_note:
         yield Violation(
@@ -125,7 +125,7 @@ def check_ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "ena-express-peers-supported",
     "Every ASR fleet that receives chunks supports ENA Express if the VAD fleet enables it.",
     source=_ENA_EXPRESS_DOCS,
@@ -144,11 +144,11 @@ def check_ena_express_peers_supported(deployment: Deployment) -> Iterator[Violat
             )
 
 
-@check(
+@deployment_check(
     "ena-express-hops",
     "ENA Express is known to apply only between hosts, not to traffic from the load balancer.",
     source=_ENA_EXPRESS_DOCS,
-    level=Level.INFO,
+    level=Severity.INFO,
 )
 def check_ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
     express = deployment.aws.vad.ena_express
@@ -161,7 +161,7 @@ def check_ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "ena-express-mtu",
     f"The MTU is at most {ENA_EXPRESS_MTU} with ENA Express.",
     source="https://github.com/amzn/amzn-ec2-ena-utilities/tree/main/ena-express",
@@ -176,7 +176,7 @@ def check_ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "xdp-mtu",
     f"The MTU is at most {XDP_MTU} on the af_xdp data path.",
     source=_ENA_XDP_DOCS + "; https://github.com/amzn/amzn-drivers/issues/221",
@@ -191,7 +191,7 @@ def check_xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "chunk-fits-mtu",
     f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU without fragmentation.",
     source="voice_blueprint/contract/ (AudioChunk); RFC 8900, IP fragmentation considered fragile",
@@ -207,7 +207,7 @@ def check_chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "rx-ring-size",
     f"The receive ring is a power of two from {RX_RING_SIZE_LIMITS[0]} to {RX_RING_SIZE_LIMITS[1]}.",
     source="https://docs.kernel.org/networking/af_xdp.html; amzn-drivers ENA README (rings 256-16K)",
@@ -224,7 +224,7 @@ def check_rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "rx-queues-fit",
     "The polled receive queues fit the interface's queues, and leave two cores, or half of them, for other processes.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP_DOCS,

@@ -6,7 +6,7 @@ from voice_blueprint.capacity.bounds import MAX_STORE_UTILIZATION
 from voice_blueprint.capacity.cpu_pods import (
     SIDECAR_CPUS,
     SIDECAR_MEMORY_GIB,
-    build_cpu_pods,
+    build_cpu_pods_by_tier,
     calculate_allocatable_cpus,
     calculate_allocatable_memory_gib,
     calculate_required_cpu_nodes,
@@ -18,13 +18,13 @@ from voice_blueprint.capacity.tiers import (
     calculate_supported_peak_calls,
 )
 from voice_blueprint.checks.azure.sizing import RESERVATIONS_DOCS
-from voice_blueprint.checks.base import Level, Violation, check, format_location
+from voice_blueprint.checks.base import Severity, Violation, deployment_check, format_location
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.model.edge import NoAuthorizer
 
 
-@check(
+@deployment_check(
     "load-fits-callers",
     "Each tier that serves callers on Azure has capacity for the peak of the load.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
@@ -47,7 +47,7 @@ def check_load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "cpu-pool-holds-callers",
     "The CPU pool at its maximum has CPUs and memory for every pod that serves callers, and for one more of each "
     "during a rollout.",
@@ -59,7 +59,7 @@ def check_cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     if callers is None or pool is None:
         return
     max_cpus, max_gib = calculate_allocatable_cpus(pool.vm_size), calculate_allocatable_memory_gib(pool.vm_size)
-    pods = build_cpu_pods(callers, deployment.azure.agents)
+    pods = build_cpu_pods_by_tier(callers, deployment.azure.agents)
     at = ("azure", "cpu_pool", "nodes")
     for name, pod in pods.items():
         if pod.cpus > max_cpus:
@@ -94,12 +94,12 @@ def check_cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "callers-are-known",
     "In production, an Azure section authenticates callers.",
     source="docs/decisions/16-jwts-at-the-gateway.md",
 )
-def check_callers_are_known(deployment: Deployment) -> Iterator[Violation]:
+def check_callers_are_authenticated(deployment: Deployment) -> Iterator[Violation]:
     callers = deployment.azure.callers
     production = deployment.environment is Environment.PRODUCTION
     if callers and production and isinstance(callers.edge.authorizer, NoAuthorizer):
@@ -110,13 +110,13 @@ def check_callers_are_known(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "caller-tiers-survive",
     "In production, each tier that admits callers has at least two pods.",
     source="node images are released weekly, and an upgrade drains one node at a time",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
+def check_caller_tiers_are_redundant(deployment: Deployment) -> Iterator[Violation]:
     callers = deployment.azure.callers
     if callers is None or deployment.environment is not Environment.PRODUCTION:
         return

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from voice_blueprint import catalog
-from voice_blueprint.azure.ranges import admits_any_address
-from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check
+from voice_blueprint.azure.ranges import are_effectively_public
+from voice_blueprint.checks.azure.cluster import Cluster, build_configured_cluster
+from voice_blueprint.checks.base import Severity, Violation, cluster_check, deployment_check
 from voice_blueprint.file.model.azure import Azure, JumpHost, SpotNodes
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.source import Location
@@ -38,7 +38,7 @@ class QuotaUsage:
 
 def iter_quota_usages(azure: Azure) -> Iterator[QuotaUsage]:
     """Yield the vCPUs of every pool and of the jump host with their quotas."""
-    for pool in read_cluster(azure).pools:
+    for pool in build_configured_cluster(azure).pools:
         quota = SPOT_QUOTA_NAME if pool.is_spot else pool.size.quota_family
         max_nodes = pool.max_nodes + pool.surge_nodes
         yield QuotaUsage(
@@ -69,16 +69,17 @@ def check_vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "azure-budget-covers-minimum",
     "The budget covers the minimum number of nodes.",
     source="pay-as-you-go list prices of the catalogue; the bill may be in another currency",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     azure, budget = deployment.azure, deployment.azure.observability.monthly_budget
     usd = HOURS_PER_MONTH * sum(
-        pool.min_nodes * pool.size.usd_per_hour.get(azure.location, 0.0) for pool in read_cluster(azure).pools
+        pool.min_nodes * pool.size.usd_per_hour.get(azure.location, 0.0)
+        for pool in build_configured_cluster(azure).pools
     )
     if budget and usd > budget:
         yield Violation(
@@ -178,15 +179,15 @@ def check_purchase_supported(cluster: Cluster) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "size-is-sold-here",
     "Azure's price list has every pool's VM size in the deployment's region.",
     source="https://prices.azure.com/api/retail/prices, as read for voice_blueprint/catalog/vm_sizes.yaml",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_size_available_in_region(deployment: Deployment) -> Iterator[Violation]:
     location = deployment.azure.location
-    for pool in read_cluster(deployment.azure).pools:
+    for pool in build_configured_cluster(deployment.azure).pools:
         if location in pool.size.unpriced_regions:
             yield Violation(
                 pool.location.locate_setting("vm_size"),
@@ -203,7 +204,7 @@ def check_size_available_in_region(deployment: Deployment) -> Iterator[Violation
 )
 def check_api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     ranges = cluster.authorized_ranges
-    if ranges is not None and (not ranges or admits_any_address(ranges)):
+    if ranges is not None and (not ranges or are_effectively_public(ranges)):
         yield Violation(
             cluster.finding_location.locate_setting("access", "authorized_ranges"),
             f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
@@ -212,13 +213,13 @@ def check_api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "system-pool-survives",
     "In production, the system pool has at least one node in each of two zones.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools (two nodes at least, three recommended)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
+def check_system_pool_is_redundant(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     if deployment.environment is not Environment.PRODUCTION:
         return
@@ -233,13 +234,13 @@ def check_system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
         yield Violation(("azure", "availability_zones"), "production uses only 1 availability zone", "use two or three")
 
 
-@check(
+@deployment_check(
     "spot-holds-no-minimum",
     "A pool with a minimum number of nodes does not use spot.",
     source="https://learn.microsoft.com/azure/aks/spot-node-pool (no availability guarantee)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
+def check_spot_pool_has_no_minimum(deployment: Deployment) -> Iterator[Violation]:
     for index, pool in enumerate(deployment.azure.pools):
         if isinstance(pool.purchase, SpotNodes) and pool.nodes.min:
             yield Violation(
@@ -249,11 +250,11 @@ def check_spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "kubernetes-version-supported",
     "The Kubernetes minor version is supported.",
     source="https://kubernetes.io/releases and https://learn.microsoft.com/azure/aks/supported-kubernetes-versions",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.azure.kubernetes_version
@@ -268,13 +269,13 @@ def check_kubernetes_version_supported(deployment: Deployment) -> Iterator[Viola
         )
 
 
-@check(
+@deployment_check(
     "family-quota-need",
     "The vCPU quotas of the pools' VM sizes are known and sufficient.",
     source="https://learn.microsoft.com/azure/quotas/per-vm-quota-requests",
-    level=Level.INFO,
+    level=Severity.INFO,
 )
-def check_family_quota_need(deployment: Deployment) -> Iterator[Violation]:
+def check_family_vcpu_quotas_suffice(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[QuotaUsage]] = defaultdict(list)
     for part in iter_quota_usages(deployment.azure):
         counted[part.quota].append(part)

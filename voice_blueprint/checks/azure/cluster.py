@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from voice_blueprint import catalog
 from voice_blueprint.azure.names import list_pool_taints
 from voice_blueprint.azure.rollout import calculate_surge_node_count, calculate_surge_pod_count
-from voice_blueprint.azure.topology import Request
+from voice_blueprint.azure.topology import ContainerRequest
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
-from voice_blueprint.catalog.inference import Task
+from voice_blueprint.catalog.inference import ModelTask
 from voice_blueprint.engines.cell import (
     LMCACHE_CPUS,
     build_cell_requests,
@@ -16,13 +16,13 @@ from voice_blueprint.engines.cell import (
     calculate_single_engine_cpus,
     calculate_total_cell_cpus,
 )
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, calculate_pod_memory_by_purpose
+from voice_blueprint.engines.sizing.host import VOLUME_OVERHEAD_FACTOR, calculate_pod_memory_by_purpose
 from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import (
-    CPU_POOL,
-    SYSTEM_POOL,
+    CPU_POOL_NAME,
+    SYSTEM_POOL_NAME,
     AggregatedService,
     Azure,
     AzureService,
@@ -38,8 +38,8 @@ from voice_blueprint.file.model.azure import (
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
 from voice_blueprint.file.source import Location
 
-VLLM_TASKS = frozenset(Task) - {Task.SPEECH}
-OMNI_TASKS = frozenset({Task.SPEECH})
+VLLM_TASKS = frozenset(ModelTask) - {ModelTask.SPEECH}
+OMNI_TASKS = frozenset({ModelTask.SPEECH})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FindingLocation:
 
 
 @dataclass(frozen=True)
-class Pool:
+class NodePool:
     """A pool of nodes.
 
     Attributes:
@@ -79,7 +79,7 @@ class Pool:
     @property
     def is_cpu(self) -> bool:
         """Whether this is the CPU pool, which has no GPUs."""
-        return self.name == CPU_POOL
+        return self.name == CPU_POOL_NAME
 
     @property
     def gpu(self) -> Gpu | None:
@@ -96,13 +96,13 @@ class Engine:
         load: Load that the engine is sized for; ``None`` for text to speech.
         transfers_kv: Whether KV blocks are transferred to LMCache or to the other engine of a cell.
         gpus: Explicitly configured GPUs; empty if the kubelet selects them.
-        request: Index of the pod's request that contains the CPUs of the engine.
+        request_index: Index of the pod's request that contains the CPUs of the engine.
         utilization: Maximum share of a GPU's memory.
     """
 
     model: ModelCard
     kind: str
-    tasks: frozenset[Task]
+    tasks: frozenset[ModelTask]
     tensor_parallel: int
     load: Load | None
     kv_cache_type: KvCacheType = KvCacheType.AUTO
@@ -114,7 +114,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodGroup:
     """The pods of one service on one pool.
 
     Attributes:
@@ -130,10 +130,10 @@ class Pod:
     name: str
     location: FindingLocation
     pool_location: Location
-    pool: Pool
+    pool: NodePool
     gpus: int
     cpus: float
-    requests: tuple[Request, ...]
+    requests: tuple[ContainerRequest, ...]
     memory_gib: dict[str, float]
     nvme_gib: float
     min_replicas: int
@@ -170,7 +170,7 @@ class ModelCache:
 
     Attributes:
         location: Location of its size.
-        gib: Size, GiB.
+        size_gib: Size, GiB.
         models: Models of the engines that mount the volume, by name.
     """
 
@@ -191,14 +191,14 @@ class Cluster:
 
     finding_location: FindingLocation = FindingLocation()
     location: str = ""
-    pools: tuple[Pool, ...] = ()
-    pods: tuple[Pod, ...] = ()
+    pools: tuple[NodePool, ...] = ()
+    pods: tuple[PodGroup, ...] = ()
     model_caches: tuple[ModelCache, ...] = ()
     commercial: bool = False
     licensed_models: frozenset[str] = field(default_factory=frozenset)
     authorized_ranges: tuple[str, ...] | None = None
 
-    def group_pods_by_pool(self) -> dict[str, list[Pod]]:
+    def group_pods_by_pool(self) -> dict[str, list[PodGroup]]:
         """Return the pods of each pool, except for pods that require more GPUs than a node has.
 
         Another check reports those pods.
@@ -210,14 +210,14 @@ class Cluster:
         }
 
 
-def read_cluster(azure: Azure) -> Cluster:
+def build_configured_cluster(azure: Azure) -> Cluster:
     """Create the description of a cluster from the Azure section of a deployment file.
 
     The models and VM sizes of services and pools must be in the catalogue.
     """
     location = FindingLocation(("azure",))
-    pools = tuple(_read_pools(azure))
-    pods = tuple(_read_pods(azure, {pool.name: pool for pool in pools}))
+    pools = tuple(_build_pools(azure))
+    pods = tuple(_build_pods(azure, {pool.name: pool for pool in pools}))
     models = {engine.model.name: engine.model for pod in pods for engine in pod.engines}
     return Cluster(
         location,
@@ -231,19 +231,21 @@ def read_cluster(azure: Azure) -> Cluster:
     )
 
 
-def _read_pools(azure: Azure) -> Iterator[Pool]:
+def _build_pools(azure: Azure) -> Iterator[NodePool]:
     system = azure.system_pool
     size = catalog.vm_sizes()[system.vm_size]
     nodes = system.nodes
     location = FindingLocation(("azure", "system_pool"))
     surge, zones = calculate_surge_node_count(nodes.max), azure.availability_zones
-    yield Pool(SYSTEM_POOL, location, size, nodes.min, nodes.max, zones=zones, is_system=True, surge_nodes=surge)
+    yield NodePool(
+        SYSTEM_POOL_NAME, location, size, nodes.min, nodes.max, zones=zones, is_system=True, surge_nodes=surge
+    )
     if cpu := azure.cpu_pool:
         location, size = FindingLocation(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
         surge = calculate_surge_node_count(cpu.nodes.max)
-        yield Pool(CPU_POOL, location, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
+        yield NodePool(CPU_POOL_NAME, location, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
     for index, pool in enumerate(azure.pools):
-        yield Pool(
+        yield NodePool(
             pool.name,
             FindingLocation(("azure", "pools", index)),
             catalog.vm_sizes()[pool.vm_size],
@@ -258,7 +260,7 @@ def _read_pools(azure: Azure) -> Iterator[Pool]:
         )
 
 
-def _read_pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
+def _build_pods(azure: Azure, pools: dict[str, NodePool]) -> Iterator[PodGroup]:
     for index, service in enumerate(azure.services):
         location = FindingLocation(("azure", "services", index))
         if isinstance(service, ChatService):
@@ -268,13 +270,15 @@ def _read_pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
         else:
             pool_locations = [(service.pool, location.locate_setting("pool"))]
         for name, at in pool_locations:
-            yield _read_pod(service, location, pools[name], at)
+            yield _build_pod(service, location, pools[name], at)
 
 
-def _read_pod(service: AzureService, finding_location: FindingLocation, pool: Pool, pool_location: Location) -> Pod:
+def _build_pod(
+    service: AzureService, finding_location: FindingLocation, pool: NodePool, pool_location: Location
+) -> PodGroup:
     size, lmcache = pool.size, _get_lmcache_pool(service)
     gpus, cpus, replicas = 1, float(service.cpus), service.get_replica_bounds(pool.name)
-    requests: tuple[Request, ...]
+    requests: tuple[ContainerRequest, ...]
     match service:
         case PrefillDecodeCell():
             gpus, cpus = size.gpu_count, calculate_total_cell_cpus(service.cpus)
@@ -282,11 +286,11 @@ def _read_pod(service: AzureService, finding_location: FindingLocation, pool: Po
         case AggregatedService(lmcache=LmcachePool()):
             gpus, engine_cpus = service.tensor_parallel, calculate_single_engine_cpus(service.cpus)
             cpus = engine_cpus + LMCACHE_CPUS
-            requests = (Request(gpus, engine_cpus),)
+            requests = (ContainerRequest(gpus, engine_cpus),)
         case _:
             gpus = service.tensor_parallel if isinstance(service, AggregatedService) else 1
-            requests = (Request(gpus, service.cpus),)
-    return Pod(
+            requests = (ContainerRequest(gpus, service.cpus),)
+    return PodGroup(
         name=service.name,
         location=finding_location,
         pool_location=pool_location,
@@ -297,16 +301,16 @@ def _read_pod(service: AzureService, finding_location: FindingLocation, pool: Po
         memory_gib=calculate_pod_memory_by_purpose(
             gpus, lmcache.l1_gib if lmcache else 0, calculate_helper_memory_gib(service)
         ),
-        nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_FACTOR if lmcache else 0,
+        nvme_gib=lmcache.l2_nvme_gib * VOLUME_OVERHEAD_FACTOR if lmcache else 0,
         min_replicas=replicas.min,
         max_replicas=replicas.max,
         surge_replicas=calculate_surge_pod_count(replicas),
-        engines=tuple(_read_engines(service, size)),
+        engines=tuple(_build_engines(service, size)),
         is_cell=isinstance(service, PrefillDecodeCell),
     )
 
 
-def _read_engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
+def _build_engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
     model = catalog.models()[service.model]
     match service:
         case PrefillDecodeCell():
@@ -322,7 +326,7 @@ def _read_engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
             yield Engine(
                 model,
                 "vllm",
-                frozenset({Task.CHAT, Task.AUDIO_CHAT}) if chat else VLLM_TASKS,
+                frozenset({ModelTask.CHAT, ModelTask.AUDIO_CHAT}) if chat else VLLM_TASKS,
                 service.tensor_parallel if isinstance(service, AggregatedService) else 1,
                 service.load,
                 service.kv_cache_type,

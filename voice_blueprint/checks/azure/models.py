@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.checks.azure.cluster import Cluster, Engine, Pod
-from voice_blueprint.checks.base import Violation, cluster_check, find_sizing_violations
+from voice_blueprint.checks.azure.cluster import Cluster, Engine, PodGroup
+from voice_blueprint.checks.base import Violation, cluster_check, iter_sizing_violations
 from voice_blueprint.engines.sizing.fit import validate_cached_prompts, validate_kv_reuse
 
 OLD_DRIVER_BY_GPU = {"A10": "GRID 570.211.01"}
@@ -39,11 +39,11 @@ def check_licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
 def check_kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
     for pod, engine in _iter_engines_with_pods(cluster):
         if engine.transfers_kv:
-            yield from find_sizing_violations(
+            yield from iter_sizing_violations(
                 pod.location.locate_setting("model"), pod.title, validate_kv_reuse, engine.model
             )
             if engine.load:
-                yield from find_sizing_violations(
+                yield from iter_sizing_violations(
                     pod.location.locate_setting("load"), pod.title, validate_cached_prompts, engine.load
                 )
 
@@ -67,7 +67,7 @@ def check_driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-def _iter_engines_with_pods(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
+def _iter_engines_with_pods(cluster: Cluster) -> Iterator[tuple[PodGroup, Engine]]:
     return ((pod, engine) for pod in cluster.pods for engine in pod.engines)
 
 

@@ -7,13 +7,13 @@ from ipaddress import IPv4Network
 
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import (
-    CALLER_ACCOUNTS,
     MODEL_FETCH_SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_BY_TIER,
     build_engine_workload_name,
     list_service_pool_names,
 )
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check
+from voice_blueprint.checks.azure.cluster import Cluster, PodGroup, build_configured_cluster
+from voice_blueprint.checks.base import Severity, Violation, cluster_check, deployment_check
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.azure.alerts import DEPLOYMENT_RULE_GROUPS
@@ -28,14 +28,14 @@ WORKLOAD_NAMES = (
     Component.ROUTER.value,
     Component.LMCACHE_COORDINATOR.value,
     MODEL_FETCH_SERVICE_ACCOUNT.name,
-    *(account.name for account in CALLER_ACCOUNTS.values()),
+    *(account.name for account in SERVICE_ACCOUNT_BY_TIER.values()),
     "default",
 )
 """Names of the deployment's own workloads and service accounts, and of the account that every namespace contains:
 https://kubernetes.io/docs/concepts/security/service-accounts/#default-service-accounts"""
 
 
-@check(
+@deployment_check(
     "workload-names-are-unique",
     "No two workloads of the cluster have the same name, and no two groups of alert rules.",
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
@@ -69,13 +69,13 @@ def check_workload_names_are_unique(deployment: Deployment) -> Iterator[Violatio
             owners[name] = f"a workload of service {service.name}"
 
 
-@check(
+@deployment_check(
     "pool-has-service",
     "Every GPU pool has a service.",
     source="voice_blueprint/file/model/azure.py: pods choose their pool by name",
 )
 def check_pool_has_service(deployment: Deployment) -> Iterator[Violation]:
-    used_pools = {pod.pool.name for pod in read_cluster(deployment.azure).pods}
+    used_pools = {pod.pool.name for pod in build_configured_cluster(deployment.azure).pods}
     for index, pool in enumerate(deployment.azure.pools):
         if pool.name not in used_pools:
             yield Violation(
@@ -109,13 +109,13 @@ def check_pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "service-wakes",
     "Every service has at least one replica on its first pool.",
     source="https://keda.sh/docs/latest/concepts/scaling-deployments (a scaler wakes a workload by a metric; these are "
     "published by the engines themselves)",
 )
-def check_service_wakes(deployment: Deployment) -> Iterator[Violation]:
+def check_service_has_replica(deployment: Deployment) -> Iterator[Violation]:
     for index, service in enumerate(deployment.azure.services):
         pool = service.pools[0] if isinstance(service, ChatService) else service.pool
         if service.get_replica_bounds(pool).min == 0:
@@ -127,17 +127,17 @@ def check_service_wakes(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "upgrade-keeps-service",
     "No service is unavailable while a node of its pool is upgraded.",
     source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#customize-node-surge-upgrade (node images come "
     "weekly)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
-    services: dict[str, list[Pod]] = defaultdict(list)
-    for pod in read_cluster(azure).pods:
+    services: dict[str, list[PodGroup]] = defaultdict(list)
+    for pod in build_configured_cluster(azure).pods:
         if pod.max_pods_per_node and pod.min_replicas:
             services[pod.name].append(pod)
     for name, pods in services.items():
@@ -156,14 +156,14 @@ def check_upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "pool-minimum-used",
     "No pool keeps more nodes than its services need at their minimum replicas.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
-    for pods in read_cluster(deployment.azure).group_pods_by_pool().values():
+    for pods in build_configured_cluster(deployment.azure).group_pods_by_pool().values():
         pool = pods[0].pool
         required = sum(_calculate_required_nodes(pod, pod.min_replicas) for pod in pods)
         if pool.min_nodes > required:
@@ -194,7 +194,7 @@ def check_cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "pod-range-holds-nodes",
     "The pods' range has a /24 for every node that the pools can have, including those of an upgrade.",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
@@ -213,7 +213,7 @@ def check_pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-@check(
+@deployment_check(
     "virtual-network-holds-nodes",
     "Half of the virtual network, the nodes' subnet, has an address for every node.",
     source="https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq "
@@ -232,11 +232,11 @@ def check_virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violat
         )
 
 
-@check(
+@deployment_check(
     "admin-group-is-real",
     "The groups that administer the cluster are not placeholders.",
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
     for index, group in enumerate(deployment.azure.admin_groups):
@@ -248,9 +248,9 @@ def check_admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _calculate_required_nodes(pod: Pod, replicas: int) -> int:
+def _calculate_required_nodes(pod: PodGroup, replicas: int) -> int:
     return math.ceil(replicas / pod.max_pods_per_node)
 
 
 def _sum_max_nodes(azure: Azure) -> int:
-    return sum(pool.max_nodes + pool.surge_nodes for pool in read_cluster(azure).pools)
+    return sum(pool.max_nodes + pool.surge_nodes for pool in build_configured_cluster(azure).pools)

@@ -6,16 +6,23 @@ The ``sizing`` package calculates the required amounts.
 import math
 from collections.abc import Iterator
 
-from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.azure.rollout import ENGINE_STARTUP_TIMEOUT_S
 from voice_blueprint.azure.topology import calculate_kube_reserved_cpus
 from voice_blueprint.capacity.load import calculate_peak_calls
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, find_sizing_violations, format_location
+from voice_blueprint.checks.azure.cluster import Cluster, PodGroup, build_configured_cluster
+from voice_blueprint.checks.base import (
+    Severity,
+    Violation,
+    cluster_check,
+    deployment_check,
+    format_location,
+    iter_sizing_violations,
+)
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
-from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS_BY_IMAGE
 from voice_blueprint.engines.sizing.fit import validate_engine_configuration
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, HostBudget
+from voice_blueprint.engines.sizing.host import VOLUME_OVERHEAD_FACTOR, HostMemoryBudget
 from voice_blueprint.engines.sizing.memory import calculate_weights_gib
 from voice_blueprint.engines.sizing.service import iter_transcription_capacities, size_service
 from voice_blueprint.file.model.azure import MAX_FILE_SHARE_GIB, Azure, ChatService
@@ -27,7 +34,7 @@ DAEMONSET_CPUS = 1.0
 """CPU requests of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 START_DURATION_WITHOUT_WEIGHTS_S = sum(
     phase.seconds or 0
-    for phase in PHASE_BUDGETS[Image.ASR_VLLM]
+    for phase in PHASE_BUDGETS_BY_IMAGE[Image.ASR_VLLM]
     if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
 )
 """Duration of vLLM's first start, excluding the loading of weights: compilation, graph capture and warm-up."""
@@ -49,7 +56,7 @@ def check_engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
         for engine in pod.engines:
             gpu, tensor_parallel = pod.pool.gpu, engine.tensor_parallel
             if gpu and tensor_parallel and engine.kind == engine.model.served_by == "vllm":
-                yield from find_sizing_violations(
+                yield from iter_sizing_violations(
                     pod.location.locate_setting("tensor_parallel"),
                     pod.title,
                     validate_engine_configuration,
@@ -60,7 +67,7 @@ def check_engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
                 )
 
 
-@check(
+@deployment_check(
     "load-fits-services",
     "At their maximum replicas, services that transcribe audio support the peak of the file's load.",
     source="voice_blueprint/engines/sizing: sessions by memory, as `voice plan` shows them",
@@ -99,7 +106,7 @@ def build_scale_out_remedy(azure: Azure, name: str, replicas: int) -> str:
     bounds = ("pool_replicas", pool_names.index(first.pool)) if first.pool in pool_names else ("replicas",)
     at = format_location(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
-    nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
+    nodes = first.max_node_count + math.ceil(replicas / first.replicas_per_node)
     max_nodes = format_location(("azure", "pools", pool, "nodes", "max"))
     return f"set {at} to {first.max_replicas + replicas}, {max_nodes} to {nodes}"
 
@@ -115,8 +122,8 @@ def check_node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.gpus:
             at = pod.location.locate_setting("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
-            yield from find_sizing_violations(
-                at, pod.title, HostBudget(pod.size, pod.pods_on_full_node, pod.memory_gib).validate_memory
+            yield from iter_sizing_violations(
+                at, pod.title, HostMemoryBudget(pod.size, pod.pods_on_full_node, pod.memory_gib).validate_memory
             )
 
 
@@ -158,20 +165,20 @@ def check_nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "nvme-keeps-kv",
     "A node's local NVMe, which is included in its price, is used for the KV cache.",
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
+def check_nvme_used_for_kv_cache(deployment: Deployment) -> Iterator[Violation]:
     """Warn if the local NVMe of a pool is unused.
 
     The setting has no default, since a volume of another size replaces the pods.
 
     With a default, a change of the pool would also change the volume.
     """
-    for pod in read_cluster(deployment.azure).pods:
+    for pod in build_configured_cluster(deployment.azure).pods:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _calculate_max_l2_nvme_gib(pod):
             yield Violation(
                 pod.location.locate_setting("lmcache", "l2_nvme_gib"),
@@ -180,9 +187,9 @@ def check_nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _calculate_max_l2_nvme_gib(pod: Pod) -> int:
+def _calculate_max_l2_nvme_gib(pod: PodGroup) -> int:
     """Return the maximum size of a pod's second LMCache level on a full node, GiB."""
-    return int(pod.size.nvme_gib / pod.pods_on_full_node / FILE_SYSTEM_FACTOR)
+    return int(pod.size.nvme_gib / pod.pods_on_full_node / VOLUME_OVERHEAD_FACTOR)
 
 
 @cluster_check(
@@ -204,25 +211,25 @@ def check_model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "model-cache-feeds-nodes",
     "The shared model cache delivers weights to all nodes at once within an engine's start-up limit.",
     source="https://learn.microsoft.com/azure/storage/files/understanding-billing (provisioned v1: throughput of SSD "
     "shares), docs/cold-start.md",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
-def check_model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
+def check_model_cache_throughput(deployment: Deployment) -> Iterator[Violation]:
     """Warn if cold nodes cannot load their weights before an engine's start-up timeout.
 
     After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches.
     """
-    concurrent_reads = list(_iter_concurrent_reads(read_cluster(deployment.azure)))
+    concurrent_reads = list(_iter_concurrent_reads(build_configured_cluster(deployment.azure)))
     bandwidth, gib, nodes = (
         deployment.azure.model_cache_gib,
         sum(n * each for n, each in concurrent_reads),
         sum(n for n, _ in concurrent_reads),
     )
-    limit_s = START_TIMEOUT_S - START_DURATION_WITHOUT_WEIGHTS_S
+    limit_s = ENGINE_STARTUP_TIMEOUT_S - START_DURATION_WITHOUT_WEIGHTS_S
     seconds = gib * 1024 / calculate_file_share_mib_per_s(bandwidth)
     if seconds > limit_s:
         sufficient = calculate_min_file_share_gib(gib, bandwidth)
@@ -250,7 +257,7 @@ def calculate_min_file_share_gib(read_gib: float, min_gib: int) -> int | None:
 
     The result is ``None`` if even the largest share is too slow.
     """
-    limit_s = START_TIMEOUT_S - START_DURATION_WITHOUT_WEIGHTS_S
+    limit_s = ENGINE_STARTUP_TIMEOUT_S - START_DURATION_WITHOUT_WEIGHTS_S
     sizes = range(min_gib, MAX_FILE_SHARE_GIB + 1)
     return next((size for size in sizes if read_gib * 1024 / calculate_file_share_mib_per_s(size) <= limit_s), None)
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from voice_blueprint.azure.topology import (
-    Admission,
-    Request,
+    AdmissionDecision,
+    ContainerRequest,
     admit_pods,
     are_nvlink_connected,
+    calculate_empty_node_resources,
     find_admitted_cpus,
-    list_empty_node_resources,
 )
-from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, find_sizing_violations
+from voice_blueprint.checks.azure.cluster import Cluster, PodGroup, build_configured_cluster
+from voice_blueprint.checks.base import Severity, Violation, cluster_check, deployment_check, iter_sizing_violations
 from voice_blueprint.engines.cell import build_cell_cpus_remedy, can_pin_engines
 from voice_blueprint.engines.sizing.layouts import count_engines_per_node, group_gpus_by_nvlink, select_cell_gpu_groups
 from voice_blueprint.file.model.azure import TopologyPolicy
@@ -57,7 +57,7 @@ def check_cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
         if (
             not pod.is_cell
             or not pinned
-            or any(find_sizing_violations(pod.pool_location, pod.title, select_cell_gpu_groups, pod.size))
+            or any(iter_sizing_violations(pod.pool_location, pod.title, select_cell_gpu_groups, pod.size))
         ):
             continue
         if not can_pin_engines(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
@@ -70,14 +70,14 @@ def check_cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-@check(
+@deployment_check(
     "numa-nodes-known",
     "Topology policies that can reject a pod are used only on sizes with documented NUMA nodes.",
     source=TOPOLOGY_MANAGER_DOCS,
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
-    cluster = read_cluster(deployment.azure)
+    cluster = build_configured_cluster(deployment.azure)
     for pool in cluster.pools:
         has_pods = any(pod.pool is pool for pod in cluster.pods)
         if has_pods and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
@@ -113,7 +113,7 @@ def check_engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
                     "use GPUs of one domain",
                 )
             elif not pod.is_cell and groups:
-                violations = list(find_sizing_violations(at, pod.title, count_engines_per_node, pod.size, width))
+                violations = list(iter_sizing_violations(at, pod.title, count_engines_per_node, pod.size, width))
                 yield from violations
                 if not violations and any(len(group) % width for group in groups):
                     divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
@@ -132,21 +132,21 @@ def check_engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
     "https://github.com/ai-dynamo/nixl/issues/1195",
     is_acceptable=False,
 )
-def check_cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
+def check_cell_has_two_nvlink_domains(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.is_cell:
-            yield from find_sizing_violations(pod.pool_location, pod.title, select_cell_gpu_groups, pod.size)
+            yield from iter_sizing_violations(pod.pool_location, pod.title, select_cell_gpu_groups, pod.size)
 
 
-@check(
+@deployment_check(
     "cell-gpus-reach-each-other",
     "Prefill transfers the KV cache to decode only between GPUs with known peer-to-peer access.",
     source="https://github.com/NVIDIA/cuQuantum/issues/191 (NC96ads, driver 570: `topo -p2p w` is NS between its "
     "pairs); https://github.com/vllm-project/vllm/pull/55906 (without CUDA IPC the fallback is silent)",
-    level=Level.WARNING,
+    level=Severity.WARNING,
 )
 def check_cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
-    for pod in read_cluster(deployment.azure).pods:
+    for pod in build_configured_cluster(deployment.azure).pods:
         if pod.is_cell:
             yield Violation(
                 pod.location.locate_setting("kind"),
@@ -186,19 +186,19 @@ def check_pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-def _iter_kubelet_decisions(pod: Pod) -> Iterator[Admission]:
+def _iter_kubelet_decisions(pod: PodGroup) -> Iterator[AdmissionDecision]:
     """Yield the kubelet's decisions about the containers of a full node in their order."""
     return admit_pods(
-        pod.size, pod.requests * pod.pods_on_full_node, pod.pool.policy, list_empty_node_resources(pod.size)
+        pod.size, pod.requests * pod.pods_on_full_node, pod.pool.policy, calculate_empty_node_resources(pod.size)
     )
 
 
-def _find_unlinked_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
+def _find_unlinked_gpus(pod: PodGroup, cpus: int) -> tuple[int, ...]:
     """Return the first allocation on a full node that gives a pod GPUs without NVLink between them.
 
     The result is empty if NVLink connects the GPUs of every pod.
     """
-    cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
+    cpu_text = replace(pod, requests=tuple(ContainerRequest(request.gpus, cpus) for request in pod.requests))
     return next(
         (
             answer.gpus
@@ -209,7 +209,7 @@ def _find_unlinked_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
     )
 
 
-def _build_admissible_cpus_remedy(pod: Pod) -> str:
+def _build_admissible_cpus_remedy(pod: PodGroup) -> str:
     """Return a remedy with the CPU requests that the topology policy admits, if any."""
     fit = find_admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
     if fit:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
+from voice_blueprint.catalog.inference import ModelArchitecture, ModelCard, ModelTask
 
 MAX_AUDIO_S = 2400
 """Maximum duration of audio for Voxtral, about 40 minutes (arXiv 2507.13264)."""
@@ -58,7 +58,7 @@ def calculate_audio_limits(model: ModelCard, max_model_len: int) -> AudioLimits 
 
     vLLM splits audio for encoder-decoder models into windows of 30 s, so their context does not limit the duration.
     """
-    if model.task is not Task.AUDIO_CHAT or model.architecture is not Architecture.DECODER_ONLY:
+    if model.task is not ModelTask.AUDIO_CHAT or model.architecture is not ModelArchitecture.DECODER_ONLY:
         return None
     if model.audio_tokens_per_s is None:
         return None

@@ -55,13 +55,15 @@ class PhaseBudget(Model):
 
 _BUDGETS_ADAPTER = TypeAdapter(dict[Image, tuple[PhaseBudget, ...]])
 _BUDGETS_YAML = Path(__file__).with_name("coldstart.yaml").read_text(encoding="utf-8")
-PHASE_BUDGETS = _BUDGETS_ADAPTER.validate_json(json.dumps(yaml.load(_BUDGETS_YAML, Loader=yaml.CSafeLoader)["budgets"]))
+PHASE_BUDGETS_BY_IMAGE = _BUDGETS_ADAPTER.validate_json(
+    json.dumps(yaml.load(_BUDGETS_YAML, Loader=yaml.CSafeLoader)["budgets"])
+)
 """Budgets of the images that take minutes to start."""
 
 
 def calculate_start_duration_s(image: Image, *, pull: bool, artifacts: bool = False) -> float:
     """Return the sum of the known durations of all phases, with or without the image pull."""
-    rows = (row for row in PHASE_BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
+    rows = (row for row in PHASE_BUDGETS_BY_IMAGE[image] if pull or row.phase is not StartPhase.PULL)
     return sum(row.calculate_duration_s(artifacts=artifacts) for row in rows)
 
 
@@ -73,7 +75,7 @@ ASSUMED."""
 START_TIMEOUT_FACTOR = 2
 """Ratio of a start-up timeout to the known duration of a start. Downloads and warm-up are known for only a few engines,
 and for models other than ours."""
-MAX_HEARTBEAT_INTERVAL_S = {False: 900, True: 600}
+HEARTBEAT_TIMEOUT_S_BY_ARTIFACTS = {False: 900, True: 600}
 """Maximum time between two heartbeats before the group abandons a host, by whether its fleet has artifacts. The time is
 twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""
 
@@ -85,7 +87,7 @@ class StartTimeouts:
     Attributes:
         ready_timeout_s: Maximum time from the start of a host's containers until all of them are ready. It is a whole
             number of minutes; a host that exceeds it is abandoned.
-        silence_s: Maximum time between two heartbeats.
+        heartbeat_timeout_s: Maximum time between two heartbeats.
     """
 
     ready_timeout_s: int
@@ -102,13 +104,14 @@ def calculate_start_timeouts(images: Iterable[Image], *, artifacts: bool = False
         (
             calculate_start_duration_s(image, pull=False, artifacts=artifacts)
             for image in images
-            if image in PHASE_BUDGETS
+            if image in PHASE_BUDGETS_BY_IMAGE
         ),
         default=0,
     )
     minimum = MIN_CACHED_READY_TIMEOUT_S if artifacts else MIN_READY_TIMEOUT_S
     return StartTimeouts(
-        max(minimum, math.ceil(START_TIMEOUT_FACTOR * phase_seconds / 60) * 60), MAX_HEARTBEAT_INTERVAL_S[artifacts]
+        max(minimum, math.ceil(START_TIMEOUT_FACTOR * phase_seconds / 60) * 60),
+        HEARTBEAT_TIMEOUT_S_BY_ARTIFACTS[artifacts],
     )
 
 
@@ -116,7 +119,7 @@ def format_budget_table() -> str:
     """Return the budgets as a Markdown table."""
     head = ("Image", "Phase", "First start, s", "With `artifacts`, s", "Whose number", "Lever", "Where")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for image, rows in PHASE_BUDGETS.items():
+    for image, rows in PHASE_BUDGETS_BY_IMAGE.items():
         for row in rows:
             seconds = "?" if row.seconds is None else f"{row.seconds:g}"
             fetched = seconds if row.fetched_s is None else f"{row.fetched_s:g}"

@@ -19,7 +19,7 @@ class ExportedField:
 
     field: str
     kind: Literal["gauge", "counter"]
-    meaning: str
+    help_text: str
 
 
 EXPORTED_FIELDS: tuple[ExportedField, ...] = (
@@ -80,5 +80,5 @@ class DcgmExporter(Launcher):
     def render_files(self) -> dict[str, str]:
         """Return the file with the exported fields as ``name, kind, help``. The help must not contain a comma."""
         return {
-            EXPORTED_FIELDS_FILE: "".join(f"{each.field}, {each.kind}, {each.meaning}\n" for each in EXPORTED_FIELDS)
+            EXPORTED_FIELDS_FILE: "".join(f"{each.field}, {each.kind}, {each.help_text}\n" for each in EXPORTED_FIELDS)
         }

@@ -3,7 +3,7 @@
 from voice_blueprint.catalog.inference import ModelCard
 
 _COMMON_FILE_PATTERNS = ("*.json", "*.txt", "*.jinja")
-DOWNLOAD_FILE_PATTERNS = {
+FILE_PATTERNS_BY_MODEL_FORMAT = {
     "hf": (*_COMMON_FILE_PATTERNS, "*.model", "model.safetensors", "model-*.safetensors"),
     # vLLM-Omni reads a voice from `voice_embedding/<name>.pt` (models/voxtral_tts/voxtral_tts.py, 0.30.0).
     "mistral": (*_COMMON_FILE_PATTERNS, "consolidated*.safetensors", "voice_embedding/*.pt"),
@@ -20,5 +20,5 @@ def build_download_command(card: ModelCard, repository: str, revision: str | Non
         revision: Commit; ``None`` for the latest.
     """
     layout = card.file_format if repository == card.repository else "hf"
-    patterns = (argument for pattern in DOWNLOAD_FILE_PATTERNS[layout] for argument in ("--include", pattern))
+    patterns = (argument for pattern in FILE_PATTERNS_BY_MODEL_FORMAT[layout] for argument in ("--include", pattern))
     return ("hf", "download", repository, *(("--revision", revision) if revision else ()), *patterns)

@@ -24,11 +24,11 @@ class EngineRole(StrEnum):
     """Prefill and decode in one engine, without a transfer."""
 
 
-NIXL_ROLES = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
+NIXL_ROLE_BY_ENGINE_ROLE = {EngineRole.PREFILL: "kv_producer", EngineRole.DECODE: "kv_consumer"}
 """Roles in NIXL's configuration. ``kv_both`` is deprecated, so each side specifies its role."""
 
 
-_FAILURE_POLICY: ConnectorConfig = {"kv_load_failure_policy": "recompute"}
+_FAILURE_POLICY_CONFIG: ConnectorConfig = {"kv_load_failure_policy": "recompute"}
 """Policy for failed loads, which the scheduler only reads from the outermost configuration (vllm 0.32.0:
 ``v1/core/sched/scheduler.py``)."""
 
@@ -58,14 +58,14 @@ class KvTransfer:
         ``v1/core/sched/scheduler.py``).
         """
         if self.role is EngineRole.AGGREGATED:
-            return self._build_lmcache_config() | _FAILURE_POLICY
-        nixl: ConnectorConfig = {"kv_connector": "NixlConnector", "kv_role": NIXL_ROLES[self.role]}
+            return self._build_lmcache_config() | _FAILURE_POLICY_CONFIG
+        nixl: ConnectorConfig = {"kv_connector": "NixlConnector", "kv_role": NIXL_ROLE_BY_ENGINE_ROLE[self.role]}
         if self.lmcache_port is None:
-            return nixl | _FAILURE_POLICY
+            return nixl | _FAILURE_POLICY_CONFIG
         return {
             "kv_connector": "MultiConnector",
-            "kv_role": NIXL_ROLES[self.role],
-            **_FAILURE_POLICY,
+            "kv_role": NIXL_ROLE_BY_ENGINE_ROLE[self.role],
+            **_FAILURE_POLICY_CONFIG,
             "kv_connector_extra_config": {"connectors": [nixl, self._build_lmcache_config()]},
         }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, dump_compact_json, format_flags
 from voice_blueprint.engines.launch.fabric import HASH_SEED_ENVIRONMENT
 from voice_blueprint.engines.launch.placement import Placement
-from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
+from voice_blueprint.engines.sizing.fit import LMCACHE_CHUNK_TOKENS
 
 LMCACHE_PROGRAM = "/opt/venv/bin/lmcache"
 """Path in the publisher's image (``voice_blueprint/catalog/publishers.yaml``), since a command replaces the image's
@@ -42,7 +42,7 @@ class NvmeStore:
 
     Attributes:
         path: Directory that the server's user can write to.
-        gib: Capacity, GiB. Above this size, the least recently used files are deleted.
+        capacity_gib: Capacity, GiB. Above this size, the least recently used files are deleted.
     """
 
     path: str
@@ -69,13 +69,13 @@ class PeerAccess:
         coordinator: Base URL of the coordinator.
         address: Address of the pod for its peers; Kubernetes substitutes a variable.
         port: Port for the exchange of NIXL metadata with peers.
-        data_ports: First and last port on which UCX transfers chunks.
+        data_port_range: First and last port on which UCX transfers chunks.
     """
 
     coordinator: str
     address: str
     port: int
-    data_ports: tuple[int, int]
+    data_port_range: tuple[int, int]
 
     def build_flags(self) -> dict[str, FlagValue]:
         """Return the server's flags. A peer that does not respond in time is treated as having no chunk."""
@@ -89,7 +89,7 @@ class PeerAccess:
 
     def build_environment(self) -> dict[str, str]:
         """Return the variables that limit UCX to a range of ports, which network policies require."""
-        return {"UCX_TLS": UCX_HOST_TRANSPORTS, "UCX_TCP_PORT_RANGE": "{}-{}".format(*self.data_ports)}
+        return {"UCX_TLS": UCX_HOST_TRANSPORTS, "UCX_TCP_PORT_RANGE": "{}-{}".format(*self.data_port_range)}
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class LmcacheCoordinator(Launcher):
                 {
                     "--host": ANY_ADDRESS,
                     "--port": self.port,
-                    "--chunk-size": CHUNK_TOKENS,
+                    "--chunk-size": LMCACHE_CHUNK_TOKENS,
                     "--instance-timeout": PEER_EXPIRY_S,
                     "--health-check-interval": PEER_EXPIRY_S // 3,
                 }
@@ -167,7 +167,7 @@ class LmcacheServer(Launcher):
                     # LMCache's default is the loopback, which Prometheus cannot scrape.
                     "--http-host": ANY_ADDRESS,
                     "--http-port": self.http_port,
-                    "--chunk-size": CHUNK_TOKENS,
+                    "--chunk-size": LMCACHE_CHUNK_TOKENS,
                     "--l1-size-gb": self.l1_gib,
                     "--eviction-policy": EVICTION_POLICY,
                     "--max-workers": self.worker_count,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.azure.rollout import ENGINE_STARTUP_TIMEOUT_S
 from voice_blueprint.engines.launch.base import LOOPBACK, Launcher, build_http_url, format_flags
 
 REQUEST_TIMEOUT_S = 1800
@@ -20,7 +20,7 @@ METRICS_PORT = 29000
 class PdRouter(Launcher):
     """A router that sends a prompt to the prefill engine, and the address of the KV cache to the decode engine.
 
-    The router parses every body as JSON, so multipart uploads and WebSockets bypass it. See ``CellFront``.
+    The router parses every body as JSON, so multipart uploads and WebSockets bypass it. See ``CellProxy``.
 
     Attributes:
         port: Loopback port.
@@ -52,7 +52,7 @@ class PdRouter(Launcher):
                     "--request-timeout-secs": REQUEST_TIMEOUT_S,
                     # The router listens once both engines are ready, and exits after this timeout, whose default is 600
                     # s.
-                    "--worker-startup-timeout-secs": START_TIMEOUT_S,
+                    "--worker-startup-timeout-secs": ENGINE_STARTUP_TIMEOUT_S,
                     "--worker-startup-check-interval": HEALTH_CHECK_INTERVAL_S,
                     "--health-check-interval-secs": HEALTH_CHECK_INTERVAL_S,
                     "--health-failure-threshold": MAX_HEALTH_CHECK_FAILURES,
@@ -77,7 +77,7 @@ is unhealthy, regardless of its decode engine."""
 
 
 @dataclass(frozen=True)
-class CellFront(Launcher):
+class CellProxy(Launcher):
     """nginx on the public port of the cell.
 
     It forwards JSON to the P/D router, and uploads and all other requests to the decode engine.

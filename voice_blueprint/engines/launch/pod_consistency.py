@@ -16,9 +16,9 @@ from typing import Any
 
 from voice_blueprint.engines.launch.base import LOOPBACK, Launcher
 from voice_blueprint.engines.launch.fabric import HASH_SEED_ENVIRONMENT, SIDE_CHANNEL_PORT_VARIABLE
-from voice_blueprint.engines.launch.kv_transfer import NIXL_ROLES, EngineRole
+from voice_blueprint.engines.launch.kv_transfer import NIXL_ROLE_BY_ENGINE_ROLE, EngineRole
 
-COMMON_FLAGS = (
+KV_COMPATIBILITY_FLAGS = (
     "--served-model-name",
     "--revision",
     "--quantization",
@@ -35,9 +35,12 @@ DEFAULT_BLOCK_TOKENS = 16
 """vLLM's block size on GPUs without ``--block-size`` (vllm 0.32.0: ``config/cache.py``, ``DEFAULT_BLOCK_SIZE``)."""
 
 _PORT_FLAGS = ("--port", "--http-port", "--prometheus-port")
-_ROLES_BY_FLAG = {"--prefill": NIXL_ROLES[EngineRole.PREFILL], "--decode": NIXL_ROLES[EngineRole.DECODE]}
+_NIXL_ROLE_BY_FLAG = {
+    "--prefill": NIXL_ROLE_BY_ENGINE_ROLE[EngineRole.PREFILL],
+    "--decode": NIXL_ROLE_BY_ENGINE_ROLE[EngineRole.DECODE],
+}
 _SERVE_COMMAND = ("vllm", "serve")
-_CACHE_COMMAND = ("lmcache", "server")
+_LMCACHE_SERVER_COMMAND = ("lmcache", "server")
 _LISTEN_PORT_PATTERN = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
 _LOOPBACK_PORT_PATTERN = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
 
@@ -127,7 +130,9 @@ def _find_connection_errors(members: list[_PodProcess]) -> Iterator[str]:
 
 
 def _find_cache_server_errors(members: list[_PodProcess]) -> Iterator[str]:
-    servers = {member.get_flag_value("--port"): member for member in members if member.runs_program(_CACHE_COMMAND)}
+    servers = {
+        member.get_flag_value("--port"): member for member in members if member.runs_program(_LMCACHE_SERVER_COMMAND)
+    }
     engines: dict[str, list[_PodProcess]] = defaultdict(list)
     for member in members:
         if member.runs_program(_SERVE_COMMAND) and member.cache_port:
@@ -169,7 +174,8 @@ def _find_hash_seed_errors(members: list[_PodProcess]) -> Iterator[str]:
         seeds = {
             member.name: member.environment.get(variable, "random")
             for member in members
-            if member.runs_program(_CACHE_COMMAND) or (member.runs_program(_SERVE_COMMAND) and member.cache_port)
+            if member.runs_program(_LMCACHE_SERVER_COMMAND)
+            or (member.runs_program(_SERVE_COMMAND) and member.cache_port)
         }
         if len(set(seeds.values())) > 1 or "random" in seeds.values():
             description = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
@@ -183,10 +189,10 @@ def _find_role_inconsistencies(members: list[_PodProcess]) -> Iterator[str]:
     if not cell_engines:
         return
     roles = sorted(str(engine.nixl_role) for engine in cell_engines)
-    if roles != sorted(NIXL_ROLES.values()):
+    if roles != sorted(NIXL_ROLE_BY_ENGINE_ROLE.values()):
         description = ", ".join(f"{engine.name} is {engine.nixl_role}" for engine in cell_engines)
-        yield f"NIXL needs one {' and one '.join(NIXL_ROLES.values())}: {description}"
-    for flag in COMMON_FLAGS:
+        yield f"NIXL needs one {' and one '.join(NIXL_ROLE_BY_ENGINE_ROLE.values())}: {description}"
+    for flag in KV_COMPATIBILITY_FLAGS:
         values = {engine.name: engine.get_flag_value(flag, "the default") for engine in cell_engines}
         if len(set(values.values())) > 1:
             yield _describe_difference(flag, values)
@@ -204,7 +210,7 @@ def _find_route_errors(members: list[_PodProcess]) -> Iterator[str]:
         member.get_flag_value("--port"): member.nixl_role for member in members if member.runs_program(_SERVE_COMMAND)
     }
     for member in members:
-        for flag, role in _ROLES_BY_FLAG.items():
+        for flag, role in _NIXL_ROLE_BY_FLAG.items():
             port = member.get_flag_value(flag).rpartition(":")[2]
             if port and roles.get(port) != role:
                 yield f"{member.name}: {flag} is port {port}, whose engine is {roles.get(port, 'none')}, not {role}"

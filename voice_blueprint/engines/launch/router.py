@@ -23,8 +23,8 @@ CONNECT_TIMEOUT_S = 2
 CLIENT_TIMEOUT_S = 60
 """Timeout for a client that sends a request or reads a response."""
 REQUEST_TIMEOUT_S = 30
-"""Timeout for a request's head and for the part of its body that fits ``BUFFER_MIB``."""
-BUFFER_MIB = 1
+"""Timeout for a request's head and for the part of its body that fits ``BUFFER_SIZE_MIB``."""
+BUFFER_SIZE_MIB = 1
 """Size of a connection's buffer. A request that fits the buffer is kept until its response begins, and is sent to
 another pod if its pod fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed;
 if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on
@@ -37,10 +37,10 @@ HEALTH_CHECK_TIMEOUT_S = 5
 """Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
 UNHEALTHY_CHECK_THRESHOLD = 2
 DNS_LOOKUP_INTERVAL_S = 1
-DNS_CACHE_S = 30
+DNS_CACHE_TTL_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
 `cache 30`)."""
-REMOVAL_DELAY_S = DNS_CACHE_S + 3 * DNS_LOOKUP_INTERVAL_S
+REMOVAL_DELAY_S = DNS_CACHE_TTL_S + 3 * DNS_LOOKUP_INTERVAL_S
 """Maximum time from the deletion of a pod, or from the end of its readiness, until the last new request to it. The time
 consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
@@ -87,7 +87,7 @@ class Backend:
     services: Sequence[BackendService]
 
     @property
-    def path(self) -> str:
+    def path_prefix(self) -> str:
         """Prefix of the paths of the model's endpoints."""
         return f"/{self.model}"
 
@@ -132,7 +132,7 @@ class Router(Launcher):
         yield "global"
         yield f"  maxconn {MAX_CONNECTIONS}"
         yield f"  nbthread {self.thread_count}"
-        yield f"  tune.bufsize {BUFFER_MIB << 20}"
+        yield f"  tune.bufsize {BUFFER_SIZE_MIB << 20}"
         yield f"  hard-stop-after {self.drain_s}s"
         yield "  # Pods that come and go are logged, requests are not: they are what callers said."
         yield "  log stdout format raw local0 notice"
@@ -180,7 +180,7 @@ class Router(Launcher):
         yield f"  http-error status 503 content-type application/json string '{no_engine}' hdr Retry-After 5"
 
     def _render_frontend_lines(self) -> Iterator[str]:
-        paths = ", ".join(f"{backend.path}/v1" for backend in self.backends)
+        paths = ", ".join(f"{backend.path_prefix}/v1" for backend in self.backends)
         unknown = f'{{"error":{{"message":"no such path; the models are at {paths}","type":"not_found"}}}}'
         yield "frontend models"
         yield f"  bind :{self.port}"
@@ -189,15 +189,15 @@ class Router(Launcher):
         answer = f"status 404 content-type application/json string '{unknown}'"
         yield f"  http-request return {answer} unless {self._format_known_models_condition()}"
         for backend in self.backends:
-            yield f"  use_backend {backend.model} if {{ path_beg {backend.path}/ }}"
+            yield f"  use_backend {backend.model} if {{ path_beg {backend.path_prefix}/ }}"
 
     def _format_known_models_condition(self) -> str:
-        return "{ path_beg " + " ".join(f"{backend.path}/" for backend in self.backends) + " }"
+        return "{ path_beg " + " ".join(f"{backend.path_prefix}/" for backend in self.backends) + " }"
 
 
 def _render_backend_lines(backend: Backend) -> Iterator[str]:
     yield f"backend {backend.model}"
-    yield f"  http-request replace-path {backend.path}(/.*) \\1"
+    yield f"  http-request replace-path {backend.path_prefix}(/.*) \\1"
     yield f"  balance hdr({ROUTING_HEADER})"
     yield "  hash-type consistent"
     yield f"  hash-balance-factor {MAX_LOAD_PERCENT}"

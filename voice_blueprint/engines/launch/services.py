@@ -41,7 +41,7 @@ from voice_blueprint.engines.launch.kv_transfer import EngineRole, KvTransfer
 from voice_blueprint.engines.launch.lmcache import LmcacheCoordinator, LmcacheServer, NvmeStore, PeerAccess
 from voice_blueprint.engines.launch.neuron import NeuronRuntime, create_neuron_runtime
 from voice_blueprint.engines.launch.omni import OmniServer
-from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
+from voice_blueprint.engines.launch.pd_router import CellProxy, PdRouter
 from voice_blueprint.engines.launch.placement import Placement, create_engine_placement
 from voice_blueprint.engines.launch.pod_consistency import validate_pod_consistency
 from voice_blueprint.engines.launch.router import Backend, BackendService, Router
@@ -89,7 +89,7 @@ class CellProcesses:
     lmcache_prefill: LmcacheServer
     lmcache_decode: LmcacheServer
     pd_router: PdRouter
-    front: CellFront
+    front: CellProxy
 
     def __post_init__(self) -> None:
         validate_pod_consistency(vars(self))
@@ -136,7 +136,7 @@ def create_cell_processes(azure: Azure, service: PrefillDecodeCell) -> CellProce
         lmcache_prefill=_create_cell_lmcache(service.lmcache, EngineRole.PREFILL, placements[EngineRole.PREFILL]),
         lmcache_decode=_create_cell_lmcache(service.lmcache, EngineRole.DECODE, placements[EngineRole.DECODE]),
         pd_router=PdRouter(PD_ROUTER_HTTP.number, PREFILL_HTTP.number, DECODE_HTTP.number),
-        front=CellFront(
+        front=CellProxy(
             ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, max_body_mib=decode.max_body_mib
         ),
     )
@@ -197,8 +197,8 @@ def create_aggregated_processes(azure: Azure, service: AggregatedService) -> Agg
 
 def _create_lmcache_peer_access() -> PeerAccess:
     url = f"http://{Component.LMCACHE_COORDINATOR}.{CLUSTER_DOMAIN}:{LMCACHE_COORDINATOR.number}"
-    data_ports = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
-    return PeerAccess(url, f"$({POD_ADDRESS_VARIABLE})", LMCACHE_PEERS.number, data_ports)
+    data_port_range = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
+    return PeerAccess(url, f"$({POD_ADDRESS_VARIABLE})", LMCACHE_PEERS.number, data_port_range)
 
 
 def create_coordinator_launcher() -> LmcacheCoordinator:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
+from voice_blueprint.catalog.inference import ModelArchitecture, ModelCard, ModelTask
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.engines.launch.audio import AudioLimits, calculate_audio_limits
@@ -20,11 +20,11 @@ HEALTH_PATH = "/health"
 """Path that responds with 200 once the model is loaded, and also while the engine core hangs or a shutdown rejects new
 requests."""
 
-MAX_AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: MAX_AUDIO_INPUTS, Task.TRANSCRIPTION: 1}
+MAX_AUDIO_INPUTS_BY_TASK = {ModelTask.AUDIO_CHAT: MAX_AUDIO_INPUTS, ModelTask.TRANSCRIPTION: 1}
 """Maximum number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models). Each
 request of a conversation contains the earlier turns."""
 
-START_LOG_PREFIXES: Mapping[StartPhase, str] = {
+LOG_PREFIX_BY_START_PHASE: Mapping[StartPhase, str] = {
     StartPhase.WEIGHTS: "Loading weights took ",
     StartPhase.COMPILE: "torch.compile took ",
     StartPhase.GRAPHS: "Graph capturing finished in ",
@@ -135,7 +135,7 @@ class VllmServer(Launcher):
 
     @property
     def _is_decoder_only(self) -> bool:
-        return self.model.architecture is Architecture.DECODER_ONLY
+        return self.model.architecture is ModelArchitecture.DECODER_ONLY
 
     @property
     def _is_tuned(self) -> bool:
@@ -178,7 +178,7 @@ class VllmServer(Launcher):
 
     def _build_model_flags(self) -> dict[str, FlagValue]:
         mistral = "mistral" if self.model.file_format == "mistral" else None
-        max_audios = MAX_AUDIOS_PER_PROMPT.get(self.model.task)
+        max_audios = MAX_AUDIO_INPUTS_BY_TASK.get(self.model.task)
         quantizes_at_load = self.sizing.quantization is Quantization.FP8 and not self.model.fp8_repository
         return {
             "--tokenizer-mode": mistral,
@@ -219,7 +219,7 @@ class VllmServer(Launcher):
         config: dict[str, object] = {}
         if self._is_tuned and self.kv_transfer and self.kv_transfer.role is EngineRole.DECODE:
             config["cudagraph_mode"] = "FULL_DECODE_ONLY"
-        elif self._is_decoder_only and self.model.task is Task.TRANSCRIPTION:
+        elif self._is_decoder_only and self.model.task is ModelTask.TRANSCRIPTION:
             config["cudagraph_mode"] = "PIECEWISE"
         if self.sizing.cudagraph_capture_sizes:
             config["cudagraph_capture_sizes"] = list(self.sizing.cudagraph_capture_sizes)

@@ -85,7 +85,7 @@ class Endpoint(Model):
     """Parameters are in braces."""
 
 
-class Kernel(Model):
+class AttentionKernel(Model):
     """An attention kernel that the release can select for models without latent attention."""
 
     name: str
@@ -96,7 +96,7 @@ class Kernel(Model):
     release decides at run time are included."""
 
 
-class Origin(Model):
+class PublishedFile(Model):
     """The published file from which a table was generated."""
 
     distribution: str
@@ -108,7 +108,7 @@ class Origin(Model):
 class EngineTable(Model):
     """Options and metrics of one release."""
 
-    origin: Origin
+    origin: PublishedFile
     extends: str | None = None
     """Table of the engine that this one extends; its flags, settings and other entries apply as well."""
     commands: dict[str, Command] = Field(default_factory=dict)
@@ -119,7 +119,7 @@ class EngineTable(Model):
     """Prefixed keys of a connector's extra configuration, such as ``lmcache.mp.port``."""
     metrics: tuple[PublishedMetric, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[AttentionKernel, ...] = ()
     environment: dict[str, JsonValue] = Field(default_factory=dict)
     """Variables with their defaults, if the source contains them."""
 
@@ -153,7 +153,7 @@ def _merge_commands(base: Command | None, override: Command | None) -> Command:
     return override.model_copy(update={"flags": flags, "flexible": override.flexible or base.flexible})
 
 
-def parse_table(text: str) -> EngineTable:
+def parse_engine_table(text: str) -> EngineTable:
     """Parse a table from its JSON text, without its base.
 
     Raises:
@@ -173,5 +173,5 @@ def load_published_table(name: str) -> EngineTable:
         FileNotFoundError: The engine has no table.
     """
     file = resources.files(__package__).joinpath("tables", f"{name}.json")
-    table = parse_table(file.read_text(encoding="utf-8"))
+    table = parse_engine_table(file.read_text(encoding="utf-8"))
     return table.merge_with_base(load_published_table(table.extends)) if table.extends else table

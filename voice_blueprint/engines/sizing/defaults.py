@@ -15,24 +15,24 @@ _MIN_LARGEST_GPU_GIB, _MIN_LARGE_GPU_GIB = 160, 70
 
 
 @dataclass(frozen=True)
-class BatchDefaults:
+class SchedulerLimits:
     """Limits of one scheduler step."""
 
     max_num_batched_tokens: int
     max_num_seqs: int
 
 
-def select_batch_defaults(gpu: Gpu) -> BatchDefaults:
+def select_default_scheduler_limits(gpu: Gpu) -> SchedulerLimits:
     """Return the defaults of vLLM's API server on a GPU (``EngineArgs.get_batch_defaults`` in engine/arg_utils.py).
 
     vLLM compares the memory that CUDA reports, and excludes A100 by name, since larger steps reduce its throughput
     (vLLM pull request 17885).
     """
     if gpu.memory_gib >= _MIN_LARGEST_GPU_GIB:
-        return BatchDefaults(16384, 1024)
+        return SchedulerLimits(16384, 1024)
     if gpu.memory_gib >= _MIN_LARGE_GPU_GIB and not gpu.name.startswith("A100"):
-        return BatchDefaults(8192, 1024)
-    return BatchDefaults(2048, 256)
+        return SchedulerLimits(8192, 1024)
+    return SchedulerLimits(2048, 256)
 
 
 def round_up_to_graph_size(sequences: int) -> int:

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard, Task
+from voice_blueprint.catalog.inference import Gpu, ModelArchitecture, ModelCard, ModelTask
 from voice_blueprint.engines.sizing.defaults import (
     MAX_CAPTURED_SEQS,
-    BatchDefaults,
+    SchedulerLimits,
     list_capture_sizes,
     round_up_to_graph_size,
-    select_batch_defaults,
+    select_default_scheduler_limits,
 )
 from voice_blueprint.engines.sizing.fit import validate_engine_configuration, validate_gpu_memory, validate_load
-from voice_blueprint.engines.sizing.live import calculate_max_live_calls
+from voice_blueprint.engines.sizing.live import calculate_max_calls_by_limit
 from voice_blueprint.engines.sizing.memory import (
     GPU_MEMORY_UTILIZATION,
     calculate_kv_bytes_per_token,
     calculate_kv_memory,
     calculate_session_bytes,
 )
-from voice_blueprint.engines.sizing.result import EngineSizing, Limit
+from voice_blueprint.engines.sizing.result import EngineSizing, LimitingFactor
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 STEP_TOKENS_FOR_ITL = 2048
@@ -81,17 +81,17 @@ def size_engine(
     validate_gpu_memory(model, memory, kv_cache_type, load)
     session_size = calculate_session_bytes(model, load.session_tokens, kv_cache_type)
     memory_sessions = memory.total_bytes // session_size
-    bounds = {Limit.KV_MEMORY: memory_sessions} | calculate_max_live_calls(
+    bounds = {LimitingFactor.KV_MEMORY: memory_sessions} | calculate_max_calls_by_limit(
         model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=session_size
     )
-    defaults = select_batch_defaults(gpu)
+    defaults = select_default_scheduler_limits(gpu)
     limits = (
         _BASELINE_LIMITS
         if profile is Profile.BASELINE
         else _tune_limits(model, gpu, load, min(bounds.values()), defaults)
     )
     max_batch = limits.max_num_seqs or defaults.max_num_seqs
-    bounds[Limit.MAX_NUM_SEQS] = max_batch
+    bounds[LimitingFactor.MAX_NUM_SEQS] = max_batch
     limit = min(bounds, key=lambda bound: bounds[bound])
     live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE_LIMITS)
     return EngineSizing(
@@ -120,7 +120,7 @@ def size_engine(
     )
 
 
-_LIVE_LIMITS = (Limit.COMPUTE, Limit.BANDWIDTH)
+_LIVE_LIMITS = (LimitingFactor.COMPUTE, LimitingFactor.BANDWIDTH)
 _BASELINE_LIMITS = _EngineLimits(None, None, (), None, {})
 
 
@@ -142,7 +142,7 @@ def _build_setting_reasons(gpu: Gpu, quantization: Quantization, tensor_parallel
 
 
 def _tune_limits(
-    model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults
+    model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: SchedulerLimits
 ) -> _EngineLimits:
     seqs = round_up_to_graph_size(min(memory_sessions, MAX_CAPTURED_SEQS))
     tokens, token_reason = _select_step_tokens(model, gpu, load, seqs)
@@ -175,12 +175,12 @@ def _select_step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tu
         if model.weights_gib <= MAX_SMALL_MODEL_GIB and gpu.memory_gib >= MIN_LARGE_GPU_GIB:
             return STEP_TOKENS_FOR_THROUGHPUT, "throughput: a small model on a large GPU"
         return STEP_TOKENS_FOR_TTFT, "time to the first token: prefill in few steps"
-    if model.architecture is Architecture.ENCODER_DECODER:
+    if model.architecture is ModelArchitecture.ENCODER_DECODER:
         return (
             STEP_TOKENS_FOR_ITL,
             f"holds the {model.cross_attention_tokens} encoder positions of one clip in one step",
         )
-    desired = max(load.session_tokens if model.task is Task.AUDIO_CHAT else 0, seqs, STEP_TOKENS_FOR_ITL)
+    desired = max(load.session_tokens if model.task is ModelTask.AUDIO_CHAT else 0, seqs, STEP_TOKENS_FOR_ITL)
     tokens = min(1 << (desired - 1).bit_length(), MAX_STEP_TOKENS_BEFORE_HOPPER)
     if tokens > STEP_TOKENS_FOR_ITL:
         step_text = "in one step" if tokens >= desired else "in few steps"

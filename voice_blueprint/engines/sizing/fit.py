@@ -1,12 +1,12 @@
 """Checks that an engine can serve a model. Every error contains its arithmetic."""
 
-from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard
+from voice_blueprint.catalog.inference import Gpu, ModelArchitecture, ModelCard
 from voice_blueprint.engines.sizing.live import validate_call_duration
 from voice_blueprint.engines.sizing.memory import KvMemory, calculate_kv_bytes_per_token, calculate_session_bytes
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.serving import KvCacheType, Load
 
-CHUNK_TOKENS = 256
+LMCACHE_CHUNK_TOKENS = 256
 """Default size of an LMCache chunk, tokens. LMCache does not store shorter prompts."""
 
 
@@ -64,11 +64,12 @@ def validate_cached_prompts(load: Load) -> None:
     Raises:
         DoesNotFitError: A session is shorter than a chunk.
     """
-    if load.session_tokens < CHUNK_TOKENS:
+    if load.session_tokens < LMCACHE_CHUNK_TOKENS:
         raise DoesNotFitError(
-            f"session_tokens {load.session_tokens} is less than the {CHUNK_TOKENS} tokens of an LMCache chunk, so no "
+            f"session_tokens {load.session_tokens} is less than the {LMCACHE_CHUNK_TOKENS} tokens of an LMCache "
+            f"chunk, so no "
             "session would be cached",
-            f"set session_tokens to at least {CHUNK_TOKENS}, or use an aggregated service without lmcache",
+            f"set session_tokens to at least {LMCACHE_CHUNK_TOKENS}, or use an aggregated service without lmcache",
         )
 
 
@@ -98,7 +99,7 @@ def validate_kv_reuse(model: ModelCard) -> None:
     Raises:
         DoesNotFitError: The model has cross-attention, for which vLLM's scheduler supports no KV connector.
     """
-    if model.architecture is Architecture.ENCODER_DECODER:
+    if model.architecture is ModelArchitecture.ENCODER_DECODER:
         raise DoesNotFitError(
             f"{model.name} has cross-attention: vLLM allows it neither prefix caching nor a KV connector "
             "(v1/core/sched/scheduler.py)",

@@ -17,16 +17,16 @@ SHARED_MEMORY_GIB_PER_GPU = 4.0
 """Shared memory (``emptyDir`` of medium Memory) per GPU of a pod, for NCCL and the engines' message queues; vLLM-Omni
 transfers audio in it. ASSUMED."""
 
-DAEMONS_GIB = 4.0
+DAEMONSET_MEMORY_GIB = 4.0
 """Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 
-FILE_SYSTEM_FACTOR = 1.05
+VOLUME_OVERHEAD_FACTOR = 1.05
 """Ratio of a volume's size to its content. ext4 needs blocks of its own, and files are evicted with a delay."""
 
 ROUNDING_TOLERANCE_GIB = 0.1
 """Memory that rounding may add, GiB, since containers request whole MiB."""
 
-EVICTION_GIB = 100 / 1024
+EVICTION_THRESHOLD_GIB = 100 / 1024
 """Memory of the kubelet's eviction threshold, GiB, which pods cannot request (source:
 ``calculate_kube_reserved_gib``)."""
 
@@ -34,7 +34,7 @@ _GIB_PER_MB = 1e6 / 2**30
 _KERNEL_FRACTION, _KERNEL_GIB = 0.016, 0.2
 
 
-def calculate_kernel_gib(memory_gib: float) -> float:
+def calculate_kernel_reserved_gib(memory_gib: float) -> float:
     """Return the memory of a VM size that Linux does not report as ``MemTotal``, GiB: page structures, crash kernel.
 
     Published: 866.1 of the 880 GiB of NC96ads_A100_v4 (MLPerf inference, Azure's system description), 27.4 of the 28 of
@@ -54,12 +54,16 @@ def calculate_kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS_PER_
 
 def calculate_allocatable_gib(vm: VmSize) -> float:
     """Return the memory of a node that its pods can request, GiB."""
-    return vm.memory_gib - _calculate_system_gib(vm) - DAEMONS_GIB
+    return vm.memory_gib - _calculate_system_reserved_gib(vm) - DAEMONSET_MEMORY_GIB
 
 
-def _calculate_system_gib(vm: VmSize) -> float:
+def _calculate_system_reserved_gib(vm: VmSize) -> float:
     """Return the memory of a node that the kernel and the kubelet reserve, GiB."""
-    return calculate_kernel_gib(vm.memory_gib) + calculate_kube_reserved_gib(vm.memory_gib) + EVICTION_GIB
+    return (
+        calculate_kernel_reserved_gib(vm.memory_gib)
+        + calculate_kube_reserved_gib(vm.memory_gib)
+        + EVICTION_THRESHOLD_GIB
+    )
 
 
 def calculate_pod_memory_by_purpose(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
@@ -79,40 +83,41 @@ def calculate_pod_memory_by_purpose(gpus: int, kv_pool_gib: float = 0.0, helpers
 
 
 @dataclass(frozen=True)
-class HostBudget:
+class HostMemoryBudget:
     """Memory of one node.
 
     Attributes:
         pods: Number of pods.
-        parts_gib: Memory limits of one pod, by purpose.
+        pod_memory_gib_by_purpose: Memory limits of one pod, by purpose.
     """
 
     vm: VmSize
     pods: int
-    parts_gib: Mapping[str, float]
+    pod_memory_gib_by_purpose: Mapping[str, float]
 
     @property
     def engines_gib(self) -> float:
-        return self.pods * self.parts_gib["engines"]
+        return self.pods * self.pod_memory_gib_by_purpose["engines"]
 
     @property
     def shared_memory_gib(self) -> float:
-        return self.pods * self.parts_gib["shared memory"]
+        return self.pods * self.pod_memory_gib_by_purpose["shared memory"]
 
     @property
     def kv_pools_gib(self) -> float:
-        return self.pods * self.parts_gib.get("LMCache", 0)
+        return self.pods * self.pod_memory_gib_by_purpose.get("LMCache", 0)
 
     @property
     def free_gib(self) -> float:
         """Free memory; negative if the pods do not fit."""
-        return calculate_allocatable_gib(self.vm) - self.pods * sum(self.parts_gib.values())
+        return calculate_allocatable_gib(self.vm) - self.pods * sum(self.pod_memory_gib_by_purpose.values())
 
     def format_arithmetic(self) -> str:
         """Return the calculation in readable form."""
-        parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.parts_gib.items() if gib)
+        parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.pod_memory_gib_by_purpose.items() if gib)
         return (
-            f"{_calculate_system_gib(self.vm):.1f} kernel and kubelet + {DAEMONS_GIB:g} daemons{parts} = "
+            f"{_calculate_system_reserved_gib(self.vm):.1f} kernel and kubelet + {DAEMONSET_MEMORY_GIB:g} "
+            f"daemons{parts} = "
             f"{self.vm.memory_gib - self.free_gib:.1f} of {self.vm.memory_gib:g} GiB"
         )
 
@@ -132,14 +137,14 @@ class HostBudget:
             )
 
 
-def calculate_host_budget(
+def calculate_host_memory_budget(
     vm: VmSize, *, pods: int, gpus_per_pod: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0
-) -> HostBudget:
+) -> HostMemoryBudget:
     """Return the memory budget of a node with a number of pods, after checking that they fit.
 
     Raises:
         DoesNotFitError: The pods need more than the node has.
     """
-    budget = HostBudget(vm, pods, calculate_pod_memory_by_purpose(gpus_per_pod, kv_pool_gib, helpers_gib))
+    budget = HostMemoryBudget(vm, pods, calculate_pod_memory_by_purpose(gpus_per_pod, kv_pool_gib, helpers_gib))
     budget.validate_memory()
     return budget

@@ -8,10 +8,10 @@ from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.engine import size_engine
 from voice_blueprint.engines.sizing.fit import validate_cached_prompts, validate_kv_reuse
-from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
+from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, LimitingFactor
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
-CELL_LAYOUT = "prefill-decode-cell"
+CELL_LAYOUT_NAME = "prefill-decode-cell"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Layout:
         return self.engine.sessions_at_full_context * self.replicas_per_node
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> LimitingFactor:
         """Factor that limits the sessions."""
         return self.engine.limit
 
@@ -71,7 +71,7 @@ class EngineRequirements:
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     profile: Profile = Profile.TUNED
 
-    def size(self, model: ModelCard, gpu: Gpu, tensor_parallel: int) -> EngineSizing:
+    def calculate_sizing(self, model: ModelCard, gpu: Gpu, tensor_parallel: int) -> EngineSizing:
         """Size an engine.
 
         Raises:
@@ -141,8 +141,10 @@ def create_cell_layout(
     """
     validate_kv_reuse(model)
     validate_cached_prompts(requirements.load)
-    prefill, decode = (requirements.size(model, gpu, len(group)) for group in select_cell_gpu_groups(vm))
-    return _create_layout(CELL_LAYOUT, vm, decode, per_node=1, load=requirements.load, region=region, prefill=prefill)
+    prefill, decode = (requirements.calculate_sizing(model, gpu, len(group)) for group in select_cell_gpu_groups(vm))
+    return _create_layout(
+        CELL_LAYOUT_NAME, vm, decode, per_node=1, load=requirements.load, region=region, prefill=prefill
+    )
 
 
 def create_aggregated_layout(
@@ -154,7 +156,7 @@ def create_aggregated_layout(
         DoesNotFitError: The engine does not fit, or NVLink does not connect its GPUs.
     """
     per_node = count_engines_per_node(vm, tensor_parallel)
-    engine = requirements.size(model, gpu, tensor_parallel)
+    engine = requirements.calculate_sizing(model, gpu, tensor_parallel)
     name = f"aggregated TP{tensor_parallel} x {per_node}"
     return _create_layout(name, vm, engine, per_node=per_node, load=requirements.load, region=region, prefill=None)
 
@@ -177,14 +179,14 @@ def evaluate_layouts(
         return create_aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)
 
     candidates: dict[str, Callable[[], Layout]] = {
-        CELL_LAYOUT: lambda: create_cell_layout(model, gpu, vm, requirements, region=region),
+        CELL_LAYOUT_NAME: lambda: create_cell_layout(model, gpu, vm, requirements, region=region),
         "aggregated TP2": lambda: build_aggregated(2),
         "aggregated TP1": lambda: build_aggregated(1),
     }
-    return tuple(_try_layout(name, vm, build) for name, build in candidates.items())
+    return tuple(_create_or_reject_layout(name, vm, build) for name, build in candidates.items())
 
 
-def _try_layout(name: str, vm: VmSize, build: Callable[[], Layout]) -> Layout | RejectedLayout:
+def _create_or_reject_layout(name: str, vm: VmSize, build: Callable[[], Layout]) -> Layout | RejectedLayout:
     try:
         return build()
     except DoesNotFitError as refusal:

@@ -9,7 +9,7 @@ import math
 
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.memory import BF16_BYTES, BYTES_PER_GIB
-from voice_blueprint.engines.sizing.result import DoesNotFitError, Limit
+from voice_blueprint.engines.sizing.result import DoesNotFitError, LimitingFactor
 from voice_blueprint.file.model.serving import Load
 
 LIVE_COMPUTE_FRACTION = 0.3
@@ -44,9 +44,9 @@ def validate_call_duration(model: ModelCard, load: Load) -> None:
         )
 
 
-def calculate_max_live_calls(
+def calculate_max_calls_by_limit(
     model: ModelCard, gpu: Gpu, *, tensor_parallel: int, weights_gib: float, session_bytes: int
-) -> dict[Limit, int]:
+) -> dict[LimitingFactor, int]:
     """Return the number of calls that compute and memory bandwidth allow.
 
     The result is empty for a model without streaming audio.
@@ -60,6 +60,6 @@ def calculate_max_live_calls(
     flops = LIVE_COMPUTE_FRACTION * gpu.bf16_tflops * 1e12 * tensor_parallel
     read = LIVE_BANDWIDTH_FRACTION * gpu.memory_gb_per_s * 1e9 * tensor_parallel / rate - weights_gib * BYTES_PER_GIB
     return {
-        Limit.COMPUTE: int(flops / (2 * parameters * rate * ENCODER_POSITIONS_PER_TOKEN)),
-        Limit.BANDWIDTH: max(0, int(read / session_bytes)),
+        LimitingFactor.COMPUTE: int(flops / (2 * parameters * rate * ENCODER_POSITIONS_PER_TOKEN)),
+        LimitingFactor.BANDWIDTH: max(0, int(read / session_bytes)),
     }

@@ -3,17 +3,21 @@
 from dataclasses import dataclass, replace
 
 from voice_blueprint import catalog
-from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
-from voice_blueprint.engines.sizing.defaults import BLOCK_SIZE_TOKENS, MAX_CAPTURED_SEQS, select_batch_defaults
+from voice_blueprint.catalog.inference import Gpu, ModelCard, ModelTask
+from voice_blueprint.engines.sizing.defaults import (
+    BLOCK_SIZE_TOKENS,
+    MAX_CAPTURED_SEQS,
+    select_default_scheduler_limits,
+)
 from voice_blueprint.engines.sizing.engine import size_engine
 from voice_blueprint.engines.sizing.live import calculate_call_tokens
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing
 from voice_blueprint.file.model.serving import Load, Profile
 
-TYPICAL_LOADS = {
-    Task.AUDIO_CHAT: Load(sessions=1, session_tokens=1500, context_tokens=32768),
-    Task.TRANSCRIPTION: Load(sessions=1, session_tokens=448, context_tokens=448),
-    Task.CHAT: Load(sessions=1, session_tokens=1500, context_tokens=16384),
+TYPICAL_LOAD_BY_TASK = {
+    ModelTask.AUDIO_CHAT: Load(sessions=1, session_tokens=1500, context_tokens=32768),
+    ModelTask.TRANSCRIPTION: Load(sessions=1, session_tokens=448, context_tokens=448),
+    ModelTask.CHAT: Load(sessions=1, session_tokens=1500, context_tokens=16384),
 }
 """Session lengths for which the table is calculated. ASSUMED: 1500 tokens are 60 s of Voxtral audio (750) with prompt
 and answer; 448 is the whole context of Whisper's decoder."""
@@ -27,7 +31,7 @@ TREATMENT_STEP_FACTOR = 4
 
 
 @dataclass(frozen=True)
-class ProfileRow:
+class ProfileComparison:
     """A model on one GPU: both profiles, or the reason for their absence."""
 
     model: str
@@ -38,7 +42,7 @@ class ProfileRow:
     refusal: DoesNotFitError | None = None
 
 
-def build_profile_table() -> tuple[ProfileRow, ...]:
+def build_profile_table() -> tuple[ProfileComparison, ...]:
     """Return a row for every vLLM model and GPU of the catalogue.
 
     TP is 1, or 2 if required and supported by NVLink.
@@ -49,12 +53,12 @@ def build_profile_table() -> tuple[ProfileRow, ...]:
 
 def _get_typical_load(model: ModelCard) -> Load:
     if not model.hears_live:
-        return TYPICAL_LOADS[model.task]
+        return TYPICAL_LOAD_BY_TASK[model.task]
     tokens = calculate_call_tokens(model, LIVE_CALL_DURATION_S)
     return Load(sessions=1, session_tokens=tokens, context_tokens=tokens, longest_call_s=LIVE_CALL_DURATION_S)
 
 
-def _build_profile_row(model: ModelCard, gpu: Gpu) -> ProfileRow:
+def _build_profile_row(model: ModelCard, gpu: Gpu) -> ProfileComparison:
     load = _get_typical_load(model)
     widths = (1, 2) if gpu.nvlink_gb_per_s else (1,)
     refusal: DoesNotFitError | None = None
@@ -67,8 +71,8 @@ def _build_profile_row(model: ModelCard, gpu: Gpu) -> ProfileRow:
         except DoesNotFitError as error:
             refusal = error
         else:
-            return ProfileRow(model.name, gpu.name, width, baseline, tuned)
-    return ProfileRow(model.name, gpu.name, widths[-1], None, None, refusal)
+            return ProfileComparison(model.name, gpu.name, width, baseline, tuned)
+    return ProfileComparison(model.name, gpu.name, widths[-1], None, None, refusal)
 
 
 def create_batching_variants(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
@@ -81,7 +85,7 @@ def create_batching_variants(sizing: EngineSizing) -> tuple[EngineSizing, Engine
     the treatment has more requests and tokens per step, and larger blocks. vLLM warns that an explicit block size may
     exclude faster attention backends.
     """
-    defaults = select_batch_defaults(catalog.gpus()[sizing.gpu])
+    defaults = select_default_scheduler_limits(catalog.gpus()[sizing.gpu])
     control = replace(
         sizing,
         sessions=min(sizing.sessions, defaults.max_num_seqs),

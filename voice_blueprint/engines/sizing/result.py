@@ -7,7 +7,7 @@ from enum import StrEnum
 from voice_blueprint.file.model.serving import KvCacheType, Profile, Quantization
 
 
-class Limit(StrEnum):
+class LimitingFactor(StrEnum):
     """Factor that limits an engine's sessions."""
 
     KV_MEMORY = "KV memory"
@@ -63,7 +63,7 @@ class EngineSizing:
     max_queued_requests: int | None
     sessions: int
     sessions_at_full_context: float
-    limit: Limit
+    limit: LimitingFactor
     reasons: Mapping[str, str] = field(default_factory=dict)
     arithmetic: str = ""
 

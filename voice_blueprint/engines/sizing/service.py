@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog.azure import VmSize
-from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
+from voice_blueprint.catalog.inference import Gpu, ModelCard, ModelTask
 from voice_blueprint.engines.cell import calculate_helper_memory_gib
 from voice_blueprint.engines.sizing.fit import can_split_heads, validate_cached_prompts, validate_kv_reuse
-from voice_blueprint.engines.sizing.host import HostBudget, calculate_host_budget
+from voice_blueprint.engines.sizing.host import HostMemoryBudget, calculate_host_memory_budget
 from voice_blueprint.engines.sizing.layouts import (
     EngineRequirements,
     Layout,
@@ -46,8 +46,8 @@ class PoolSizing:
         prefill: The prefill engine of a cell.
         gpus_per_replica: GPUs that one pod requests.
         replicas_per_node: Replicas that fit one node.
-        bounds: The service's bounds on this pool; KEDA keeps at least ``bounds.min``.
-        nodes_max: The pool's ``nodes.max``.
+        replica_bounds: The service's bounds on this pool; KEDA keeps at least ``replica_bounds.min``.
+        max_node_count: The pool's ``nodes.max``.
         replicas: Number of replicas for this pool's part of the load, at least the minimum.
         nodes: Number of nodes for these replicas.
         host: Memory of a full node.
@@ -59,23 +59,23 @@ class PoolSizing:
     prefill: EngineSizing | None
     gpus_per_replica: int
     replicas_per_node: int
-    bounds: HostCount
-    nodes_max: int
+    replica_bounds: HostCount
+    max_node_count: int
     replicas: int
     nodes: int
-    host: HostBudget
+    host: HostMemoryBudget
 
     @property
     def max_replicas(self) -> int:
         """Maximum number of replicas, which ``replicas.max`` and the pool's nodes limit."""
-        return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
+        return min(self.replica_bounds.max, self.max_node_count * self.replicas_per_node)
 
     @property
     def bottleneck(self) -> str:
         """Setting that limits the number of replicas, in readable form."""
-        if self.bounds.max <= self.nodes_max * self.replicas_per_node:
-            return f"replicas.max {self.bounds.max}"
-        return f"{self.nodes_max} nodes of {self.replicas_per_node}"
+        if self.replica_bounds.max <= self.max_node_count * self.replicas_per_node:
+            return f"replicas.max {self.replica_bounds.max}"
+        return f"{self.max_node_count} nodes of {self.replicas_per_node}"
 
     @property
     def sessions(self) -> int:
@@ -88,7 +88,7 @@ class ServiceSizing:
     """A service over all its pools.
 
     Attributes:
-        asked: Required sessions of the service.
+        required_sessions: Required sessions of the service.
         pools: One entry per pool in the order of the file. Earlier pools are filled first.
         alternatives: All layouts of the model on the first pool's nodes, for comparison; empty for text to speech.
     """
@@ -96,7 +96,7 @@ class ServiceSizing:
     service: str
     kind: str
     model: str
-    asked: int
+    required_sessions: int
     pools: tuple[PoolSizing, ...]
     alternatives: tuple[Layout | RejectedLayout, ...] = ()
 
@@ -108,7 +108,7 @@ class ServiceSizing:
     @property
     def is_sufficient(self) -> bool:
         """Whether the capacity is sufficient for the load."""
-        return self.sessions >= self.asked
+        return self.sessions >= self.required_sessions
 
     @property
     def summary(self) -> str:
@@ -117,7 +117,7 @@ class ServiceSizing:
             f"{pool.max_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
         )
         relation = "support" if self.is_sufficient else "do not support"
-        return f"{parts} = {self.sessions} sessions, which {relation} {self.asked}"
+        return f"{parts} = {self.sessions} sessions, which {relation} {self.required_sessions}"
 
 
 @lru_cache(maxsize=64)
@@ -143,7 +143,7 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
             if isinstance(service, PrefillDecodeCell)
             else _size_aggregated(azure, service, model, service.pool)
         ]
-    node = _find_node(azure, names[0])
+    node = _find_pool_hardware(azure, names[0])
     layout_options = evaluate_layouts(
         model, node.gpu, node.vm, _build_engine_requirements(service), region=azure.location
     )
@@ -161,7 +161,7 @@ def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
     return sizings
 
 
-TRANSCRIPTION_TASKS = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
+TRANSCRIPTION_TASKS = frozenset({ModelTask.AUDIO_CHAT, ModelTask.TRANSCRIPTION})
 """Tasks of models that accept a caller's audio."""
 
 
@@ -240,7 +240,7 @@ def select_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
     engines: list[EngineSizing] = []
     for width in widths:
         try:
-            engines.append(requirements.size(model, gpu, width))
+            engines.append(requirements.calculate_sizing(model, gpu, width))
         except DoesNotFitError:
             if width == widths[-1] and not engines:
                 raise
@@ -268,7 +268,7 @@ def _allocate_replicas(
     remaining, allocations = sessions, []
     for pool_sizing in pool_sizings:
         replica_count = min(pool_sizing.max_replicas, math.ceil(max(0, remaining) / pool_sizing.engine.sessions))
-        replicas = max(pool_sizing.bounds.min, replica_count)
+        replicas = max(pool_sizing.replica_bounds.min, replica_count)
         remaining -= replicas * pool_sizing.engine.sessions
         allocations.append(
             replace(pool_sizing, replicas=replicas, nodes=math.ceil(replicas / pool_sizing.replicas_per_node))
@@ -276,13 +276,13 @@ def _allocate_replicas(
     return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(allocations), layout_options)
 
 
-class _Node(NamedTuple):
+class _PoolHardware(NamedTuple):
     pool: GpuPool
     vm: VmSize
     gpu: Gpu
 
 
-def _find_node(azure: Azure, pool_name: str) -> _Node:
+def _find_pool_hardware(azure: Azure, pool_name: str) -> _PoolHardware:
     """Return a pool, its VM size and its GPU.
 
     Raises:
@@ -294,7 +294,7 @@ def _find_node(azure: Azure, pool_name: str) -> _Node:
     vm = catalog.vm_sizes()[pool.vm_size]
     if vm.gpu is None:
         raise LookupError(f"pool {pool_name}: {vm.name} has no GPU")
-    return _Node(pool, vm, catalog.gpus()[vm.gpu])
+    return _PoolHardware(pool, vm, catalog.gpus()[vm.gpu])
 
 
 def _build_engine_requirements(service: PrefillDecodeCell | AggregatedService | ChatService) -> EngineRequirements:
@@ -304,7 +304,7 @@ def _build_engine_requirements(service: PrefillDecodeCell | AggregatedService | 
 
 
 def _size_cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> PoolSizing:
-    node = _find_node(azure, service.pool)
+    node = _find_pool_hardware(azure, service.pool)
     layout = create_cell_layout(model, node.gpu, node.vm, _build_engine_requirements(service), region=azure.location)
     return _create_pool_sizing(
         service, node, layout.engine, gpus=node.vm.gpu_count, kv_pool=service.lmcache, prefill=layout.prefill
@@ -312,7 +312,7 @@ def _size_cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> Po
 
 
 def _size_aggregated(azure: Azure, service: AggregatedService | ChatService, model: ModelCard, pool: str) -> PoolSizing:
-    node = _find_node(azure, pool)
+    node = _find_pool_hardware(azure, pool)
     width = service.tensor_parallel if isinstance(service, AggregatedService) else 1
     kv_pool = service.lmcache if isinstance(service, AggregatedService) else None
     if kv_pool:
@@ -326,14 +326,14 @@ def _size_aggregated(azure: Azure, service: AggregatedService | ChatService, mod
 
 
 def _size_tts_pool(azure: Azure, service: TtsService, model: ModelCard) -> PoolSizing:
-    node = _find_node(azure, service.pool)
+    node = _find_pool_hardware(azure, service.pool)
     engine = size_tts(model, node.gpu, cuda_graphs=service.cuda_graphs)
     return _create_pool_sizing(service, node, engine, gpus=1, per_node=node.vm.gpu_count)
 
 
 def _create_pool_sizing(
     service: AzureService,
-    node: _Node,
+    node: _PoolHardware,
     engine: EngineSizing | TtsSizing,
     *,
     gpus: int,
@@ -348,11 +348,11 @@ def _create_pool_sizing(
         prefill=prefill,
         gpus_per_replica=gpus,
         replicas_per_node=per_node,
-        bounds=service.get_replica_bounds(node.pool.name),
-        nodes_max=node.pool.nodes.max,
+        replica_bounds=service.get_replica_bounds(node.pool.name),
+        max_node_count=node.pool.nodes.max,
         replicas=0,
         nodes=0,
-        host=calculate_host_budget(
+        host=calculate_host_memory_budget(
             node.vm,
             pods=per_node,
             gpus_per_pod=gpus,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from voice_blueprint import catalog
-from voice_blueprint.catalog.inference import ModelCard, Task
+from voice_blueprint.catalog.inference import ModelCard, ModelTask
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.engines.sizing.memory import calculate_kv_bytes_per_token
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService
@@ -29,9 +29,9 @@ class Turn:
 
     Attributes:
         number: Number of the turn, starting at 1.
-        prompt: Tokens of the request, without the system prompt.
-        fresh: Tokens that are not a prefix of an earlier request, which an engine with a cache must compute.
-        generated: Tokens of the answer.
+        prompt_tokens: Tokens of the request, without the system prompt.
+        uncached_tokens: Tokens that are not a prefix of an earlier request, which an engine with a cache must compute.
+        generated_tokens: Tokens of the answer.
     """
 
     number: int
@@ -79,7 +79,7 @@ def find_audio_chat_model(deployment: Deployment, agents: AwsAgents | AgentPods)
     )
     cards = catalog.models().values()
     return next(
-        (each for each in cards if named in (each.name, each.repository) and each.task is Task.AUDIO_CHAT), None
+        (each for each in cards if named in (each.name, each.repository) and each.task is ModelTask.AUDIO_CHAT), None
     )
 
 

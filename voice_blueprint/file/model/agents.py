@@ -8,7 +8,7 @@ from voice_blueprint.base import Model
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.edge import TaskCount
 from voice_blueprint.file.model.serving import ModelAgreement
-from voice_blueprint.file.model.text import Language, Name, PublicUrl, SecretName, TwilioAccount
+from voice_blueprint.file.model.text import Language, Name, PublicUrl, SecretName, TwilioAccountSid
 
 
 class Endpoint(Model):
@@ -42,14 +42,14 @@ AzureEngine = Annotated[ExternalEndpoint | ClusterService, Field(discriminator="
 class Twilio(Model):
     """The Twilio account whose calls agents answer. Without this section, agents do not accept calls from Twilio."""
 
-    account: TwilioAccount
+    account: TwilioAccountSid
     """SID of the account. Calls from other accounts are rejected."""
     token_secret: SecretName
     """Name of the secret that contains the account's auth token. Agents verify Twilio's signature with it before they
     accept a WebSocket."""
 
 
-class AgentRules(Model):
+class ConversationSettings(Model):
     """Settings of conversations on either cloud. The gateway of the same deployment authenticates callers."""
 
     prompt: str | None = Field(default=None, min_length=1, max_length=16_384)
@@ -83,13 +83,13 @@ class AgentRules(Model):
     """Time without speech from either side after which a conversation is closed, seconds."""
 
     @model_validator(mode="after")
-    def _check_prompt(self) -> "AgentRules":
+    def _check_prompt(self) -> "ConversationSettings":
         if (self.prompt is None) == (self.prompt_secret is None):
             raise ValueError("the language model requires a prompt: set either `prompt` or `prompt_secret`")
         return self
 
 
-class AwsAgents(AgentRules):
+class AwsAgents(ConversationSettings):
     """Agents on ECS Fargate, arm64: one process per task with one vCPU."""
 
     chat: Endpoint
@@ -102,7 +102,7 @@ class AwsAgents(AgentRules):
     model_agreements: tuple[ModelAgreement, ...] = ()
 
 
-class AgentPods(AgentRules):
+class AgentPods(ConversationSettings):
     """Agents on the CPU pool: one process per pod with one CPU."""
 
     chat: AzureEngine

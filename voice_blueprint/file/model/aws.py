@@ -12,25 +12,25 @@ from voice_blueprint.file.model.base import (
     HostCount,
     check_unique_ids,
     find_first_duplicate_index,
+    format_construct_id,
     parse_private_network,
-    to_construct_id,
 )
 from voice_blueprint.file.model.edge import Edge
 from voice_blueprint.file.model.known import AwsRegion, InstanceTypeName, NodeTypeName
-from voice_blueprint.file.model.load import Measured
+from voice_blueprint.file.model.load import MeasuredCapacity
 from voice_blueprint.file.model.observability import LogRetentionDays, Observability
 from voice_blueprint.file.model.scaling import ScalingRules
 from voice_blueprint.file.model.serving import VllmOptions
 from voice_blueprint.file.model.text import (
     AccountId,
     AwsZone,
-    EndpointName,
     HubRepository,
     MachineImage,
     Name,
     ReservationId,
     Revision,
     SnapshotName,
+    VpcEndpointName,
 )
 from voice_blueprint.file.source import Location
 
@@ -42,7 +42,7 @@ class Network(Model):
     """IPv4 range of the VPC, /16 to /24."""
     nat_gateways: int = Field(default=1, ge=0)
     """Number of NAT gateways, each in an availability zone of its own."""
-    interface_endpoints: tuple[EndpointName, ...] = ()
+    interface_endpoints: tuple[VpcEndpointName, ...] = ()
     """AWS services that get an interface VPC endpoint, such as ``ecr.dkr``. AWS charges each per hour and zone."""
     flow_log_retention_days: LogRetentionDays = 30
     """Retention of the VPC flow logs, days."""
@@ -158,7 +158,7 @@ class VadFleet(Model):
     """Maximum time for a terminating host to hand over its sessions, seconds."""
     warm_up_s: int = Field(default=120, ge=0, le=3600)
     """Time from launch until a host serves calls, seconds. Scaling excludes the host from metrics until then."""
-    measured: Measured | None = None
+    measured: MeasuredCapacity | None = None
     """Measured calls per host. The default is an assumption per polled core."""
     scaling: ScalingRules
 
@@ -191,7 +191,7 @@ class CapacityBlock(Model):
     """Id of the block's reservation, such as ``cr-0123456789abcdef0``."""
 
 
-Purchase = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Field(discriminator="option")]
+PurchaseOption = Annotated[OnDemand | Spot | CapacityReservation | CapacityBlock, Field(discriminator="option")]
 
 
 class WarmPool(Model):
@@ -270,9 +270,9 @@ class AsrFleet(Model):
     """Whether hosts fetch weights and compiled programs from the deployment's bucket instead of downloading from a
     model hub and compiling. The fleet's job uploads them once for each image, model, revision and instance type
     (docs/runbooks/procedures/artifacts.md)."""
-    measured: Measured | None = None
+    measured: MeasuredCapacity | None = None
     """Measured calls per host. The default is the limit of its memory, or an assumption for its cores."""
-    purchase: Purchase = OnDemand()
+    purchase: PurchaseOption = OnDemand()
     """Purchase option: On-Demand, spot, a reservation or a Capacity Block."""
     availability_zones: tuple[AwsZone, ...] | None = None
     """Availability zones of this fleet. The default is all zones of the deployment."""
@@ -398,7 +398,7 @@ class Aws(Model):
                 f"{names[duplicate]} is the name of an earlier fleet or of another tier; use another name",
             )
         fleets = [fleet.name for fleet in self.asr]
-        check_unique_ids(("asr",), fleets, [to_construct_id(fleet) for fleet in fleets])
+        check_unique_ids(("asr",), fleets, [format_construct_id(fleet) for fleet in fleets])
         rules = [
             (("vad", "scaling", index, "name"), f"vad-{rule.name}") for index, rule in enumerate(self.vad.scaling)
         ] + [

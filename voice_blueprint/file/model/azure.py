@@ -34,9 +34,9 @@ from voice_blueprint.file.model.text import (
     WorkspaceId,
 )
 
-SYSTEM_POOL = "system"
+SYSTEM_POOL_NAME = "system"
 """Name of the node pool of `system_pool`."""
-CPU_POOL = "cpu"
+CPU_POOL_NAME = "cpu"
 """Name of the node pool of `cpu_pool`."""
 
 AKS_RESERVED_RANGES = tuple(map(IPv4Network, ("172.30.0.0/16", "172.31.0.0/16")))
@@ -151,7 +151,7 @@ class ExistingNetwork(Model):
         return self
 
 
-Access = Annotated[PublicApiServer | JumpHost | PeeredNetwork | ExistingNetwork, Field(discriminator="kind")]
+ClusterAccess = Annotated[PublicApiServer | JumpHost | PeeredNetwork | ExistingNetwork, Field(discriminator="kind")]
 
 REGISTRY_DNS_ZONE = "privatelink.azurecr.io"
 GRAFANA_DNS_ZONE = "privatelink.grafana.azure.com"
@@ -190,13 +190,13 @@ class SystemPool(Model):
     nodes: HostCount
 
 
-class PayAsYouGo(Model):
+class OnDemandNodes(Model):
     """On-demand capacity, billed by the second and not guaranteed."""
 
     option: Literal["on-demand"] = "on-demand"
 
 
-_PRICE_DECIMALS = 5
+_MAX_PRICE_DECIMALS = 5
 
 
 class SpotNodes(Model):
@@ -210,11 +210,12 @@ class SpotNodes(Model):
     @classmethod
     def _check_decimals(cls, value: float | None) -> float | None:
         """Reject a price that Azure rejects: https://learn.microsoft.com/azure/aks/spot-node-pool#limitations."""
-        if value is not None and value != round(value, _PRICE_DECIMALS):
-            higher = math.ceil(value * 10**_PRICE_DECIMALS) / 10**_PRICE_DECIMALS
+        if value is not None and value != round(value, _MAX_PRICE_DECIMALS):
+            higher = math.ceil(value * 10**_MAX_PRICE_DECIMALS) / 10**_MAX_PRICE_DECIMALS
             raise ValueError(
-                f"{value} has more than {_PRICE_DECIMALS} decimal places, and Azure accepts at most that many; write "
-                f"{higher:.{_PRICE_DECIMALS}f}"
+                f"{value} has more than {_MAX_PRICE_DECIMALS} decimal places, and Azure accepts at most that many; "
+                f"write "
+                f"{higher:.{_MAX_PRICE_DECIMALS}f}"
             )
         return value
 
@@ -227,7 +228,7 @@ class ReservedNodes(Model):
     """Resource id of the group."""
 
 
-NodePurchase = Annotated[PayAsYouGo | SpotNodes | ReservedNodes, Field(discriminator="option")]
+NodePurchaseOption = Annotated[OnDemandNodes | SpotNodes | ReservedNodes, Field(discriminator="option")]
 
 
 class TopologyPolicy(StrEnum):
@@ -250,7 +251,7 @@ class GpuPool(Model):
     nodes: HostCount
     availability_zones: tuple[AzureZone, ...] | None = None
     """Availability zones of this pool. The default is all zones of the cluster."""
-    purchase: NodePurchase = PayAsYouGo()
+    purchase: NodePurchaseOption = OnDemandNodes()
     """Purchase option: on-demand, spot, or a capacity reservation."""
     topology_policy: TopologyPolicy = TopologyPolicy.BEST_EFFORT
     surge_nodes: int = Field(default=0, ge=0, le=10)
@@ -295,7 +296,7 @@ class Service(Model):
         return self.replicas
 
 
-class WithoutPeerAccess(StrEnum):
+class MissingPeerAccessPolicy(StrEnum):
     """Behaviour of a cell whose GPUs cannot transfer KV cache to each other directly.
 
     Its start-up checks read the topology that the driver reports (``topo -p2p``), and the transport that UCX chose for
@@ -317,7 +318,7 @@ class PrefillDecodeCell(Service):
     load: Load
     cpus: int = Field(default=80, gt=0)
     """Whole CPUs that the pod requests, for NUMA alignment."""
-    without_peer_access: WithoutPeerAccess = WithoutPeerAccess.REFUSE
+    without_peer_access: MissingPeerAccessPolicy = MissingPeerAccessPolicy.REFUSE
     """Behaviour of a cell whose prefill and decode GPUs have no peer access, or where UCX does not use it."""
     lmcache: LmcachePool = LmcachePool()
     profile: Profile = Profile.TUNED
@@ -430,7 +431,7 @@ class Azure(Model):
     admin_groups: tuple[ObjectId, ...] = Field(min_length=1)
     """Object ids of the Microsoft Entra groups whose members administer the cluster. Local accounts are disabled."""
     network: ClusterNetwork = ClusterNetwork()
-    access: Access
+    access: ClusterAccess
     """Access of operators and pipelines to the API server and other private endpoints."""
     existing: ExistingResources = ExistingResources()
     system_pool: SystemPool
@@ -470,7 +471,7 @@ class Azure(Model):
                     (section, duplicate, *end), f"{names[duplicate]} is listed twice in {section}; use another"
                 )
         for index, pool in enumerate(self.pools):
-            if pool.name in {SYSTEM_POOL, CPU_POOL}:
+            if pool.name in {SYSTEM_POOL_NAME, CPU_POOL_NAME}:
                 raise SettingError(
                     ("pools", index, "name"), f"{pool.name} is the name of `{pool.name}_pool`; use another name"
                 )

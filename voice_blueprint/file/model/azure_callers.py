@@ -6,7 +6,7 @@ from pydantic import Field
 
 from voice_blueprint.base import Model
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.file.model.edge import CallerRules, JwtAuthorizer, NoAuthorizer
+from voice_blueprint.file.model.edge import CallerSettings, JwtAuthorizer, NoAuthorizer
 from voice_blueprint.file.model.known import ModelName, VmSizeName
 from voice_blueprint.file.model.text import DomainName, SecretName, VaultId
 
@@ -58,7 +58,7 @@ class GatewayPods(Model):
     """Maximum open sockets per pod, two per call. The default follows from the pod's CPUs and memory."""
 
 
-class AzureEdge(CallerRules):
+class AzureEdge(CallerSettings):
     """Application Gateway with a web firewall for HTTP and WebSockets, a load balancer for UDP, and the gateway."""
 
     authorizer: Annotated[JwtAuthorizer | NoAuthorizer, Field(discriminator="kind")]

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
 
-PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+PRIVATE_ADDRESS_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 """RFC 1918; Python's ``is_private`` also includes loopback, link-local and reserved ranges."""
 
 
@@ -27,7 +27,7 @@ def parse_private_network(value: str) -> IPv4Network:
         raise ValueError(f"{error}; write an IPv4 range such as 10.40.0.0/16") from None
     if str(network) != value:
         raise ValueError(f"{value} is not how a cloud spells a range; write {network}")
-    if not any(network.subnet_of(block) for block in PRIVATE_RANGES):
+    if not any(network.subnet_of(block) for block in PRIVATE_ADDRESS_RANGES):
         raise ValueError(f"{value} is not private address space; use 10/8, 172.16/12 or 192.168/16")
     return network
 
@@ -37,7 +37,7 @@ def find_first_duplicate_index(names: Sequence[str]) -> int | None:
     return next((index for index, name in enumerate(names) if name in names[:index]), None)
 
 
-def to_construct_id(name: str) -> str:
+def format_construct_id(name: str) -> str:
     """Return the id of a construct: the words of a name, each with a capital letter."""
     return "".join(word.capitalize() for word in name.split("-"))
 

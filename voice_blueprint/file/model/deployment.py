@@ -18,7 +18,7 @@ from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_blueprint.file.model.text import MAX_NAME_LENGTH, ImageDigest, Name
 from voice_blueprint.file.source import SourceMap
 
-_CELL_DOMAIN_PREFIX = "c{}."
+_CELL_DOMAIN_PREFIX_TEMPLATE = "c{}."
 """Prefix of the domain of a cell."""
 
 
@@ -29,7 +29,7 @@ def _create_cell_edge(edge: _Edge, number: int) -> _Edge:
     """Return the edge of a cell, with a domain of its own."""
     if edge.domain is None:
         return edge
-    domain = edge.domain.model_copy(update={"name": f"{_CELL_DOMAIN_PREFIX.format(number)}{edge.domain.name}"})
+    domain = edge.domain.model_copy(update={"name": f"{_CELL_DOMAIN_PREFIX_TEMPLATE.format(number)}{edge.domain.name}"})
     return edge.model_copy(update={"domain": domain})
 
 
@@ -197,10 +197,10 @@ class Deployment(Model):
         whole = self.whole_deployment or self
         if not whole.cells or not whole.cells.number:
             return ()
-        named = domain.partition(_CELL_DOMAIN_PREFIX.format(whole.cells.number))[2]
+        named = domain.partition(_CELL_DOMAIN_PREFIX_TEMPLATE.format(whole.cells.number))[2]
         others = whole.aws_section.other_regions if whole.aws_section else ()
         return tuple(
-            f"{region}{_CELL_DOMAIN_PREFIX.format(number)}{named}"
+            f"{region}{_CELL_DOMAIN_PREFIX_TEMPLATE.format(number)}{named}"
             for region in ("", *(f"{each.region}." for each in others))
             for number in range(1, whole._cells_per_region + 1)
         )

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from voice_blueprint.base import Model
 from voice_blueprint.contract.session_api import DEFAULT_END_OF_TURN_MS, MAX_END_OF_TURN_MS
 from voice_blueprint.file.errors import SettingError
-from voice_blueprint.file.model.load import Measured
+from voice_blueprint.file.model.load import MeasuredCapacity
 from voice_blueprint.file.model.text import CertificateArn, CollectorUrl, DomainName, HostedZoneId, HttpsUrl, Origin
 
 
@@ -88,7 +88,7 @@ class TaskCount(Model):
         return self
 
 
-FARGATE_MEMORY_GIB = {0.5: range(1, 5), 1: range(2, 9), 2: range(4, 17), 4: range(8, 31)}
+FARGATE_MEMORY_GIB_BY_VCPU = {0.5: range(1, 5), 1: range(2, 9), 2: range(4, 17), 4: range(8, 31)}
 """Memory sizes of Fargate by vCPUs, GiB.
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"""
 
@@ -103,16 +103,17 @@ class GatewayService(Model):
     tasks: TaskCount
     sockets_per_task: int | None = Field(default=None, ge=2)
     """Maximum open sockets per task, two per call. The default follows from the task's vCPUs and memory."""
-    measured: Measured | None = None
+    measured: MeasuredCapacity | None = None
     """Measured calls per task. The default is an assumption per core."""
 
     @model_validator(mode="after")
     def _check_fargate_size(self) -> "GatewayService":
-        if self.vcpu not in FARGATE_MEMORY_GIB:
+        if self.vcpu not in FARGATE_MEMORY_GIB_BY_VCPU:
             raise SettingError(
-                ("vcpu",), f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB)}"
+                ("vcpu",),
+                f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB_BY_VCPU)}",
             )
-        memory_options = FARGATE_MEMORY_GIB[self.vcpu]
+        memory_options = FARGATE_MEMORY_GIB_BY_VCPU[self.vcpu]
         if self.memory_gib not in memory_options:
             raise SettingError(
                 ("memory_gib",),
@@ -132,7 +133,7 @@ class TranscriptArchive(Model):
     """Retention of transcripts and their index entries, days."""
 
 
-class CallerRules(Model):
+class CallerSettings(Model):
     """Limits of callers on either cloud."""
 
     token_ttl_s: int = Field(default=300, ge=30, le=3600)
@@ -166,7 +167,7 @@ class CallerRules(Model):
     to at least 190 ms for the call itself: up to 0.2, it costs less than 2 %."""
 
 
-class Edge(CallerRules):
+class Edge(CallerSettings):
     """REST API for control and events, network load balancer for audio, and the gateway service."""
 
     authorizer: Authorizer

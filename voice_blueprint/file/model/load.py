@@ -5,7 +5,7 @@ import math
 from pydantic import Field
 
 from voice_blueprint.base import Model
-from voice_blueprint.file.model.text import Curve, IsoDate
+from voice_blueprint.file.model.text import IsoDate, LoadCurveName
 
 
 class CallLoad(Model):
@@ -25,7 +25,7 @@ class CallLoad(Model):
     """Fraction of the calls that are conversations with an agent. Applies if the file has `agents`."""
     peak_factor: float = Field(default=2.0, ge=1)
     """Ratio of concurrent calls at the peak to the mean. Office hours give about 2."""
-    curve: Curve = "business-day"
+    curve: LoadCurveName = "business-day"
     """Load over a day, for cost, simulation and alerts: `flat`, `business-day` with one afternoon peak, `spike` of
     an hour, or a CSV file next to this one with the header `second,calls`, from 0 to 86400."""
 
@@ -51,7 +51,7 @@ class Cells(Model):
         return 1 if required_cells <= 1 else regions * math.ceil((required_cells + 1) / regions)
 
 
-class Measured(Model):
+class MeasuredCapacity(Model):
     """Calls per host, as measured by `voice calibrate`."""
 
     calls: int = Field(ge=1, le=8192)

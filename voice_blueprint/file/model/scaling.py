@@ -53,7 +53,7 @@ class Step(Model):
     """Upper bound of a step below the threshold, in the metric's unit. That of the first step is 0."""
 
 
-class Band(NamedTuple):
+class StepAdjustment(NamedTuple):
     """Range of a step: metric values minus the threshold, infinite on an open side."""
 
     lower: float
@@ -89,7 +89,9 @@ class ScalingRule(Model):
                 f"datapoints_to_alarm {self.datapoints_to_alarm} is more than "
                 f"evaluation_periods {self.evaluation_periods}: the alarm could never fire"
             )
-        near, other = ("lower_bound", "upper_bound") if self._check_steps else ("upper_bound", "lower_bound")
+        near, other = (
+            ("lower_bound", "upper_bound") if self._breaches_above_threshold else ("upper_bound", "lower_bound")
+        )
         if any(getattr(step, other) is not None for step in self.steps):
             raise ValueError(f"a step {self.comparison} the threshold has its {near}; it ends where the next begins")
         starts = [abs(getattr(step, near) or 0) for step in self.steps]
@@ -101,7 +103,7 @@ class ScalingRule(Model):
         return self
 
     @property
-    def _check_steps(self) -> bool:
+    def _breaches_above_threshold(self) -> bool:
         return self.comparison is Comparison.ABOVE
 
     @property
@@ -115,13 +117,17 @@ class ScalingRule(Model):
         return self.steps[0].adjustment > 0
 
     @property
-    def bands(self) -> tuple[Band, ...]:
+    def step_adjustments(self) -> tuple[StepAdjustment, ...]:
         """The steps as ranges, as a step scaling policy defines them."""
-        if self._check_steps:
+        if self._breaches_above_threshold:
             bounds = pairwise((*(step.lower_bound or 0 for step in self.steps), math.inf))
-            return tuple(Band(near, far, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True))
+            return tuple(
+                StepAdjustment(near, far, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True)
+            )
         bounds = pairwise((*(step.upper_bound or 0 for step in self.steps), -math.inf))
-        return tuple(Band(far, near, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True))
+        return tuple(
+            StepAdjustment(far, near, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True)
+        )
 
 
 def _check_unique_names(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:

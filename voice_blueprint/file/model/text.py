@@ -15,7 +15,7 @@ PATTERN_MESSAGE_KEY = "patternErrorMessage"
 """Keyword of JSON schemas with which editors replace their own message."""
 
 
-def text_format(pattern: str, form: str, example: str, *, max_length: int | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
+def create_text_metadata(pattern: str, form: str, example: str, *, max_length: int | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
     """Return the metadata of a text with a format.
 
     Args:
@@ -54,12 +54,12 @@ def _check_address_range(value: str) -> str:
 
 
 IsoDate = Annotated[
-    str, text_format(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)
+    str, create_text_metadata(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)
 ]
 
-Curve = Annotated[
+LoadCurveName = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         r"^(flat|business-day|spike|[A-Za-z0-9_][A-Za-z0-9_./-]*\.csv)$",
         "flat, business-day, spike, or a CSV file in the same folder",
         "monday.csv",
@@ -70,7 +70,7 @@ Curve = Annotated[
 MAX_NAME_LENGTH = 32
 Name = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         "^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
         "lower-case words and digits joined by hyphens",
         "voice-1",
@@ -80,36 +80,46 @@ Name = Annotated[
 """Part of AWS and Azure resource names."""
 PoolName = Annotated[
     str,
-    text_format("^[a-z][a-z0-9]{0,11}$", "up to 12 lower-case letters and digits, beginning with a letter", "h100"),
+    create_text_metadata(
+        "^[a-z][a-z0-9]{0,11}$", "up to 12 lower-case letters and digits, beginning with a letter", "h100"
+    ),
 ]
 """The limit of AKS for Linux pools."""
 ImageDigest = Annotated[
     str,
-    text_format("^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits", f"sha256:{'0123456789abcdef' * 4}"),
+    create_text_metadata(
+        "^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits", f"sha256:{'0123456789abcdef' * 4}"
+    ),
 ]
 """Digest of a container image; tags are not accepted, since they can move."""
 Revision = Annotated[
     str,
-    text_format("^[0-9a-f]{40}$", "a commit's 40 hexadecimal digits", "f0fe81560cb8b68660e564f55dd99207059c092e"),
+    create_text_metadata(
+        "^[0-9a-f]{40}$", "a commit's 40 hexadecimal digits", "f0fe81560cb8b68660e564f55dd99207059c092e"
+    ),
 ]
 """Commit of a model's repository."""
 HubRepository = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+$",
         "owner and repository at Hugging Face",
         "Systran/faster-whisper-large-v3",
         max_length=96,
     ),
 ]
-Language = Annotated[str, text_format("^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "a language tag", "en-US", max_length=35)]
-TwilioAccount = Annotated[
-    str,
-    text_format("^AC[0-9a-f]{32}$", "an account's SID: AC and 32 hexadecimal digits", f"AC{'0123456789abcdef' * 2}"),
+Language = Annotated[
+    str, create_text_metadata("^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "a language tag", "en-US", max_length=35)
 ]
-KubernetesVersion = Annotated[str, text_format(r"^1\.[0-9]{2}$", "a minor version in quotes", "1.33")]
+TwilioAccountSid = Annotated[
+    str,
+    create_text_metadata(
+        "^AC[0-9a-f]{32}$", "an account's SID: AC and 32 hexadecimal digits", f"AC{'0123456789abcdef' * 2}"
+    ),
+]
+KubernetesVersion = Annotated[str, create_text_metadata(r"^1\.[0-9]{2}$", "a minor version in quotes", "1.33")]
 TimeOfDay = Annotated[
-    str, text_format("^([01][0-9]|2[0-3]):[0-5][0-9]$", "hours and minutes in quotes, 00:00 to 23:59", "01:00")
+    str, create_text_metadata("^([01][0-9]|2[0-3]):[0-5][0-9]$", "hours and minutes in quotes, 00:00 to 23:59", "01:00")
 ]
 
 # Addresses
@@ -117,14 +127,14 @@ TimeOfDay = Annotated[
 _DNS_LABEL_PATTERN = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST_PATTERN = rf"{_DNS_LABEL_PATTERN}(\.{_DNS_LABEL_PATTERN})*"
 _PORT_PATTERN = ":[1-9][0-9]{0,4}"
-_PATH_CHARACTER = r"(%[0-9A-Fa-f]{2}|[A-Za-z0-9._~:@!$&'()*+,;=/-])"
+_PATH_CHAR_PATTERN = r"(%[0-9A-Fa-f]{2}|[A-Za-z0-9._~:@!$&'()*+,;=/-])"
 """https://www.rfc-editor.org/rfc/rfc3986#section-3.3; other characters are percent-encoded."""
-_SEGMENT_CHARACTER = _PATH_CHARACTER.replace("/", "")
-_PATH_AND_QUERY_PATTERN = rf"(/({_PATH_CHARACTER}|[?#])*)?"
+_SEGMENT_CHAR_PATTERN = _PATH_CHAR_PATTERN.replace("/", "")
+_PATH_AND_QUERY_PATTERN = rf"(/({_PATH_CHAR_PATTERN}|[?#])*)?"
 
 DomainName = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^({_DNS_LABEL_PATTERN}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])$",
         "a domain name in lower case, international ones in their xn-- form",
         "voice.example.com",
@@ -133,7 +143,7 @@ DomainName = Annotated[
 ]
 HttpsUrl = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^https://{_HOST_PATTERN}({_PORT_PATTERN})?{_PATH_AND_QUERY_PATTERN}$",
         "an https URL with its host in lower case",
         "https://login.example.com/",
@@ -141,8 +151,8 @@ HttpsUrl = Annotated[
 ]
 PublicUrl = Annotated[
     str,
-    text_format(
-        rf"^https://{_HOST_PATTERN}(/{_PATH_CHARACTER}*{_SEGMENT_CHARACTER})?$",
+    create_text_metadata(
+        rf"^https://{_HOST_PATTERN}(/{_PATH_CHAR_PATTERN}*{_SEGMENT_CHAR_PATTERN})?$",
         "an https URL on port 443, without query, fragment and final slash",
         "https://engines.example.com/v1",
     ),
@@ -150,7 +160,7 @@ PublicUrl = Annotated[
 """Agents may only connect to port 443, and append paths to the URL."""
 CollectorUrl = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^https://{_HOST_PATTERN}{_PATH_AND_QUERY_PATTERN}$",
         "an https URL on port 443",
         "https://collector.example.com/v1/traces",
@@ -158,15 +168,15 @@ CollectorUrl = Annotated[
 ]
 RunbookUrl = Annotated[
     str,
-    text_format(
-        rf"^https://{_HOST_PATTERN}({_PORT_PATTERN})?(/({_PATH_CHARACTER}|[?#])*{_SEGMENT_CHARACTER})?$",
+    create_text_metadata(
+        rf"^https://{_HOST_PATTERN}({_PORT_PATTERN})?(/({_PATH_CHAR_PATTERN}|[?#])*{_SEGMENT_CHAR_PATTERN})?$",
         "an https URL without a final slash",
         "https://wiki.example.com/runbooks",
     ),
 ]
 Origin = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^(https://({_HOST_PATTERN}|\[[0-9a-f:]{{2,39}}\])({_PORT_PATTERN})?|http://localhost({_PORT_PATTERN})?)$",
         "scheme, host and port of a web page, as browsers send them",
         _EXAMPLE_ORIGIN,
@@ -174,9 +184,9 @@ Origin = Annotated[
     AfterValidator(_check_origin),
 ]
 """``*`` is not accepted, since it would allow every web page."""
-Email = Annotated[
+EmailAddress = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@({_DNS_LABEL_PATTERN}\.)+{_DNS_LABEL_PATTERN}$",
         "an e-mail address with its domain in lower case",
         "oncall@example.com",
@@ -187,11 +197,11 @@ Email = Annotated[
 # Ids on AWS
 
 _HEX_DIGIT = "[0-9a-f]"
-AccountId = Annotated[str, text_format(r"^[0-9]{12}$", "an account's 12 digits in quotes", "123456789012")]
-AwsZone = Annotated[str, text_format(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "us-east-1a")]
-EndpointName = Annotated[
+AccountId = Annotated[str, create_text_metadata(r"^[0-9]{12}$", "an account's 12 digits in quotes", "123456789012")]
+AwsZone = Annotated[str, create_text_metadata(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "us-east-1a")]
+VpcEndpointName = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         r"^[a-z0-9-]{1,60}(\.[a-z0-9-]{1,60}){0,3}$",
         "the last part of a VPC endpoint's service name",
         "ecr.dkr",
@@ -199,7 +209,7 @@ EndpointName = Annotated[
 ]
 MachineImage = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^(ami-{_HEX_DIGIT}{{8}}({_HEX_DIGIT}{{9}})?|/[A-Za-z0-9_./-]{{1,1000}}(:[1-9][0-9]{{0,9}})?)$",
         "an AMI's id (ami- and 8 or 17 hexadecimal digits), or an SSM parameter with its version (/voice/vad:3)",
         "ami-0123456789abcdef0",
@@ -208,17 +218,19 @@ MachineImage = Annotated[
 """Id of an AMI, or an SSM parameter with one, followed by a colon and the parameter's version."""
 ReservationId = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         rf"^cr-{_HEX_DIGIT}{{8}}({_HEX_DIGIT}{{9}})?$", "cr- and 8 or 17 hexadecimal digits", "cr-0123456789abcdef0"
     ),
 ]
 HostedZoneId = Annotated[
     str,
-    text_format(r"^Z[A-Z0-9]{1,31}$", "a hosted zone's id: Z, then capital letters and digits", "Z0123456789EXAMPLE"),
+    create_text_metadata(
+        r"^Z[A-Z0-9]{1,31}$", "a hosted zone's id: Z, then capital letters and digits", "Z0123456789EXAMPLE"
+    ),
 ]
 CertificateArn = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         r"^arn:aws(-cn|-us-gov)?:acm:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:certificate/[0-9A-Za-z-]{1,64}$",
         "the ARN of a certificate in ACM",
         "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012",
@@ -226,7 +238,7 @@ CertificateArn = Annotated[
 ]
 SnapshotName = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         "^[A-Za-z]([.-]?[A-Za-z0-9])*$",
         "letters, digits and single hyphens or dots, beginning with a letter",
         "production-state-2026-11-22",
@@ -235,11 +247,13 @@ SnapshotName = Annotated[
 ]
 SecretPath = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         "^[A-Za-z0-9_/+=.@-]{1,512}$", "a name in Secrets Manager: letters, digits and /_+=.@-", "oncall/webhook"
     ),
 ]
-SecretName = Annotated[str, text_format("^[0-9a-zA-Z-]{1,127}$", "up to 127 letters, digits and hyphens", "engine-key")]
+SecretName = Annotated[
+    str, create_text_metadata("^[0-9a-zA-Z-]{1,127}$", "up to 127 letters, digits and hyphens", "engine-key")
+]
 """Name of an existing secret, in Secrets Manager on AWS or a key vault on Azure, or of a certificate in a vault."""
 
 # Ids on Azure
@@ -251,7 +265,7 @@ _RESOURCE_NAME_PATTERN = "[a-z0-9]([a-z0-9_.-]{0,78}[a-z0-9_])?"
 https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules lists all rules."""
 
 
-def _azure_id_format(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN401  as pydantic's Field
+def _create_azure_id_metadata(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN401  as pydantic's Field
     """Return the metadata of a resource id, which is case-insensitive as in Azure.
 
     Args:
@@ -261,7 +275,7 @@ def _azure_id_format(provider: str, *levels: tuple[str, str, str]) -> Any:  # no
     group = "[a-z0-9_().-]{0,89}[a-z0-9_()-]"
     patterns = "".join(f"/{kind}/{name}" for kind, name, _ in levels)
     examples = "".join(f"/{kind}/{example}" for kind, _, example in levels)
-    return text_format(
+    return create_text_metadata(
         rf"(?i)^/subscriptions/{_GUID_PATTERN}/resourceGroups/{group}/providers/Microsoft\.{provider}{patterns}$",
         "a whole resource id",
         f"/subscriptions/{_EXAMPLE_SUBSCRIPTION_ID}/resourceGroups/shared/providers/Microsoft.{provider}{examples}",
@@ -272,29 +286,34 @@ _NETWORK_LEVEL = ("virtualNetworks", _RESOURCE_NAME_PATTERN, "hub")
 
 ObjectId = Annotated[
     str,
-    text_format(
+    create_text_metadata(
         f"^{_GUID_PATTERN}$", "the object id of a group in Microsoft Entra", "11111111-2222-3333-4444-555555555555"
     ),
 ]
-NetworkId = Annotated[str, _azure_id_format("Network", _NETWORK_LEVEL)]
-SubnetId = Annotated[str, _azure_id_format("Network", _NETWORK_LEVEL, ("subnets", _RESOURCE_NAME_PATTERN, "nodes"))]
-RegistryId = Annotated[str, _azure_id_format("ContainerRegistry", ("registries", "[a-z0-9]{5,50}", "images"))]
+NetworkId = Annotated[str, _create_azure_id_metadata("Network", _NETWORK_LEVEL)]
+SubnetId = Annotated[
+    str, _create_azure_id_metadata("Network", _NETWORK_LEVEL, ("subnets", _RESOURCE_NAME_PATTERN, "nodes"))
+]
+RegistryId = Annotated[str, _create_azure_id_metadata("ContainerRegistry", ("registries", "[a-z0-9]{5,50}", "images"))]
 WorkspaceId = Annotated[
-    str, _azure_id_format("OperationalInsights", ("workspaces", "[a-z0-9][a-z0-9-]{2,61}[a-z0-9]", "shared-logs"))
+    str,
+    _create_azure_id_metadata("OperationalInsights", ("workspaces", "[a-z0-9][a-z0-9-]{2,61}[a-z0-9]", "shared-logs")),
 ]
 DnsZoneId = Annotated[
     str,
-    _azure_id_format(
+    _create_azure_id_metadata(
         "Network", ("privateDnsZones", rf"{_DNS_LABEL_PATTERN}(\.{_DNS_LABEL_PATTERN})+", "privatelink.azurecr.io")
     ),
 ]
 ReservationGroupId = Annotated[
-    str, _azure_id_format("Compute", ("capacityReservationGroups", _RESOURCE_NAME_PATTERN, "a100"))
+    str, _create_azure_id_metadata("Compute", ("capacityReservationGroups", _RESOURCE_NAME_PATTERN, "a100"))
 ]
-VaultId = Annotated[str, _azure_id_format("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[a-z0-9]", "certificates"))]
+VaultId = Annotated[
+    str, _create_azure_id_metadata("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[a-z0-9]", "certificates"))
+]
 AddressRange = Annotated[
     str,
-    text_format(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
+    create_text_metadata(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
     AfterValidator(_check_address_range),
 ]
-AzureZone = Annotated[str, text_format("^[1-9]$", "the number of a zone, in quotes", "1")]
+AzureZone = Annotated[str, create_text_metadata("^[1-9]$", "the number of a zone, in quotes", "1")]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.metrics import API_GATEWAY_NAMESPACE, ECS_NAMESPACE, NLB_NAMESPACE
-from voice_blueprint.contract.metrics import Allowance, DropReason, LossReason, StartPhase
+from voice_blueprint.contract.metrics import DropReason, LossReason, NetworkAllowance, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
@@ -14,7 +14,7 @@ from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED_ALARM, Ale
 from voice_blueprint.observability.aws.series import (
     Resource,
     Series,
-    Statistic,
+    StatisticName,
     build_fleet_series,
     build_group_series,
     build_log_series,
@@ -187,7 +187,8 @@ def _build_vad_dashboard(deployment: Deployment) -> Dashboard:
             Panel(
                 "Held back by EC2, by allowance",
                 tuple(
-                    build_fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=each) for each in Allowance
+                    build_fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=each)
+                    for each in NetworkAllowance
                 ),
                 is_stacked=True,
             ),
@@ -260,7 +261,7 @@ def _build_caller_series() -> tuple[Series, ...]:
     )
 
 
-def _build_load_balancer_series(metric: str, statistic: Statistic, label: str) -> Series:
+def _build_load_balancer_series(metric: str, statistic: StatisticName, label: str) -> Series:
     return build_service_series(NLB_NAMESPACE, metric, statistic, (Resource.PUBLIC_LOAD_BALANCER,), label)
 
 
@@ -271,12 +272,12 @@ def _build_target_series(targets: Resource, balancer: Resource, label: str) -> t
     )
 
 
-def _build_api_series(metric: str, statistic: Statistic, label: str) -> Series:
+def _build_api_series(metric: str, statistic: StatisticName, label: str) -> Series:
     return build_service_series(API_GATEWAY_NAMESPACE, metric, statistic, (Resource.API, Resource.API_STAGE), label)
 
 
 def _build_fleet_series(
-    deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: Statistic, label: str = ""
+    deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: StatisticName, label: str = ""
 ) -> tuple[Series, ...]:
     return tuple(
         build_fleet_series(deployment, fleet.name, metric, statistic, label=f"{fleet.name} {label}".strip())
@@ -339,7 +340,7 @@ def _build_gpu_panel(deployment: Deployment) -> Panel:
     )
 
 
-def _build_node_panel(deployment: Deployment, title: str, metric: str, statistic: Statistic) -> Panel:
+def _build_node_panel(deployment: Deployment, title: str, metric: str, statistic: StatisticName) -> Panel:
     return Panel(
         title, tuple(build_node_series(node, metric, statistic) for node in names.list_state_node_ids(deployment))
     )

@@ -1,13 +1,13 @@
 """Duration and stop conditions of a host rollout."""
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase
+from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, PurchaseOption
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.alerts import build_alerts
 
-CALLER_ALERTS = frozenset({"sessions-refused", "first-transcript-slow"})
+CALLER_ALERT_IDS = frozenset({"sessions-refused", "first-transcript-slow"})
 """Gateway alerts that any tier can cause."""
-HOSTS_ABANDONED_ALERT = "hosts-abandoned"
+HOSTS_ABANDONED_ALERT_ID = "hosts-abandoned"
 
 
 def list_rollback_alarms(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str, ...]:
@@ -18,16 +18,16 @@ def list_rollback_alarms(deployment: Deployment, tier: Tier, fleet: str) -> tupl
     return tuple(
         alert.format_alarm_name(deployment)
         for alert in build_alerts(deployment)
-        if alert.id in CALLER_ALERTS
+        if alert.id in CALLER_ALERT_IDS
         or (
             alert.tier is tier
-            and (alert.affects_callers or alert.id == HOSTS_ABANDONED_ALERT)
+            and (alert.affects_callers or alert.id == HOSTS_ABANDONED_ALERT_ID)
             and alert.target in (None, fleet, tier.value)
         )
     )
 
 
-def can_surge(purchase: Purchase) -> bool:
+def can_surge(purchase: PurchaseOption) -> bool:
     """Return True if hosts can be launched above the desired number during a rollout."""
     return not isinstance(purchase, CapacityReservation | CapacityBlock)
 

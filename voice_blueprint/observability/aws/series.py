@@ -19,15 +19,15 @@ from voice_blueprint.contract.metrics import (
     METRICS,
     PHASE_DIMENSION,
     REASON_DIMENSION,
-    Allowance,
     DropReason,
     LossReason,
     Metric,
+    NetworkAllowance,
     StartPhase,
 )
 from voice_blueprint.file.model.deployment import Deployment
 
-Statistic = str
+StatisticName = str
 """Statistic over a period in CloudWatch's spelling: ``Average``, ``Maximum``, ``Minimum``, ``SampleCount``, ``Sum``,
 ``p95``; ``PR(:1000)`` is the percentage of samples up to 1000.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Statistics-definitions.html"""
@@ -76,7 +76,7 @@ class Series:
     metric: Metric
     namespace: str
     dimensions: Mapping[str, str | Resource]
-    statistic: Statistic
+    statistic: StatisticName
     label: str
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ _DIMENSION_BY_TYPE = {
     DropReason: REASON_DIMENSION,
     LossReason: LOSS_DIMENSION,
     StartPhase: PHASE_DIMENSION,
-    Allowance: ALLOWANCE_DIMENSION,
+    NetworkAllowance: ALLOWANCE_DIMENSION,
 }
 
 
@@ -99,10 +99,10 @@ def build_fleet_series(
     deployment: Deployment,
     fleet: str,
     metric: str,
-    statistic: Statistic,
+    statistic: StatisticName,
     *,
     label: str = "",
-    part: DropReason | LossReason | StartPhase | Allowance | None = None,
+    part: DropReason | LossReason | StartPhase | NetworkAllowance | None = None,
 ) -> Series:
     """Return a metric that a fleet's hosts or the gateway's tasks publish.
 
@@ -116,7 +116,7 @@ def build_fleet_series(
 
 
 def build_service_series(
-    namespace: str, metric: str, statistic: Statistic, values: tuple[str | Resource, ...], label: str = ""
+    namespace: str, metric: str, statistic: StatisticName, values: tuple[str | Resource, ...], label: str = ""
 ) -> Series:
     """Return a metric of an AWS service. ``values`` are in the order of the metric's dimensions."""
     definition = SERVICE_METRICS[namespace, metric]
@@ -124,12 +124,12 @@ def build_service_series(
     return Series(definition, definition.namespace, dimensions, statistic, label or str(values[0]))
 
 
-def build_group_series(group: str, metric: str, statistic: Statistic) -> Series:
+def build_group_series(group: str, metric: str, statistic: StatisticName) -> Series:
     """Return a metric of an Auto Scaling group."""
     return build_service_series(AUTO_SCALING_NAMESPACE, metric, statistic, (group,))
 
 
-def build_node_series(node: str, metric: str, statistic: Statistic) -> Series:
+def build_node_series(node: str, metric: str, statistic: StatisticName) -> Series:
     """Return a metric of a state store node."""
     return build_service_series(ELASTICACHE_NAMESPACE, metric, statistic, (node,))
 

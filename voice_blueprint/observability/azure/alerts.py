@@ -35,11 +35,11 @@ from voice_blueprint.contract.metrics import (
 from voice_blueprint.file.model.azure import Azure, AzureService, PrefillDecodeCell, TtsService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
-from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, lacks_digests, list_service_images
+from voice_blueprint.hosts import AGENT_POD_IMAGES, IMAGES_BY_CALLER_TIER, lacks_digests, list_service_images
 from voice_blueprint.observability.alerting import (
-    ALERT_CONDITIONS,
+    ALERT_CONDITION_BY_ID,
     BURN_RATE_WINDOWS,
-    ERROR_BUDGET_ALERT,
+    ERROR_BUDGET_ALERT_ID,
     MIN_REFUSALS,
     Objective,
     build_objectives,
@@ -48,22 +48,22 @@ from voice_blueprint.observability.azure.scaling import REPLICA_TARGET_UTILIZATI
 
 BUDGET_RUNBOOK = "budget"
 """Runbook of the budget's notifications."""
-MAX_SPENT_PERCENT = 80
-MAX_FORECAST_PERCENT = 100
+MAX_BUDGET_SPENT_PERCENT = 80
+MAX_BUDGET_FORECAST_PERCENT = 100
 
-SATURATED_UTILIZATION = 0.95
+SATURATION_THRESHOLD = 0.95
 """Utilization of a replica at which scaling has evidently not helped: it acts at ``REPLICA_TARGET_UTILIZATION``."""
 MAX_FIRST_OUTPUT_S = 1.0
 """Threshold for the first token or audio, since users notice a wait of more than 1 s:
 https://www.nngroup.com/articles/response-times-3-important-limits/"""
 
-WINDOW_MINUTES = 5
+COUNTER_WINDOW_MINUTES = 5
 """Window for increases of a counter."""
-CAPACITY_WAIT_MINUTES = 15
+MAX_CAPACITY_WAIT_MINUTES = 15
 """Duration of a wait for capacity. A new node and a cold engine need 15 to 25 minutes; a longer wait has another
 cause."""
 MAX_START_MINUTES = 45
-UNREADY_MINUTES = 10
+MAX_UNREADY_MINUTES = 10
 """Time for which a pod that is no longer ready is treated as stuck. After this time, the pod counts as missing."""
 TOKEN_WINDOW_MINUTES = 5
 """Window for generated tokens. A probe requests a token from an idle engine every ten seconds."""
@@ -161,9 +161,9 @@ def build_recording_rules() -> tuple[RecordingRule, ...]:
 def _build_cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts that are independent of services."""
     azure = deployment.azure
-    yield _build_silence_alert(
+    yield _build_telemetry_silent_alert(
         "Nothing has come from the cluster for five minutes: scaling holds its replicas, and alerts are blind.",
-        f"absent({ClusterMetric.NODE})",
+        f"absent({ClusterMetric.NODE_INFO})",
         "cluster",
     )
     if not lacks_digests(deployment, (Image.ROUTER,)):
@@ -177,13 +177,14 @@ def _build_cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
         f"{_build_metric_query(ClusterMetric.AUTOSCALER_REPLICAS)} / {scalable}",
         Comparison.ABOVE,
         0.99,
-        CAPACITY_WAIT_MINUTES,
+        MAX_CAPACITY_WAIT_MINUTES,
         unit=" of the maximum",
     )
     yield Alert(
         "replicas-missing",
         "Replicas that scaling asks for have not become ready: no GPU node has come, or the engine does not start.",
-        f"{_build_metric_query(ClusterMetric.DESIRED_REPLICAS)} - {_build_metric_query(ClusterMetric.AVAILABLE)}",
+        f"{_build_metric_query(ClusterMetric.DESIRED_REPLICAS)} - "
+        f"{_build_metric_query(ClusterMetric.AVAILABLE_REPLICAS)}",
         Comparison.ABOVE,
         0,
         MAX_START_MINUTES,
@@ -242,7 +243,7 @@ def _build_missing_gpus_query(azure: Azure) -> str:
         "node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_")
     )
     parts = (
-        f'({count} * max by (node) ({ClusterMetric.NODE}{{node=~"aks-({"|".join(names)})-.*"}}) '
+        f'({count} * max by (node) ({ClusterMetric.NODE_INFO}{{node=~"aks-({"|".join(names)})-.*"}}) '
         f"unless on (node) ({allocatable} >= {count}))"
         for count, names in sorted(by_count.items())
     )
@@ -255,15 +256,15 @@ _METRIC_BY_TIER = {Component.GATEWAY: "OpenSockets", Component.VAD: "VadSessions
 
 def _build_caller_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the tiers that serve callers, with AWS's thresholds over five minutes instead of two."""
-    running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not lacks_digests(deployment, images)]
+    running = [tier for tier, images in IMAGES_BY_CALLER_TIER.items() if not lacks_digests(deployment, images)]
     for tier in running:
         yield _build_down_alert(tier.value, [tier.value], 2)
         published = (
             f"sum({METRICS[_METRIC_BY_TIER[tier]].prometheus_name}{_format_label_selector({FLEET_DIMENSION: tier})})"
         )
-        yield _build_silence_alert(
+        yield _build_telemetry_silent_alert(
             f"Pods of {tier} are ready and have published nothing for five minutes: alerts do not see them.",
-            f"({_build_deployments_query(ClusterMetric.READY, [tier.value])} unless on () {published})",
+            f"({_build_deployments_query(ClusterMetric.READY_REPLICAS, [tier.value])} unless on () {published})",
             tier.value,
         )
     if Component.GATEWAY in running:
@@ -271,7 +272,7 @@ def _build_caller_alerts(deployment: Deployment) -> Iterator[Alert]:
             f"sum({_build_increase_query(f'Sessions{outcome}', FLEET_DIMENSION, Component.GATEWAY)})"
             for outcome in ("Refused", "Created")
         )
-        has_minimum = f"({refused} >= bool {MIN_REFUSALS * WINDOW_MINUTES})"
+        has_minimum = f"({refused} >= bool {MIN_REFUSALS * COUNTER_WINDOW_MINUTES})"
         yield _build_shared_alert(
             "sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {has_minimum}", 2, unit=" %"
         )
@@ -299,24 +300,22 @@ def _build_caller_alerts(deployment: Deployment) -> Iterator[Alert]:
         yield _build_shared_alert("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].prometheus_name})", 2)
     if Component.ASR in running:
         yield _build_shared_alert("asr-slots-exhausted", f"max({METRICS['FreeSlots'].prometheus_name})", 1)
-        lost_speech = (
-            f"sum by ({LOSS_DIMENSION}) ({_build_increase_query('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED_LOSSES)})"
-        )
-        yield _build_shared_alert("speech-lost", lost_speech, 2)
+        lost_speech = _build_increase_query("SpeechLost", LOSS_DIMENSION, *_UNTRANSCRIBED_LOSS_REASONS)
+        yield _build_shared_alert("speech-lost", f"sum by ({LOSS_DIMENSION}) ({lost_speech})", 2)
 
 
 def _build_objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert]:
     """Yield an alert for each objective and pair of windows; both windows must breach."""
-    if lacks_digests(deployment, CALLER_TIER_IMAGES[Component.GATEWAY]):
+    if lacks_digests(deployment, IMAGES_BY_CALLER_TIER[Component.GATEWAY]):
         return
     for objective in build_objectives(deployment.azure.observability.objectives, agents=agents):
         for windows in BURN_RATE_WINDOWS:
-            threshold = objective.calculate_threshold(windows)
+            threshold = objective.calculate_threshold_percent(windows)
             short, long = (
                 _build_bad_percent_query(objective, f"{each // 60}m") for each in (windows.short_s, windows.long_s)
             )
             yield Alert(
-                ERROR_BUDGET_ALERT,
+                ERROR_BUDGET_ALERT_ID,
                 objective.format_meaning(windows),
                 f"({short} and on () ({long} > {threshold:g}))",
                 Comparison.ABOVE,
@@ -354,9 +353,10 @@ def _build_agent_alerts() -> Iterator[Alert]:
     """Yield the alerts on turns, interruptions and refused conversations."""
     agent = Component.AGENT.value
     yield _build_down_alert(agent, [agent], 2)
-    yield _build_silence_alert(
+    yield _build_telemetry_silent_alert(
         "Agents are ready and have published nothing for five minutes: scaling does not see their conversations.",
-        f"({_build_deployments_query(ClusterMetric.READY, [agent])} unless on () sum({AgentMetric.CONVERSATIONS}))",
+        f"({_build_deployments_query(ClusterMetric.READY_REPLICAS, [agent])} unless on () "
+        f"sum({AgentMetric.CONVERSATIONS}))",
         agent,
     )
     yield _build_shared_alert("conversations-refused", f"sum by (reason) (increase({AgentMetric.REFUSED}[5m]))", 2)
@@ -365,7 +365,7 @@ def _build_agent_alerts() -> Iterator[Alert]:
 
 
 _OVERLOAD_REASONS = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
-_UNTRANSCRIBED_LOSSES = (LossReason.REFUSED, LossReason.LOST_CHUNKS, LossReason.ABANDONED)
+_UNTRANSCRIBED_LOSS_REASONS = (LossReason.REFUSED, LossReason.LOST_CHUNKS, LossReason.ABANDONED)
 
 
 def _build_service_alerts(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
@@ -377,14 +377,17 @@ def _build_service_alerts(deployment: Deployment, service: AzureService) -> Iter
     # Without a minimum, no replica is required.
     if any(service.get_replica_bounds(pool).min for pool in by_pool):
         yield _build_down_alert(service.name, names, 5)
-    yield _build_silence_alert(
+    yield _build_telemetry_silent_alert(
         f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
-        f"({_build_deployments_query(ClusterMetric.READY, names)} unless on () {build_sum_query(running, **labels)})",
+        f"({_build_deployments_query(ClusterMetric.READY_REPLICAS, names)} unless on () "
+        f"{build_sum_query(running, **labels)})",
         service.name,
     )
     yield _build_hang_alert(service, names)
     for pool, pool_triggers in by_pool.items():
-        replicas = f"{_build_deployments_query(ClusterMetric.READY, [build_engine_workload_name(service, pool)])}"
+        replicas = (
+            f"{_build_deployments_query(ClusterMetric.READY_REPLICAS, [build_engine_workload_name(service, pool)])}"
+        )
         for trigger in pool_triggers:
             yield Alert(
                 "service-saturated",
@@ -392,8 +395,8 @@ def _build_service_alerts(deployment: Deployment, service: AzureService) -> Iter
                 "hour: growing does not help.",
                 f"({trigger.query}) / {replicas}",
                 Comparison.ABOVE,
-                trigger.target_per_replica * SATURATED_UTILIZATION / REPLICA_TARGET_UTILIZATION,
-                CAPACITY_WAIT_MINUTES,
+                trigger.target_per_replica * SATURATION_THRESHOLD / REPLICA_TARGET_UTILIZATION,
+                MAX_CAPACITY_WAIT_MINUTES,
                 target=f"{build_engine_workload_name(service, pool)}-{trigger.name}",
                 unit=" a replica",
             )
@@ -411,7 +414,8 @@ def _build_service_alerts(deployment: Deployment, service: AzureService) -> Iter
     )
     if speech:
         failed, succeeded = (
-            _build_rate_query(each, **labels) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED)
+            _build_rate_query(each, **labels)
+            for each in (SpeechMetric.FAILED_REQUESTS, SpeechMetric.SUCCESSFUL_REQUESTS)
         )
         yield Alert(
             "speech-fails",
@@ -439,7 +443,7 @@ def _build_down_alert(target: str, deployments: list[str], minutes: int) -> Aler
     return Alert(
         "service-down",
         f"{target} has no replica that takes requests.",
-        _build_deployments_query(ClusterMetric.AVAILABLE, deployments),
+        _build_deployments_query(ClusterMetric.AVAILABLE_REPLICAS, deployments),
         Comparison.BELOW,
         1,
         minutes,
@@ -456,7 +460,7 @@ def _build_hang_alert(service: AzureService, deployments: list[str]) -> Alert:
     tokens = (
         f"increase({generated}{_format_label_selector({SERVICE_METRIC_LABEL: service.name})}[{TOKEN_WINDOW_MINUTES}m])"
     )
-    was = f"max by (pod) (max_over_time({ready}[{UNREADY_MINUTES}m]))"
+    was = f"max by (pod) (max_over_time({ready}[{MAX_UNREADY_MINUTES}m]))"
     lost_speech = (
         f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_build_metric_query(ClusterMetric.DELETED_AT)})"
     )
@@ -480,7 +484,7 @@ def _build_shared_alert(id_: str, query: str, minutes: int, *, unit: str = "", p
     Args:
         per_unit: Divisor of the table's threshold, since Prometheus uses seconds.
     """
-    condition = ALERT_CONDITIONS[id_]
+    condition = ALERT_CONDITION_BY_ID[id_]
     return Alert(
         id_,
         condition.meaning,
@@ -493,13 +497,13 @@ def _build_shared_alert(id_: str, query: str, minutes: int, *, unit: str = "", p
     )
 
 
-def _build_silence_alert(meaning: str, query: str, target: str) -> Alert:
+def _build_telemetry_silent_alert(meaning: str, query: str, target: str) -> Alert:
     return Alert("telemetry-silent", meaning, query, Comparison.ABOVE, 0, 5, target=target)
 
 
 def _build_increase_query(metric: str, label: str, *values: str) -> str:
     """Return PromQL for the increase of a metric of our images in five minutes, filtered by the values of a label."""
-    return f'increase({METRICS[metric].prometheus_name}{{{label}=~"{"|".join(values)}"}}[{WINDOW_MINUTES}m])'
+    return f'increase({METRICS[metric].prometheus_name}{{{label}=~"{"|".join(values)}"}}[{COUNTER_WINDOW_MINUTES}m])'
 
 
 def _format_label_selector(labels: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ from voice_blueprint.observability import panels
 
 
 @dataclass(frozen=True)
-class Query:
+class PrometheusQuery:
     """A PromQL query.
 
     Attributes:
@@ -34,21 +34,27 @@ class Query:
     legend: str
 
 
-Panel = panels.Panel[Query]
-Dashboard = panels.Dashboard[Query]
+Panel = panels.Panel[PrometheusQuery]
+Dashboard = panels.Dashboard[PrometheusQuery]
 
 
 def build_dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
     callers = (_build_callers_dashboard(),) if deployment.azure.callers else ()
     agents = (_build_agents_dashboard(),) if deployment.azure.agents else ()
-    return (*callers, *agents, _build_services_dashboard(deployment), _build_gpu_dashboard(), _build_starts_dashboard())
+    return (
+        *callers,
+        *agents,
+        _build_services_dashboard(deployment),
+        _build_gpu_dashboard(),
+        _build_startup_dashboard(),
+    )
 
 
 def _build_services_dashboard(deployment: Deployment) -> Dashboard:
     azure = deployment.azure
     speech = [service.name for service in azure.services if isinstance(service, TtsService)]
     first = [
-        Query(
+        PrometheusQuery(
             build_p95_query(
                 SpeechMetric.TIME_TO_FIRST_AUDIO if service.name in speech else EngineMetric.TIME_TO_FIRST_TOKEN,
                 **{SERVICE_METRIC_LABEL: service.name},
@@ -78,7 +84,7 @@ def _build_services_dashboard(deployment: Deployment) -> Dashboard:
             Panel(
                 "Replicas",
                 tuple(
-                    Query(f'{metric}{{namespace="{NAMESPACE}"}}', f"{{{{horizontalpodautoscaler}}}} {suffix}")
+                    PrometheusQuery(f'{metric}{{namespace="{NAMESPACE}"}}', f"{{{{horizontalpodautoscaler}}}} {suffix}")
                     for metric, suffix in (
                         (ClusterMetric.AUTOSCALER_REPLICAS, "now"),
                         (ClusterMetric.AUTOSCALER_MAX_REPLICAS, "at most"),
@@ -90,19 +96,22 @@ def _build_services_dashboard(deployment: Deployment) -> Dashboard:
 
 
 def _build_callers_dashboard() -> Dashboard:
-    def build_rate_query(metric: str, *labels: str) -> Query:
+    def build_rate_query(metric: str, *labels: str) -> PrometheusQuery:
         grouping = f" by ({', '.join(labels)})" if labels else ""
-        return Query(
+        return PrometheusQuery(
             f"60 * sum{grouping} (rate({METRICS[metric].prometheus_name}[2m]))",
             " ".join((metric, *map(_format_grafana_variable, labels))),
         )
 
-    def build_max_by_pod_query(metric: str) -> Query:
-        return Query(
+    def build_max_by_pod_query(metric: str) -> PrometheusQuery:
+        return PrometheusQuery(
             f"max by ({FLEET_DIMENSION}) ({METRICS[metric].prometheus_name})", _format_grafana_variable(FLEET_DIMENSION)
         )
 
-    waits = (Query(build_p95_query(METRICS[name].prometheus_name), name) for name in ("TimeToFirstText", "TimeToFinal"))
+    waits = (
+        PrometheusQuery(build_p95_query(METRICS[name].prometheus_name), name)
+        for name in ("TimeToFirstText", "TimeToFinal")
+    )
     return Dashboard(
         "callers",
         "Access and transcription of callers: sessions, latency, capacity in use, losses.",
@@ -133,18 +142,26 @@ def _build_agents_dashboard() -> Dashboard:
         "Are callers answered in time? Turns by their stages, interruptions, conversations against those admitted.",
         (),
         (
-            Panel("Turn, p95 s", (Query(build_p95_query(AgentMetric.TURN), "end of speech to first sound"),)),
-            Panel("Stages of a turn, p95 s", (Query(stages, _format_grafana_variable("stage")),)),
+            Panel("Turn, p95 s", (PrometheusQuery(build_p95_query(AgentMetric.TURN), "end of speech to first sound"),)),
+            Panel("Stages of a turn, p95 s", (PrometheusQuery(stages, _format_grafana_variable("stage")),)),
             Panel(
-                "Interruption to silence, p95 s", (Query(build_p95_query(AgentMetric.BARGE_IN), "onset to silence"),)
+                "Interruption to silence, p95 s",
+                (PrometheusQuery(build_p95_query(AgentMetric.BARGE_IN), "onset to silence"),),
             ),
             Panel(
                 "Conversations",
-                (Query(f"sum({AgentMetric.CONVERSATIONS})", "held"), Query(f"sum({AgentMetric.SLOTS})", "admitted")),
+                (
+                    PrometheusQuery(f"sum({AgentMetric.CONVERSATIONS})", "held"),
+                    PrometheusQuery(f"sum({AgentMetric.SLOTS})", "admitted"),
+                ),
             ),
             Panel(
                 "Callers refused, a minute by reason",
-                (Query(f"60 * sum by (reason) (rate({AgentMetric.REFUSED}[2m]))", _format_grafana_variable("reason")),),
+                (
+                    PrometheusQuery(
+                        f"60 * sum by (reason) (rate({AgentMetric.REFUSED}[2m]))", _format_grafana_variable("reason")
+                    ),
+                ),
                 is_stacked=True,
             ),
         ),
@@ -166,14 +183,17 @@ def _build_gpu_dashboard() -> Dashboard:
         "gpus",
         "What each GPU does. Busy is time with any kernel; tensor cores and memory traffic say what limits it.",
         (),
-        tuple(Panel(title, (Query(f"max by (hostname, gpu) ({metric})", gpu),)) for title, metric in graphs.items()),
+        tuple(
+            Panel(title, (PrometheusQuery(f"max by (hostname, gpu) ({metric})", gpu),))
+            for title, metric in graphs.items()
+        ),
     )
 
 
-def _build_starts_dashboard() -> Dashboard:
+def _build_startup_dashboard() -> Dashboard:
     within = f'{{namespace="{NAMESPACE}"}}'
     phases = (
-        Query(f'max by (pod) ({POD_START_METRIC}{{{PHASE_METRIC_LABEL}="{phase}"}})', f"{{{{pod}}}} {phase}")
+        PrometheusQuery(f'max by (pod) ({POD_START_METRIC}{{{PHASE_METRIC_LABEL}="{phase}"}})', f"{{{{pod}}}} {phase}")
         for phase in ("node", "pull", "engine")
     )
     return Dashboard(
@@ -185,15 +205,15 @@ def _build_starts_dashboard() -> Dashboard:
             Panel(
                 "Replicas that are missing",
                 (
-                    Query(
-                        f"{ClusterMetric.DESIRED_REPLICAS}{within} - {ClusterMetric.AVAILABLE}{within}",
+                    PrometheusQuery(
+                        f"{ClusterMetric.DESIRED_REPLICAS}{within} - {ClusterMetric.AVAILABLE_REPLICAS}{within}",
                         "{{deployment}}",
                     ),
                 ),
             ),
             Panel(
                 "Restarts, an hour",
-                (Query(f"increase({ClusterMetric.RESTARTS}{within}[1h])", "{{pod}} {{container}}"),),
+                (PrometheusQuery(f"increase({ClusterMetric.RESTARTS}{within}[1h])", "{{pod}} {{container}}"),),
             ),
         ),
     )
@@ -205,7 +225,7 @@ def _format_grafana_variable(label: str) -> str:
 
 def _build_request_queries(
     engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]
-) -> tuple[Query, ...]:
+) -> tuple[PrometheusQuery, ...]:
     """Return the requests of every service. Speech is counted per pipeline, since each stage counts its requests."""
     if not speech:
         return (_build_query_by_service(engine_label),)
@@ -215,9 +235,9 @@ def _build_request_queries(
 
 def _build_query_by_service(
     metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = ""
-) -> Query:
+) -> PrometheusQuery:
     labels = f"{SERVICE_METRIC_LABEL}, {POOL_METRIC_LABEL}"
-    return Query(
+    return PrometheusQuery(
         f"{fold} by ({labels}) ({metric}{selector})",
         f"{_format_grafana_variable(SERVICE_METRIC_LABEL)} {_format_grafana_variable(POOL_METRIC_LABEL)}",
     )

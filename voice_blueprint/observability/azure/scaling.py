@@ -45,7 +45,7 @@ class ScalingBehavior:
     Attributes:
         pods: Maximum number of replicas per period.
         percent: Maximum percentage of the current replicas per period.
-        settle_s: Stabilization window; the highest number of replicas recommended in it applies.
+        stabilization_window_s: Stabilization window; the highest number of replicas recommended in it applies.
     """
 
     pods: int
@@ -61,7 +61,7 @@ long time, since restoring its caches and its node takes minutes."""
 
 
 @dataclass(frozen=True)
-class Trigger:
+class ScalingTrigger:
     """A reason to scale.
 
     Attributes:
@@ -74,7 +74,7 @@ class Trigger:
     target_per_replica: float
 
 
-def build_scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger, ...]]:
+def build_scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[ScalingTrigger, ...]]:
     """Return the triggers of a service on each of its pools."""
     pools = size_service(azure, service).pools
     sessions = {pool.pool: pool.engine.sessions for pool in pools}
@@ -108,7 +108,7 @@ def add_zero_default(query: str, deployment: str) -> str:
     return f"({query}) or sum({ClusterMetric.DESIRED_REPLICAS}{{{labels}}} == 0)"
 
 
-def build_cpu_trigger(deployment: str, cpus: float) -> Trigger:
+def build_cpu_trigger(deployment: str, cpus: float) -> ScalingTrigger:
     """Return the trigger on the CPU utilization of pods without GPUs.
 
     These pods also have a trigger on their load.
@@ -118,35 +118,35 @@ def build_cpu_trigger(deployment: str, cpus: float) -> Trigger:
         cpus: CPUs per pod.
     """
     labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
-    return Trigger("cpu", f"sum(rate({CONTAINER_CPU_METRIC}{{{labels}}}[2m]))", cpus * TARGET_UTILIZATION)
+    return ScalingTrigger("cpu", f"sum(rate({CONTAINER_CPU_METRIC}{{{labels}}}[2m]))", cpus * TARGET_UTILIZATION)
 
 
-def build_slots_trigger(component: str) -> Trigger:
+def build_slots_trigger(component: str) -> ScalingTrigger:
     """Return the trigger on the percentage of used slots per pod."""
-    return Trigger(
+    return ScalingTrigger(
         "places",
         f'sum({METRICS["SlotsTaken"].prometheus_name}{{{FLEET_DIMENSION}="{component}"}})',
         100 * TARGET_UTILIZATION,
     )
 
 
-def build_sockets_trigger(sockets: int) -> Trigger:
+def build_sockets_trigger(sockets: int) -> ScalingTrigger:
     """Return the trigger on the open sockets of gateways, relative to the maximum of a pod."""
-    return Trigger("sockets", f"sum({METRICS['OpenSockets'].prometheus_name})", sockets * TARGET_UTILIZATION)
+    return ScalingTrigger("sockets", f"sum({METRICS['OpenSockets'].prometheus_name})", sockets * TARGET_UTILIZATION)
 
 
-def build_conversations_trigger(conversations: int) -> Trigger:
+def build_conversations_trigger(conversations: int) -> ScalingTrigger:
     """Return the trigger on the active conversations of agents, relative to the maximum of a pod.
 
     Args:
         conversations: Maximum conversations per pod.
     """
-    return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * TARGET_UTILIZATION)
+    return ScalingTrigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * TARGET_UTILIZATION)
 
 
 def _build_aggregated_triggers(
     service: str, pool: str, sessions: int, *, earlier_pool_sessions: int = 0
-) -> tuple[Trigger, ...]:
+) -> tuple[ScalingTrigger, ...]:
     """Return the triggers of aggregated engines: requests in flight, and memory of sessions.
 
     Args:
@@ -169,30 +169,32 @@ def _build_aggregated_triggers(
             f"{build_sum_query(EngineMetric.RUNNING, **labels)} + {build_sum_query(EngineMetric.WAITING, **labels)}"
         )
     return (
-        Trigger("requests", in_flight, sessions * REPLICA_TARGET_UTILIZATION),
-        Trigger("kv-cache", build_sum_query(EngineMetric.KV_USAGE, **labels), REPLICA_TARGET_UTILIZATION),
+        ScalingTrigger("requests", in_flight, sessions * REPLICA_TARGET_UTILIZATION),
+        ScalingTrigger("kv-cache", build_sum_query(EngineMetric.KV_USAGE, **labels), REPLICA_TARGET_UTILIZATION),
     )
 
 
-def _build_speech_trigger(service: str, pool: str, sessions: int) -> Trigger:
+def _build_speech_trigger(service: str, pool: str, sessions: int) -> ScalingTrigger:
     """Return the trigger of text to speech: requests of the whole pipeline.
 
     The stages' own gauges count each request twice.
     """
     labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
     in_flight = f"{build_sum_query(SpeechMetric.RUNNING, **labels)} + {build_sum_query(SpeechMetric.WAITING, **labels)}"
-    return Trigger("requests", in_flight, sessions * REPLICA_TARGET_UTILIZATION)
+    return ScalingTrigger("requests", in_flight, sessions * REPLICA_TARGET_UTILIZATION)
 
 
-def _build_cell_triggers(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
+def _build_cell_triggers(service: str, pool: str, sessions: int) -> tuple[ScalingTrigger, ...]:
     """Return the triggers of cells. Each cell is one pod, so the busier engine adds a whole cell."""
     labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
     prefill = labels | {ROLE_METRIC_LABEL: CellRole.PREFILL.value}
     decode = labels | {ROLE_METRIC_LABEL: CellRole.DECODE.value}
     return (
-        Trigger("prefill-waiting", build_sum_query(EngineMetric.WAITING, **prefill), sessions * MAX_WAITING_FRACTION),
-        Trigger(
+        ScalingTrigger(
+            "prefill-waiting", build_sum_query(EngineMetric.WAITING, **prefill), sessions * MAX_WAITING_FRACTION
+        ),
+        ScalingTrigger(
             "decode-running", build_sum_query(EngineMetric.RUNNING, **decode), sessions * REPLICA_TARGET_UTILIZATION
         ),
-        Trigger("decode-kv-cache", build_sum_query(EngineMetric.KV_USAGE, **decode), REPLICA_TARGET_UTILIZATION),
+        ScalingTrigger("decode-kv-cache", build_sum_query(EngineMetric.KV_USAGE, **decode), REPLICA_TARGET_UTILIZATION),
     )

@@ -27,7 +27,7 @@ class Caller:
         conversation: Id of the conversation.
         token: Token for resuming the conversation.
         heard_rate: Sample rate of the answer, Hz.
-        interrupted_s: Time from the onset of the interruption to the last audible sound.
+        barge_in_latency_s: Time from the onset of the interruption to the last audible sound.
         interruptions: Number of interruptions reported by the agent, including one at the start of each turn.
     """
 
@@ -43,7 +43,7 @@ class Caller:
     def _reset(self) -> None:
         self._chunks: list[bytes] = []
         self._playback_ends_at = 0.0
-        self._onset_at = self.interrupted_s = 0.0
+        self._onset_at = self.barge_in_latency_s = 0.0
 
     async def __aenter__(self) -> Self:
         self._socket = await websockets.connect(self._url, additional_headers=self._headers)
@@ -63,7 +63,7 @@ class Caller:
             is_answered: Function that returns whether the stored conversation contains the complete answer.
         """
         self._reset()
-        self._outgoing_frames = _split_frames(question)
+        self._outgoing_frames = _split_into_frames(question)
         await self._wait_until(lambda: not self._outgoing_frames and bool(self._chunks))
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
@@ -78,18 +78,18 @@ class Caller:
             The time from the onset of the objection to the last audible sound of the answer, s.
         """
         self._reset()
-        self._outgoing_frames = _split_frames(question)
+        self._outgoing_frames = _split_into_frames(question)
         await self._wait_until(
             lambda: not self._outgoing_frames and self._get_received_audio().size > delay_s * self.heard_rate
         )
-        self._outgoing_frames, self._onset_at = _split_frames(objection), self._get_current_time()
-        await self._wait_until(lambda: bool(self.interrupted_s))
-        return self.interrupted_s
+        self._outgoing_frames, self._onset_at = _split_into_frames(objection), self._get_current_time()
+        await self._wait_until(lambda: bool(self.barge_in_latency_s))
+        return self.barge_in_latency_s
 
     def queue_speech(self, samples: Samples) -> None:
         """Send speech without waiting for an answer."""
         self._reset()
-        self._outgoing_frames = _split_frames(samples)
+        self._outgoing_frames = _split_into_frames(samples)
 
     async def wait_for_audio(self, seconds: float) -> None:
         """Wait until this duration of an answer has arrived.
@@ -123,8 +123,8 @@ class Caller:
                 case "interruption":
                     self.interruptions += 1
                     # Audio that was received but not played is discarded.
-                    if self._onset_at and not self.interrupted_s:
-                        self.interrupted_s = min(self._get_current_time(), self._playback_ends_at) - self._onset_at
+                    if self._onset_at and not self.barge_in_latency_s:
+                        self.barge_in_latency_s = min(self._get_current_time(), self._playback_ends_at) - self._onset_at
                     self._playback_ends_at = min(self._get_current_time(), self._playback_ends_at)
 
     async def _speak(self) -> None:
@@ -160,7 +160,7 @@ class Caller:
         return asyncio.get_running_loop().time()
 
 
-def _split_frames(samples: Samples) -> list[Samples]:
+def _split_into_frames(samples: Samples) -> list[Samples]:
     return [
         samples[begin : begin + SAMPLES_PER_FRAME]
         for begin in range(0, samples.size - SAMPLES_PER_FRAME + 1, SAMPLES_PER_FRAME)

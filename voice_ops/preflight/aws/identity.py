@@ -10,12 +10,12 @@ from voice_ops.preflight.aws.commands import ACTIONS_BY_COMMAND
 from voice_ops.preflight.aws.permissions import (
     BOOTSTRAP_ROLES,
     build_bootstrap_role_arn,
-    filter_non_wildcard_actions,
+    exclude_wildcard_actions,
     list_required_actions,
 )
 from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_result
 
-MAX_ACTIONS = 100
+MAX_ACTIONS_PER_SIMULATION = 100
 """Number of actions per simulation. IAM returns all results of a simulation at once."""
 MAX_SHOWN_ACTIONS = 5
 
@@ -87,9 +87,7 @@ def _check_command_permissions(account: Account, caller: str) -> CheckResult:
 
 
 def _check_execution_role(account: Account, role: str) -> CheckResult:
-    needs = filter_non_wildcard_actions(
-        list_required_actions(resource["Type"] for resource in account.iter_resources())
-    )
+    needs = exclude_wildcard_actions(list_required_actions(resource["Type"] for resource in account.iter_resources()))
     question, requirement = "permissions of CloudFormation's role", f"{len(needs)} actions"
     try:
         denied = _find_denied_actions(account, role, needs)
@@ -118,7 +116,10 @@ def _format_denied_actions(denied: list[str]) -> str:
 
 def _find_denied_actions(account: Account, principal: str, actions: list[str]) -> list[str]:
     """Return the actions that IAM's simulator does not allow a principal on every resource."""
-    batches = [actions[start : start + MAX_ACTIONS] for start in range(0, len(actions), MAX_ACTIONS)]
+    batches = [
+        actions[start : start + MAX_ACTIONS_PER_SIMULATION]
+        for start in range(0, len(actions), MAX_ACTIONS_PER_SIMULATION)
+    ]
     return [action for batch in batches for action in _find_actions_denied_on_resource(account, principal, batch, "*")]
 
 
@@ -126,7 +127,7 @@ def _find_actions_denied_on_resource(account: Account, principal: str, actions: 
     """Return the actions that IAM's simulator does not allow a principal on a resource."""
     path = "EvaluationResults[?EvalDecision != 'allowed'].EvalActionName"
     query = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
-    return list(account.list_all("iam", "simulate_principal_policy", path, None, **query))
+    return list(account.iter_paginated_items("iam", "simulate_principal_policy", path, None, **query))
 
 
 def _find_caller_principal(account: Account) -> str | None:

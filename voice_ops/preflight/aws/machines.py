@@ -13,7 +13,7 @@ from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from voice_ops.aws.account import REPORT_AREA, Account
 from voice_ops.aws.refusals import get_error_code
 from voice_ops.preflight.report import CheckResult, create_check_result
-from voice_sandbox.aws.diff import is_older
+from voice_sandbox.aws.diff import is_older_version
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CapacityReservationTypeDef, ImageTypeDef
@@ -81,7 +81,7 @@ def get_image_reference(fleet: Fleet) -> str:
 
 def find_image_id(account: Account, reference: str) -> str | None:
     """Return the id of an AMI or the value of an SSM parameter, or ``None`` if it does not exist."""
-    if machine_images.is_ami(reference):
+    if machine_images.is_ami_id(reference):
         return reference if _describe_image(account, reference) else None
     try:
         return account.session.client("ssm").get_parameter(Name=reference)["Parameter"]["Value"]
@@ -157,7 +157,7 @@ def check_state_store_version(account: Account) -> Iterator[CheckResult]:
     """Compare the version of the deployed state store with that of the file, since a store cannot be downgraded."""
     stack = names.build_stack_name(account.deployment, "state")
     ids = set(account.fetch_physical_ids(stack).values()) if stack in account.fetch_stack_statuses() else set()
-    clusters = account.list_all("elasticache", "describe_cache_clusters", "CacheClusters[]")
+    clusters = account.iter_paginated_items("elasticache", "describe_cache_clusters", "CacheClusters[]")
     running = {each["EngineVersion"] for each in clusters if each.get("ReplicationGroupId") in ids}
     desired = account.deployment.aws.state.engine_version
     for version in sorted(running):
@@ -166,7 +166,7 @@ def check_state_store_version(account: Account) -> Iterator[CheckResult]:
             f"set aws.state.engine_version to {short}; ElastiCache has no downgrade, and an older store requires a "
             "snapshot of its version"
         )
-        blocks = remedy if is_older(desired, version) else ""
+        blocks = remedy if is_older_version(desired, version) else ""
         yield create_check_result(
             REPORT_AREA, "version of the state store", f"Valkey {version}", f"Valkey {desired}", blocks=blocks
         )

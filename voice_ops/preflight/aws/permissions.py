@@ -12,8 +12,8 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 TEMPLATE_ACTIONS = ("ssm:GetParameters",)
 """Actions with which CloudFormation resolves SSM parameters: machine images, and the bootstrap's version."""
 
-IAM_PREFIXES = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
-IAM_PREFIXES |= {"elasticloadbalancingv2": "elasticloadbalancing"}
+IAM_PREFIX_BY_SERVICE = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
+IAM_PREFIX_BY_SERVICE |= {"elasticloadbalancingv2": "elasticloadbalancing"}
 """IAM prefixes of services that have another name in CloudFormation."""
 
 BOOTSTRAP_ROLES = ("deploy", "file-publishing", "lookup")
@@ -56,12 +56,12 @@ def list_required_actions(types: Iterable[str]) -> list[str]:
     return sorted(used | set(TEMPLATE_ACTIONS))
 
 
-def filter_non_wildcard_actions(actions: Iterable[str]) -> list[str]:
+def exclude_wildcard_actions(actions: Iterable[str]) -> list[str]:
     """Return the actions without wildcards, which IAM's simulator does not accept."""
     return [action for action in actions if not action.endswith("*")]
 
 
-def split_policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
+def split_into_policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
     """Yield policy documents that together allow the actions, each within the size limit of a managed policy."""
     batch: list[str] = []
     for action in actions:
@@ -90,4 +90,4 @@ def _build_policy_document(actions: list[str], resources: list[str] | str = "*")
 
 def _get_iam_prefix(kind: str) -> str:
     service = kind.split("::")[1].lower()
-    return IAM_PREFIXES.get(service, service)
+    return IAM_PREFIX_BY_SERVICE.get(service, service)

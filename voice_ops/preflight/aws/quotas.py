@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from voice_blueprint import catalog
-from voice_blueprint.limits import calculate_limit_usages
+from voice_blueprint.limits import iter_limit_usages
 from voice_ops.aws.account import REPORT_AREA, Account
 from voice_ops.aws.refusals import AWS_ERRORS, explain_error, get_error_code
 from voice_ops.needs import calculate_required_fargate_vcpus, calculate_required_vcpus
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OPEN_REQUEST_STATUSES = ("PENDING", "CASE_OPENED")
 
-SPOT_QUOTA_CODES = {
+SPOT_QUOTA_CODES_BY_FAMILY = {
     "standard": ("L-34B43A08",),
     "inf": ("L-B5D1601B",),
     "trn": ("L-6B0D517C",),
@@ -45,12 +45,12 @@ STANDARD_INSTANCE_FAMILIES = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t"
 
 
 @dataclass(frozen=True)
-class QuotaNeed:
+class QuotaRequirement:
     """Usage of one quota by the deployment.
 
     Attributes:
         codes: Service Quotas codes; the first that exists in the account applies.
-        used_by_others: Function that returns the account's usage without this deployment.
+        count_used_by_others: Function that returns the account's usage without this deployment.
     """
 
     service: str
@@ -58,17 +58,17 @@ class QuotaNeed:
     unit: str
     min_usage: int
     max_usage: int
-    used_by_others: Callable[[Account], int]
+    count_used_by_others: Callable[[Account], int]
 
 
 def compare_quotas(account: Account) -> Iterator[CheckResult]:
     """Compare the account's quotas with the need of the deployment."""
     client = account.session.client("service-quotas")
     requested: dict[str, dict[str, PendingRequest]] = {}
-    for need in _list_quota_needs(account):
+    for need in _list_quota_requirements(account):
         if need.service not in requested:
             requested[need.service] = _list_open_requests(account, need.service)
-        yield _compare_quota_need(account, client, need, requested[need.service])
+        yield _compare_quota_requirement(account, client, need, requested[need.service])
 
 
 def calculate_available_vcpus(account: Account, family: str, *, spot: bool) -> int | None:
@@ -78,7 +78,9 @@ def calculate_available_vcpus(account: Account, family: str, *, spot: bool) -> i
         The quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.
     """
     codes = {row.family: row.code for row in catalog.quotas().values()}
-    need = QuotaNeed("ec2", SPOT_QUOTA_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
+    need = QuotaRequirement(
+        "ec2", SPOT_QUOTA_CODES_BY_FAMILY[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0
+    )
     try:
         quota = _find_quota(account.session.client("service-quotas"), need)
         running = _count_running_vcpus(account, include_own=True)
@@ -87,15 +89,15 @@ def calculate_available_vcpus(account: Account, family: str, *, spot: bool) -> i
     return int(quota["Value"]) - running[family, spot] if quota else None
 
 
-def _compare_quota_need(
-    account: Account, client: ServiceQuotasClient, need: QuotaNeed, requested: dict[str, PendingRequest]
+def _compare_quota_requirement(
+    account: Account, client: ServiceQuotasClient, need: QuotaRequirement, requested: dict[str, PendingRequest]
 ) -> CheckResult:
     quota = _find_quota(client, need)
     if quota is None:
         return CheckResult(
             REPORT_AREA,
             f"quota: {need.codes[0]} of {need.service}",
-            CheckStatus.UNANSWERED,
+            CheckStatus.UNKNOWN,
             f"Service Quotas has no such quota in {account.region}",
             f"{need.min_usage} at the minimum, {need.max_usage} at the maximum",
             "look it up in the console of Service Quotas",
@@ -105,7 +107,7 @@ def _compare_quota_need(
         name=f"{quota['QuotaName']} ({code})",
         unit=need.unit,
         limit=int(quota["Value"]),
-        used_by_others=need.used_by_others(account),
+        used_by_others=need.count_used_by_others(account),
         min_need=need.min_usage,
         max_need=need.max_usage,
     )
@@ -114,7 +116,7 @@ def _compare_quota_need(
     )
 
 
-def _list_quota_needs(account: Account) -> Iterator[QuotaNeed]:
+def _list_quota_requirements(account: Account) -> Iterator[QuotaRequirement]:
     codes = {row.family: row.code for row in catalog.quotas().values()}
     running: dict[tuple[str, bool], int] = {}
 
@@ -127,33 +129,32 @@ def _list_quota_needs(account: Account) -> Iterator[QuotaNeed]:
         return count
 
     for (family, spot), (low, high) in calculate_required_vcpus(account.deployment).items():
-        chosen = SPOT_QUOTA_CODES[family] if spot else (codes[family],)
-        yield QuotaNeed("ec2", chosen, "vCPU", low, high, create_other_usage_counter((family, spot)))
+        chosen = SPOT_QUOTA_CODES_BY_FAMILY[family] if spot else (codes[family],)
+        yield QuotaRequirement("ec2", chosen, "vCPU", low, high, create_other_usage_counter((family, spot)))
     low, high = calculate_required_fargate_vcpus(account.deployment)
-    yield QuotaNeed("fargate", (FARGATE_QUOTA_CODE,), "vCPU", low, high, _count_fargate_vcpus)
+    yield QuotaRequirement("fargate", (FARGATE_QUOTA_CODE,), "vCPU", low, high, _count_fargate_vcpus)
     addresses, networks = (sum(1 for _ in account.iter_resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
     balancers = sum(
         resource["Properties"].get("Type") == "network"
         for resource in account.iter_resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     )
-    yield QuotaNeed("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _count_addresses)
-    yield QuotaNeed("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _count_networks)
-    yield QuotaNeed(
+    yield QuotaRequirement("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _count_elastic_ips)
+    yield QuotaRequirement("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _count_vpcs)
+    yield QuotaRequirement(
         "elasticloadbalancing", ("L-69A177A2",), "load balancers", balancers, balancers, _count_load_balancers
     )
     # These limits apply to a load balancer, a service or this deployment's hosts, so other usage in the account does
     # not count.
     needed = {
-        each.limit.id: each
-        for each in sorted(calculate_limit_usages(account.deployment), key=lambda each: each.units.max)
+        each.limit.id: each for each in sorted(iter_limit_usages(account.deployment), key=lambda each: each.units.max)
     }
     for each in needed.values():
         if each.limit.service and each.limit.quota:
             low, high = each.units.min, each.units.max
-            yield QuotaNeed(each.limit.service, (each.limit.quota,), each.limit.name, low, high, lambda _: 0)
+            yield QuotaRequirement(each.limit.service, (each.limit.quota,), each.limit.name, low, high, lambda _: 0)
 
 
-def _find_quota(client: ServiceQuotasClient, need: QuotaNeed) -> ServiceQuotaTypeDef | None:
+def _find_quota(client: ServiceQuotasClient, need: QuotaRequirement) -> ServiceQuotaTypeDef | None:
     for code in need.codes:
         for get_quota in (client.get_service_quota, client.get_aws_default_service_quota):
             try:
@@ -165,7 +166,7 @@ def _find_quota(client: ServiceQuotasClient, need: QuotaNeed) -> ServiceQuotaTyp
 
 
 def _list_open_requests(account: Account, service: str) -> dict[str, PendingRequest]:
-    result = account.list_all(
+    result = account.iter_paginated_items(
         "service-quotas", "list_requested_service_quota_change_history", "RequestedQuotas[]", ServiceCode=service
     )
     return {
@@ -204,12 +205,18 @@ def _count_running_vcpus(account: Account, *, include_own: bool = False) -> Coun
     """
     running: Counter[tuple[str, bool]] = Counter()
     filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    for instance in account.list_all("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
+    for instance in account.iter_paginated_items(
+        "ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters
+    ):
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
-        if include_own or tags.get("aws:autoscaling:groupName") not in account.groups:
+        if include_own or tags.get("aws:autoscaling:groupName") not in account.scaling_groups:
             running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
     types = sorted({kind for kind, _ in running})
-    rows = account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()
+    rows = (
+        account.iter_paginated_items("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types)
+        if types
+        else ()
+    )
     vcpus = {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in rows}
     total: Counter[tuple[str, bool]] = Counter()
     for (kind, spot), count in running.items():
@@ -218,21 +225,21 @@ def _count_running_vcpus(account: Account, *, include_own: bool = False) -> Coun
     return total
 
 
-def _count_addresses(account: Account) -> int:
+def _count_elastic_ips(account: Account) -> int:
     addresses = account.session.client("ec2").describe_addresses()["Addresses"]
     return sum(not account.belongs_to_deployment(address.get("Tags", [])) for address in addresses)
 
 
-def _count_networks(account: Account) -> int:
+def _count_vpcs(account: Account) -> int:
     return sum(
         not account.belongs_to_deployment(vpc.get("Tags", []))
-        for vpc in account.list_all("ec2", "describe_vpcs", "Vpcs[]")
+        for vpc in account.iter_paginated_items("ec2", "describe_vpcs", "Vpcs[]")
     )
 
 
 def _count_load_balancers(account: Account) -> int:
     path = "LoadBalancers[?Type == 'network'].LoadBalancerArn"
-    arns = list(account.list_all("elbv2", "describe_load_balancers", path))
+    arns = list(account.iter_paginated_items("elbv2", "describe_load_balancers", path))
     client = account.session.client("elbv2")
     batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags accepts 20
     tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
@@ -242,11 +249,13 @@ def _count_load_balancers(account: Account) -> int:
 def _count_fargate_vcpus(account: Account) -> int:
     """Count the vCPUs of running Fargate tasks without those of the deployment."""
     client, units = account.session.client("ecs"), 0
-    for cluster in account.list_all("ecs", "list_clusters", "clusterArns[]"):
+    for cluster in account.iter_paginated_items("ecs", "list_clusters", "clusterArns[]"):
         tags = client.list_tags_for_resource(resourceArn=cluster).get("tags", [])
         if account.belongs_to_deployment([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
             continue
-        tasks = list(account.list_all("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
+        tasks = list(
+            account.iter_paginated_items("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE")
+        )
         for start in range(0, len(tasks), 100):  # DescribeTasks accepts 100
             result = client.describe_tasks(cluster=cluster, tasks=tasks[start : start + 100])["tasks"]
             units += sum(int(task.get("cpu", 0)) for task in result)

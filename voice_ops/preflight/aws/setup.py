@@ -41,7 +41,7 @@ def check_domain(account: Account) -> Iterator[CheckResult]:
     edge = account.deployment.aws.edge
     if edge.domain:
         yield _check_hosted_zone(account, edge.domain)
-        yield _check_created_certificate(account, edge.domain)
+        yield _check_pending_certificate(account, edge.domain)
     if edge.certificate_arn:
         yield _check_existing_certificate(account, edge.certificate_arn)
 
@@ -62,9 +62,9 @@ def _check_hosted_zone(account: Account, domain: Domain) -> CheckResult:
     return create_check_result(REPORT_AREA, question, result, requirement, blocks="" if is_valid else remedy)
 
 
-def _check_created_certificate(account: Account, domain: Domain) -> CheckResult:
+def _check_pending_certificate(account: Account, domain: Domain) -> CheckResult:
     """Report a certificate of an earlier deploy that is pending validation."""
-    certificates = account.list_all("acm", "list_certificates", "CertificateSummaryList[]")
+    certificates = account.iter_paginated_items("acm", "list_certificates", "CertificateSummaryList[]")
     matching = [row for row in certificates if f".{row['DomainName']}".endswith(f".{domain.name}")]
     waiting = [row for row in matching if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
     result = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in matching)

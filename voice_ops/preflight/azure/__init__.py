@@ -12,7 +12,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.preflight.azure import quotas, registrations, roles, sizes, vaults
 from voice_ops.preflight.azure.account import REPORT_AREA, Account, create_account
 from voice_ops.preflight.azure.refusals import explain_error
-from voice_ops.preflight.questions import Refusal, report_skipped_checks, run_checks
+from voice_ops.preflight.questions import RequestFailure, report_skipped_checks, run_checks
 from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
 from voice_ops.preflight.report import CheckResult
 
@@ -46,7 +46,7 @@ def run_preflight(
         environment: Environment with the subscription.
     """
     subscription = find_subscription(environment)
-    if isinstance(subscription, Refusal):
+    if isinstance(subscription, RequestFailure):
         yield from report_skipped_checks(REPORT_AREA, CHECKS_BY_TOPIC, subscription.result, subscription.remedy)
         return
     account = create_account(deployment, resources, subscription)
@@ -54,13 +54,15 @@ def run_preflight(
     yield from run_checks(REPORT_AREA, questions, (AzureError,), explain_error)
 
 
-def find_subscription(environment: Mapping[str, str]) -> str | Refusal:
+def find_subscription(environment: Mapping[str, str]) -> str | RequestFailure:
     """Return the subscription in an environment, or the reason why no subscription can be queried."""
     subscription = next((environment[name] for name in SUBSCRIPTION_VARIABLES if environment.get(name)), None)
     if subscription and _is_uuid(subscription):
         return subscription
     reason = f"{subscription!r} is not a subscription id" if subscription else "no subscription is set"
-    return Refusal(reason, f"sign in with `az login`, and set {SUBSCRIPTION_VARIABLES[0]}", lacks_credentials=True)
+    return RequestFailure(
+        reason, f"sign in with `az login`, and set {SUBSCRIPTION_VARIABLES[0]}", lacks_credentials=True
+    )
 
 
 def _is_uuid(text: str) -> bool:

@@ -89,32 +89,32 @@ class Account:
         return claims
 
     @cached_property
-    def compute(self) -> ComputeManagementClient:
+    def compute_client(self) -> ComputeManagementClient:
         """Client for usage, SKUs and scale sets."""
         return ComputeManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
-    def quota(self) -> QuotaMgmtClient:
+    def quota_client(self) -> QuotaMgmtClient:
         """Client for limits, increase requests, and the usage of providers other than compute."""
         return QuotaMgmtClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
-    def authorization(self) -> AuthorizationManagementClient:
+    def authorization_client(self) -> AuthorizationManagementClient:
         """Client for role assignments and definitions."""
         return AuthorizationManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
-    def providers(self) -> ResourceManagementClient:
+    def resource_client(self) -> ResourceManagementClient:
         """Client for registrations of a subscription with Azure Resource Manager."""
         return ResourceManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
-    def features(self) -> FeatureClient:
+    def feature_client(self) -> FeatureClient:
         """Client for features that must be registered for a subscription."""
         return FeatureClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property
-    def graph(self) -> PipelineClient[HttpRequest, HttpResponse]:
+    def graph_client(self) -> PipelineClient[HttpRequest, HttpResponse]:
         """Client for Microsoft Graph."""
         sign_in = BearerTokenCredentialPolicy(self.credential, f"{GRAPH_URL}/.default")
         options = dict(self._client_options)

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from voice_sandbox.azure.arm import to_arm_type
 
 RESOURCE_OPERATIONS = ("read", "write", "delete")
-LINK_ACTIONS = {
+LINK_ACTION_BY_TYPE = {
     "managedidentity:UserAssignedIdentity": "assign/action",
     "network:NatGateway": "join/action",
     "network:NetworkInterface": "join/action",
@@ -31,7 +31,7 @@ def list_required_actions(kinds: Iterable[str]) -> list[str]:
         kinds: Types such as ``network:NatGateway``.
     """
     kinds = set(kinds)
-    links = {f"{to_arm_type(kind)}/{LINK_ACTIONS[kind]}" for kind in kinds & LINK_ACTIONS.keys()}
+    links = {f"{to_arm_type(kind)}/{LINK_ACTION_BY_TYPE[kind]}" for kind in kinds & LINK_ACTION_BY_TYPE.keys()}
     types = {RESOURCE_GROUP_TYPE if kind == "resources:ResourceGroup" else to_arm_type(kind) for kind in kinds}
     peer = {PEERING_ACTION} if "network:VirtualNetworkPeering" in kinds else set()
     return sorted(

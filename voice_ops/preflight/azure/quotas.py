@@ -19,7 +19,7 @@ COMPUTE_PROVIDER, NETWORK_PROVIDER = "Microsoft.Compute", "Microsoft.Network"
 REGIONAL_QUOTA_NAME = "cores"
 """Quota of all vCPUs of a location except those of spot nodes."""
 OPEN_REQUEST_STATES = {"Accepted", "InProgress"}
-NETWORK_QUOTAS = {
+RESOURCE_TYPE_BY_NETWORK_QUOTA = {
     "VirtualNetworks": "network:VirtualNetwork",
     "StandardSkuPublicIpAddresses": "network:PublicIPAddress",
 }
@@ -41,7 +41,7 @@ def calculate_required_vcpus(azure: Azure) -> dict[str, tuple[int, int]]:
 
 def compare_vcpu_quotas(account: Account) -> Iterator[CheckResult]:
     """Compare the vCPU quotas with the need of the deployment. The case of family names is ignored."""
-    usage = {(row.name.value or "").lower(): row for row in account.compute.usage.list(account.location)}
+    usage = {(row.name.value or "").lower(): row for row in account.compute_client.usage.list(account.location)}
     own_vcpus = _count_own_vcpus(account) or Counter()
     pending, refusal = _list_open_requests(account, COMPUTE_PROVIDER)
     yield from refusal
@@ -68,15 +68,15 @@ def compare_network_quotas(account: Account) -> Iterator[CheckResult]:
     pending, refusal = _list_open_requests(account, NETWORK_PROVIDER)
     yield from refusal
     deployed = _count_own_vcpus(account) is not None
-    for name, kind in NETWORK_QUOTAS.items():
+    for name, kind in RESOURCE_TYPE_BY_NETWORK_QUOTA.items():
         need = account.resources[kind]
-        limit = account.quota.quota.get(name, scope).properties
-        used = account.quota.usages.get(name, scope).properties
+        limit = account.quota_client.quota.get(name, scope).properties
+        used = account.quota_client.usages.get(name, scope).properties
         if limit is None or used is None or not isinstance(limit.limit, models.LimitObject) or used.usages is None:
             yield CheckResult(
                 REPORT_AREA,
                 f"quota: {name}",
-                CheckStatus.UNANSWERED,
+                CheckStatus.UNKNOWN,
                 "Azure returns no limit",
                 f"{need}",
                 "see the portal",
@@ -102,7 +102,7 @@ def _list_open_requests(account: Account, provider: str) -> tuple[dict[str, Pend
     """Return the pending requests by quota in lower case, or a result with the reason why they are unknown."""
     pending: dict[str, PendingRequest] = {}
     try:
-        for request in account.quota.quota_request_status.list(account.build_quota_scope(provider)):
+        for request in account.quota_client.quota_request_status.list(account.build_quota_scope(provider)):
             properties = request.properties
             if properties and properties.provisioning_state in OPEN_REQUEST_STATES:
                 for part in properties.value or ():
@@ -114,7 +114,7 @@ def _list_open_requests(account: Account, provider: str) -> tuple[dict[str, Pend
             raise
         refused = explain_error(error)
         question = f"open requests of {provider}"
-        return {}, [CheckResult(REPORT_AREA, question, CheckStatus.UNANSWERED, refused.result, remedy=refused.remedy)]
+        return {}, [CheckResult(REPORT_AREA, question, CheckStatus.UNKNOWN, refused.result, remedy=refused.remedy)]
     return pending, []
 
 
@@ -123,7 +123,9 @@ def _request_increase(account: Account, provider: str, name: str, desired: int) 
         properties=models.QuotaProperties(limit=models.LimitObject(value=desired), name=models.ResourceName(value=name))
     )
     try:
-        account.quota.quota.begin_create_or_update(name, account.build_quota_scope(provider), request, polling=False)
+        account.quota_client.quota.begin_create_or_update(
+            name, account.build_quota_scope(provider), request, polling=False
+        )
     except AzureError as error:
         refusal = explain_error(error)
         raise QuotaIncreaseError(f"{refusal.result}; {refusal.remedy}") from None
@@ -135,7 +137,7 @@ def _count_own_vcpus(account: Account) -> Counter[str] | None:
     group = azure_names.build_node_resource_group_name(account.deployment)
     total: Counter[str] = Counter()
     try:
-        for scale_set in account.compute.virtual_machine_scale_sets.list(group):
+        for scale_set in account.compute_client.virtual_machine_scale_sets.list(group):
             size = catalog.vm_sizes().get((scale_set.sku.name if scale_set.sku else None) or "")
             if size is None or scale_set.sku is None:
                 continue

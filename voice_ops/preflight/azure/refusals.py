@@ -8,40 +8,40 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from voice_ops.preflight.questions import Refusal, extract_first_line
+from voice_ops.preflight.questions import RequestFailure, extract_first_line
 
-UNREGISTERED_CODES = {"MissingSubscriptionRegistration", "MissingRegistrationForResourceProvider"}
+UNREGISTERED_ERROR_CODES = {"MissingSubscriptionRegistration", "MissingRegistrationForResourceProvider"}
 THROTTLED_STATUS = 429
 DENIED_STATUS = 403
 
 
-def explain_error(error: Exception) -> Refusal:
+def explain_error(error: Exception) -> RequestFailure:
     """Explain an exception of an Azure SDK in one line, with a remedy."""
     message = extract_first_line(str(getattr(error, "message", None) or error))
     if isinstance(error, ClientAuthenticationError):
         code = extract_error_code(error)
         reason = f"the credentials were rejected ({code})" if code else f"no credentials were found: {message}"
-        return Refusal(reason, "sign in again with `az login`", lacks_credentials=True)
+        return RequestFailure(reason, "sign in again with `az login`", lacks_credentials=True)
     if isinstance(error, ServiceRequestError | ServiceResponseError):
-        return Refusal(f"cannot reach Azure: {message}", "check the network and the proxy settings")
+        return RequestFailure(f"cannot reach Azure: {message}", "check the network and the proxy settings")
     if isinstance(error, DecodeError):
-        return Refusal("the response did not come from Azure", "check the proxy settings")
+        return RequestFailure("the response did not come from Azure", "check the proxy settings")
     if not isinstance(error, HttpResponseError):
-        return Refusal(message, "see the message; `az account show` shows who is signed in")
+        return RequestFailure(message, "see the message; `az account show` shows who is signed in")
     if error.status_code == THROTTLED_STATUS:
-        return Refusal(
+        return RequestFailure(
             f"the request was throttled after retries ({extract_error_code(error) or THROTTLED_STATUS})",
             "run it again in a minute",
         )
-    if extract_error_code(error) in UNREGISTERED_CODES:
-        return Refusal(
+    if extract_error_code(error) in UNREGISTERED_ERROR_CODES:
+        return RequestFailure(
             f"a resource provider is not registered ({extract_error_code(error)})",
             "register the provider in the message, such as az provider register --namespace Microsoft.Quota",
         )
     if error.status_code == DENIED_STATUS:
         remedy = "sign in with the role Reader on the subscription, and Quota Request Operator for quotas"
-        return Refusal(f"access denied: {message}", remedy)
-    return Refusal(message, "see the message")
+        return RequestFailure(f"access denied: {message}", remedy)
+    return RequestFailure(message, "see the message")
 
 
 def extract_error_code(error: HttpResponseError) -> str:

@@ -16,7 +16,9 @@ cluster's file share."""
 def check_provider_registrations(account: Account) -> Iterator[CheckResult]:
     """Check the registration of every resource provider that the deploy or the cluster calls."""
     needed = CLUSTER_PROVIDERS | {to_arm_type(kind).partition("/")[0] for kind in account.resources}
-    states = {(each.namespace or "").lower(): each.registration_state for each in account.providers.providers.list()}
+    states = {
+        (each.namespace or "").lower(): each.registration_state for each in account.resource_client.providers.list()
+    }
     missing = sorted(name for name in needed if states.get(name.lower()) != REGISTERED_STATE)
     yield create_check_result(
         REPORT_AREA,
@@ -29,7 +31,7 @@ def check_provider_registrations(account: Account) -> Iterator[CheckResult]:
 
 def check_host_encryption(account: Account) -> Iterator[CheckResult]:
     """Check the feature for encryption at the host, which all node pools and the jump host require."""
-    feature = account.features.features.get(COMPUTE_PROVIDER, ENCRYPTION_FEATURE)
+    feature = account.feature_client.features.get(COMPUTE_PROVIDER, ENCRYPTION_FEATURE)
     state = (feature.properties.state if feature.properties else None) or "unknown"
     remedy = (
         f"az feature register --namespace {COMPUTE_PROVIDER} --name {ENCRYPTION_FEATURE}; when `az feature show` "

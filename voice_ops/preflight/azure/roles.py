@@ -13,7 +13,7 @@ from voice_ops.preflight.azure.permissions import is_action_allowed, list_requir
 from voice_ops.preflight.report import CheckResult, create_check_result
 
 MAX_SHOWN_ACTIONS = 5
-ASSIGN_ACTION = "Microsoft.Authorization/roleAssignments/write"
+ASSIGN_ROLE_ACTION = "Microsoft.Authorization/roleAssignments/write"
 
 
 def check_identity(account: Account) -> Iterator[CheckResult]:
@@ -53,14 +53,14 @@ def check_role_assignment(account: Account) -> Iterator[CheckResult]:
     https://learn.microsoft.com/azure/role-based-access-control/delegate-role-assignments-overview
     """
     conditions = [
-        condition for each, condition in _list_role_permissions(account) if is_action_allowed(ASSIGN_ACTION, *each)
+        condition for each, condition in _list_role_permissions(account) if is_action_allowed(ASSIGN_ROLE_ACTION, *each)
     ]
     bound = bool(conditions) and all(conditions)
     yield create_check_result(
         REPORT_AREA,
         "permission to assign roles",
         "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
-        ASSIGN_ACTION,
+        ASSIGN_ROLE_ACTION,
         blocks=""
         if conditions
         else "assign Owner, User Access Administrator or Role Based Access Control Administrator",
@@ -100,7 +100,7 @@ def _group_exists(account: Account, group: str) -> bool | None:
     Raises:
         HttpResponseError: The request failed.
     """
-    response = account.graph.send_request(HttpRequest("GET", f"{GRAPH_URL}/v1.0/groups/{group}?$select=id"))
+    response = account.graph_client.send_request(HttpRequest("GET", f"{GRAPH_URL}/v1.0/groups/{group}?$select=id"))
     if response.status_code == HTTPStatus.FORBIDDEN:
         return None
     if response.status_code == HTTPStatus.NOT_FOUND:
@@ -115,7 +115,7 @@ def _list_role_permissions(account: Account) -> Iterator[tuple[tuple[list[str], 
     Roles that are assigned through groups are included.
     """
     who = account.claims["oid"]
-    authorization = account.authorization
+    authorization = account.authorization_client
     assigned = authorization.role_assignments.list_for_subscription(filter=f"atScope() and assignedTo('{who}')")
     for role, condition in sorted({(each.role_definition_id, each.condition or "") for each in assigned}):
         for permission in authorization.role_definitions.get_by_id(role).permissions or ():

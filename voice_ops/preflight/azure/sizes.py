@@ -6,7 +6,7 @@ from azure.mgmt.compute.models import ResourceSku, ResourceSkuRestrictionsReason
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import VmSize
-from voice_blueprint.file.model.azure import CPU_POOL, JumpHost, SpotNodes
+from voice_blueprint.file.model.azure import CPU_POOL_NAME, JumpHost, SpotNodes
 from voice_ops.preflight.azure.account import REPORT_AREA, Account
 from voice_ops.preflight.report import CheckResult, create_check_result
 
@@ -16,7 +16,7 @@ def check_vm_sizes(account: Account) -> Iterator[CheckResult]:
     desired = {size.name for _, size, _, _ in _list_pool_sizes(account)}
     skus = {
         sku.name: sku
-        for sku in account.compute.resource_skus.list(filter=f"location eq '{account.location}'")
+        for sku in account.compute_client.resource_skus.list(filter=f"location eq '{account.location}'")
         if sku.resource_type == "virtualMachines" and sku.name in desired
     }
     for pool, size, zones, spot in _list_pool_sizes(account):
@@ -29,7 +29,7 @@ def _list_pool_sizes(account: Account) -> Iterator[tuple[str, VmSize, tuple[str,
     azure, sizes = account.deployment.azure, catalog.vm_sizes()
     yield "system", sizes[azure.system_pool.vm_size], azure.availability_zones, False
     if azure.cpu_pool:
-        yield CPU_POOL, sizes[azure.cpu_pool.vm_size], azure.availability_zones, False
+        yield CPU_POOL_NAME, sizes[azure.cpu_pool.vm_size], azure.availability_zones, False
     for pool in azure.pools:
         zones = pool.availability_zones or azure.availability_zones
         yield pool.name, sizes[pool.vm_size], zones, isinstance(pool.purchase, SpotNodes)

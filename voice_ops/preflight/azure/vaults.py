@@ -9,7 +9,7 @@ from voice_blueprint.file.model.agents import AgentPods, Endpoint
 from voice_ops.preflight.azure.account import REPORT_AREA, Account
 from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_result
 
-API_VERSION = "2023-07-01"
+KEY_VAULT_API_VERSION = "2023-07-01"
 """API version of vaults and of their secrets' names in Azure Resource Manager, which never returns a secret's value.
 https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
 
@@ -51,7 +51,7 @@ def _build_own_vault_id(account: Account) -> str:
 
 def _collect_required_secrets(agents: AgentPods | None) -> dict[str, str]:
     """Return the expected contents of each secret, by its name."""
-    results: dict[str | None, str] = {names.TOKEN_KEY_SECRET: "the key that signs session tokens"}
+    results: dict[str | None, str] = {names.TOKEN_KEY_SECRET_NAME: "the key that signs session tokens"}
     if agents:
         results[agents.prompt_secret] = "the prompt of the agents"
         results[agents.tools_key_secret] = "the key that signs requests to the tools"
@@ -64,7 +64,7 @@ def _collect_required_secrets(agents: AgentPods | None) -> dict[str, str]:
 
 def _resource_exists(account: Account, resource: str) -> bool:
     try:
-        account.providers.resources.get_by_id(resource, api_version=API_VERSION)
+        account.resource_client.resources.get_by_id(resource, api_version=KEY_VAULT_API_VERSION)
     except ResourceNotFoundError:
         return False
     return True

@@ -19,13 +19,13 @@ from voice_sandbox.aws.clients import get_client
 from voice_sandbox.aws.shapes import Json, conform_to_shape, find_member_name
 
 if TYPE_CHECKING:
-    from voice_sandbox.aws.adapters.kind import Kind, MemberList, Setting
+    from voice_sandbox.aws.adapters.kind import MemberList, ResourceKind, SeparateProperty
 
 Properties = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Scope:
+class ResourceScope:
     """Account, region, stack and logical id of a resource."""
 
     account: str
@@ -39,7 +39,8 @@ class Adapter:
     """A resource that is managed through the API of its service.
 
     A type that a row cannot fully describe extends the class: `translate` for properties that differ in the API,
-    `configure` for additional calls, `address` and `attributes` for its identification and its attributes.
+    `configure` for additional calls, `build_identifying_arguments` and `get_attributes` for its identification and its
+    attributes.
 
     Attributes:
         resource_type: The CloudFormation type.
@@ -49,7 +50,7 @@ class Adapter:
         update_policy: The template's attribute of that name, for the next change.
     """
 
-    def __init__(self, resource_type: str, kind: Kind, scope: Scope) -> None:
+    def __init__(self, resource_type: str, kind: ResourceKind, scope: ResourceScope) -> None:
         self.resource_type = resource_type
         self.kind = kind
         self.scope = scope
@@ -68,14 +69,14 @@ class Adapter:
         }
         answer = self.call(kind.create, self._convert_tags(given)) if kind.create else {}
         try:
-            self.id = self._format(kind.id or f"{{{kind.name}}}", {**properties, **answer})
+            self.id = self._format_template(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
             raise ValueError(f"{self.resource_type}: {kind.create} created no resource: {answer}") from error
         if not kind.create:
             given = {}
             self._update({}, properties)
         if kind.service in TAG_OPERATIONS and "Tags" not in given:
-            self.retag({}, convert_tags_to_map(properties))
+            self.update_tags({}, convert_tags_to_map(properties))
         self.configure(given, properties)
 
     def change(self, new: Properties) -> None:
@@ -86,7 +87,7 @@ class Adapter:
             return
         before, after = self._to_api_properties(self.properties), self._to_api_properties(new)
         if self.kind.service in TAG_OPERATIONS:
-            self.retag(convert_tags_to_map(before), convert_tags_to_map(after))
+            self.update_tags(convert_tags_to_map(before), convert_tags_to_map(after))
         self._update(before, after)
         self.configure(before, after)
 
@@ -99,16 +100,16 @@ class Adapter:
         if self.kind.delete:
             self.call_on_resource(self.kind.delete, properties)
 
-    def snapshot(self) -> None:
+    def take_snapshot(self) -> None:
         """Save the resource's data before the resource is deleted. Only types with snapshots support this."""
         raise NotImplementedError(f"{self.resource_type}: this type has no snapshots")
 
-    def attributes(self) -> Mapping[str, Any]:
+    def get_attributes(self) -> Mapping[str, Any]:
         """Return the attributes for `Fn::GetAtt`; names of nested attributes contain dots."""
         read = self.kind.read
         answer = self.call(read[0], {read[1]: self.id}) if read else {}
         values = {**self.properties, **answer}
-        return {name: self._format(text, values) for name, text in self.kind.attributes.items()}
+        return {name: self._format_template(text, values) for name, text in self.kind.attributes.items()}
 
     def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the desired and the actual value of each property that the service returns.
@@ -148,7 +149,7 @@ class Adapter:
         try:
             is_present = self.compare_with_actual(()) is not None
         except ClientError as error:
-            if not is_missing(error):
+            if not is_not_found_error(error):
                 raise
             is_present = False
         if not is_present:
@@ -179,7 +180,7 @@ class Adapter:
         """Convert the properties in a template to the format of the API."""
         renamed = {self.kind.rename.get(key, key): value for key, value in properties.items()}
         missing = self.kind.defaults.keys() - renamed.keys()
-        return renamed | {key: self._format(self.kind.defaults[key], properties) for key in missing}
+        return renamed | {key: self._format_template(self.kind.defaults[key], properties) for key in missing}
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Update the settings and members that differ between two sets of properties.
@@ -243,14 +244,16 @@ class Adapter:
             NotImplementedError: moto does not support the operation, or fails to execute it.
         """
         always = self.kind.always.get(operation, {}).items()
-        arguments = {key: self._format(value, {}) if isinstance(value, str) else value for key, value in always}
+        arguments = {
+            key: self._format_template(value, {}) if isinstance(value, str) else value for key, value in always
+        }
         for values in (*properties, extra):
             arguments.update(values)
         shape = self._find_input_shape(operation)
         if shape is not None:
             arguments = conform_to_shape(shape, arguments, self.resource_type)
         try:
-            result: dict[str, Any] = getattr(self._client(), operation)(**arguments)
+            result: dict[str, Any] = getattr(self._get_client(), operation)(**arguments)
         except (ClientError, ResponseParserError) as error:
             if isinstance(error, ResponseParserError) or str(error.response["Error"]["Code"]) == "500":
                 raise NotImplementedError(
@@ -260,7 +263,7 @@ class Adapter:
             raise
         return result
 
-    def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    def update_tags(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Change the resource's tags from the first map to the second."""
         calls = TAG_OPERATIONS[self.kind.service]
         if removed := sorted(before.keys() - after.keys()):
@@ -277,7 +280,7 @@ class Adapter:
 
     def get_tag_resource_id(self) -> str:
         """Return the identifier of the resource in the service's tag calls."""
-        return self._format(self.kind.arn, self.properties)
+        return self._format_template(self.kind.arn, self.properties)
 
     def generate_name(self) -> str:
         """Generate a name as CloudFormation does: stack, logical id and twelve random characters."""
@@ -313,7 +316,7 @@ class Adapter:
                 arguments |= {name: items for name, items in arguments_by_name.items() if items}
         self.call_on_resource(kind.update, after, arguments)
 
-    def _apply_setting(self, setting: Setting, key: str, properties: Properties) -> None:
+    def _apply_setting(self, setting: SeparateProperty, key: str, properties: Properties) -> None:
         value = properties.get(key, setting.default)
         if value is not None:
             self.call_on_resource(setting.put, properties, {setting.argument: value} if setting.argument else value)
@@ -354,7 +357,7 @@ class Adapter:
     def _to_api_properties(self, properties: Properties) -> Properties:
         return omit_keys(self.translate(properties), *self.kind.ignored)
 
-    def _format(self, text: str, values: Mapping[str, Any]) -> str:
+    def _format_template(self, text: str, values: Mapping[str, Any]) -> str:
         scope_values = {"account": self.scope.account, "region": self.scope.region, "unique": self.generate_name()}
         return text.format(**{"id": self.id, **scope_values, **values})
 
@@ -363,16 +366,16 @@ class Adapter:
             return {**properties, "Tags": TAG_OPERATIONS[self.kind.service].to_list(convert_tags_to_map(properties))}
         return properties
 
-    def _client(self) -> Any:
+    def _get_client(self) -> Any:
         return get_client(self.kind.service, region=self.scope.region, account=self.scope.account)
 
     def _find_input_shape(self, operation: str) -> Shape | None:
-        meta = self._client().meta
+        meta = self._get_client().meta
         shape: Shape | None = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).input_shape
         return shape
 
     def _find_output_shape(self, operation: str) -> Any:
-        meta = self._client().meta
+        meta = self._get_client().meta
         return meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
 
 
@@ -414,7 +417,7 @@ def omit_keys(properties: Properties, *keys: str) -> Properties:
     return {key: value for key, value in properties.items() if key not in keys}
 
 
-def is_missing(error: ClientError) -> bool:
+def is_not_found_error(error: ClientError) -> bool:
     """Return True if an API error means that the resource does not exist."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     return any(word in code for word in ("NotFound", "NoSuch", "DoesNotExist", "NonExistent"))

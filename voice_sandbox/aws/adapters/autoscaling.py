@@ -11,7 +11,7 @@ PAUSE_TIMEOUT_S = 120.0
 """Maximum wait for an instance refresh during a checkpoint pause or the bake time."""
 STALL_TIMEOUT_S = 600.0
 """Maximum wait for a group while none of its hosts comes into service or is replaced."""
-PAUSE_REASONS = ("Waiting at a checkpoint.", "Baking.")
+REFRESH_PAUSE_REASONS = ("Waiting at a checkpoint.", "Baking.")
 PAUSE_ADVICE = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in the rehearsed file"
 STALL_ADVICE = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
 
@@ -104,7 +104,7 @@ class Group(Adapter):
                 )
             reason, percent = instance_refresh.get("StatusReason") or "", instance_refresh.get("PercentageComplete", 0)
             limit, remedy = (
-                (PAUSE_TIMEOUT_S, PAUSE_ADVICE) if reason in PAUSE_REASONS else (STALL_TIMEOUT_S, STALL_ADVICE)
+                (PAUSE_TIMEOUT_S, PAUSE_ADVICE) if reason in REFRESH_PAUSE_REASONS else (STALL_TIMEOUT_S, STALL_ADVICE)
             )
             progress.raise_if_stalled(
                 (percent, reason), f"{percent} % of its hosts are replaced {reason}".strip(), limit, remedy

@@ -14,17 +14,17 @@ class Address(Adapter):
 
     def build_identifying_arguments(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
         """Return the allocation id."""
-        return select_keys(dict(self.attributes()), "AllocationId")
+        return select_keys(dict(self.get_attributes()), "AllocationId")
 
     def get_tag_resource_id(self) -> str:
         """Return the allocation id."""
-        return str(self.attributes()["AllocationId"])
+        return str(self.get_attributes()["AllocationId"])
 
 
 class Vpc(Adapter):
     """A VPC, which EC2 creates with a default security group."""
 
-    def attributes(self) -> Mapping[str, Any]:
+    def get_attributes(self) -> Mapping[str, Any]:
         """Return the ids of the VPC and of its default security group."""
         named = [{"Name": "vpc-id", "Values": [self.id]}, {"Name": "group-name", "Values": ["default"]}]
         group = self.call("describe_security_groups", Filters=named)["SecurityGroups"][0]
@@ -36,7 +36,7 @@ class LaunchTemplate(Adapter):
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the template's own tags."""
-        self.retag(_collect_specified_tags(before), _collect_specified_tags(after))
+        self.update_tags(_collect_specified_tags(before), _collect_specified_tags(after))
 
     def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
         """Return the newest version without the template's own tags, which moto adds to the tag specifications."""
@@ -52,7 +52,7 @@ def _collect_specified_tags(properties: Properties) -> dict[str, str]:
     return convert_tags_to_map((properties.get("TagSpecifications") or [{}])[0])
 
 
-_PEER_FIELDS = {
+_PERMISSION_FIELDS_BY_PROPERTY = {
     "SourceSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
     "DestinationSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
     "SourcePrefixListId": ("PrefixListIds", "PrefixListId"),
@@ -70,7 +70,7 @@ _DEFAULT_GROUP_RULES: dict[str, list[Properties]] = {
 def _to_permission(rule: Properties) -> dict[str, Any]:
     """Convert a rule from the format of a template to that of EC2's requests."""
     result: dict[str, Any] = select_keys(rule, "IpProtocol", "FromPort", "ToPort")
-    for name, (group, key) in _PEER_FIELDS.items():
+    for name, (group, key) in _PERMISSION_FIELDS_BY_PROPERTY.items():
         if name in rule:
             result[group] = [{key: rule[name], **select_keys(rule, "Description")}]
     return result

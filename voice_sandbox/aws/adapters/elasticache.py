@@ -39,7 +39,7 @@ class ReplicationGroup(Adapter):
                 f"{'increase' if desired > current else 'decrease'}_replica_count", resized, NewReplicaCount=desired
             )
 
-    def snapshot(self) -> None:
+    def take_snapshot(self) -> None:
         """Create the snapshot that the deletion policy requires.
 
         A later deployment's snapshot does not replace an earlier one.
@@ -50,7 +50,7 @@ class ReplicationGroup(Adapter):
             name = f"{name}-{secrets.token_hex(3)}"
         self.call("create_snapshot", ReplicationGroupId=self.id, SnapshotName=name)
 
-    def attributes(self) -> Mapping[str, Any]:
+    def get_attributes(self) -> Mapping[str, Any]:
         """Return the configuration endpoint in cluster mode, otherwise the primary and the reader endpoint."""
         group = self.call("describe_replication_groups", ReplicationGroupId=self.id)["ReplicationGroups"][0]
         shard = group["NodeGroups"][0]

@@ -11,14 +11,14 @@ from voice_sandbox.aws.adapters.adapter import Adapter
 class LoadBalancer(Adapter):
     """A load balancer."""
 
-    def attributes(self) -> Mapping[str, Any]:
+    def get_attributes(self) -> Mapping[str, Any]:
         """Return the attributes in the table, and the full name that CloudWatch uses."""
-        return {**super().attributes(), "LoadBalancerFullName": self.id.split(":loadbalancer/", 1)[1]}
+        return {**super().get_attributes(), "LoadBalancerFullName": self.id.split(":loadbalancer/", 1)[1]}
 
 
 class TargetGroup(Adapter):
     """A target group."""
 
-    def attributes(self) -> Mapping[str, Any]:
+    def get_attributes(self) -> Mapping[str, Any]:
         """Return the full name that CloudWatch uses."""
         return {"TargetGroupFullName": self.id.rsplit(":", 1)[1]}

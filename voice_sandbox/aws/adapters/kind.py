@@ -15,7 +15,7 @@ _STRICT_CONFIG = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, config=_STRICT_CONFIG)
-class Setting:
+class SeparateProperty:
     """A property with a call of its own. A create operation that accepts the property sets it directly.
 
     Attributes:
@@ -49,7 +49,7 @@ class MemberList:
 
 
 @dataclass(frozen=True, config=_STRICT_CONFIG)
-class Kind:
+class ResourceKind:
     """A row, which describes a resource type in terms of its service's API. Operations have boto3's names.
 
     An operation receives the properties under their names in the template, which are matched case-insensitively.
@@ -101,7 +101,7 @@ class Kind:
     rename: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, SeparateProperty] = field(default_factory=dict)
     members: Mapping[str, MemberList] = field(default_factory=dict)
     moves: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     patches: Mapping[str, str] = field(default_factory=dict)

@@ -8,10 +8,10 @@ from pathlib import Path
 import yaml
 from pydantic import TypeAdapter
 
-from voice_sandbox.aws.adapters.kind import Kind
+from voice_sandbox.aws.adapters.kind import ResourceKind
 
 _TABLE_FILE = Path(__file__).with_name("table.yaml")
 
-RESOURCE_KINDS = TypeAdapter(dict[str, Kind]).validate_python(
+RESOURCE_KINDS = TypeAdapter(dict[str, ResourceKind]).validate_python(
     yaml.load(_TABLE_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 )

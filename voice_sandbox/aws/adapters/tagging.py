@@ -16,8 +16,8 @@ class TagOperations:
         resource: Argument that identifies the resource.
         tags: Argument with the tags.
         keys: Argument with the keys of the tags to remove.
-        pair: The service's names of a tag's key and value.
-        always: Constant arguments.
+        key_value_names: The service's names of a tag's key and value.
+        constant_arguments: Constant arguments.
     """
 
     tag: str = "tag_resource"

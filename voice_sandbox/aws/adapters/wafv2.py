@@ -17,13 +17,13 @@ class WebAcl(Adapter):
         acl_id = {"Name": name, "Id": identifier, "Scope": scope}
         return {**acl_id, "LockToken": self.call("get_web_acl", acl_id)["LockToken"]}
 
-    def attributes(self) -> Mapping[str, Any]:
+    def get_attributes(self) -> Mapping[str, Any]:
         """Return the ARN."""
         return {"Arn": self.call_on_resource("get_web_acl", self.properties)["WebACL"]["ARN"]}
 
     def get_tag_resource_id(self) -> str:
         """Return the ARN."""
-        return str(self.attributes()["Arn"])
+        return str(self.get_attributes()["Arn"])
 
 
 class LoggingConfiguration(Adapter):

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Properties, Scope
-from voice_sandbox.aws.adapters.kind import Kind
+from voice_sandbox.aws.adapters.adapter import Properties, ResourceScope
+from voice_sandbox.aws.adapters.kind import ResourceKind
 from voice_sandbox.aws.adapters.table import RESOURCE_KINDS
 from voice_sandbox.aws.clients import get_client
 from voice_sandbox.aws.cloudformation import faults
@@ -115,7 +115,7 @@ class Deployment:
     def _apply_resource(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
         """Create, change, replace or keep one resource."""
         current = self.stack.resources.get(name)
-        scope = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
+        scope = ResourceScope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
         kind = RESOURCE_KINDS[body["Type"]]
         target = Resource(
             kind.adapter(body["Type"], kind, scope), has_explicit_name=False, dependencies=needs, body=body
@@ -154,8 +154,8 @@ class Deployment:
                 f"Give {target.logical_id} ({target.resource_type}) another name or version."
             )
         try:
-            faults.raise_injected_fault(self.stack.name, target.logical_id)
-            adapter.create(self._resolve(properties))
+            faults.raise_for_injected_fault(self.stack.name, target.logical_id)
+            adapter.create(self._resolve_properties(properties))
         except Exception:
             if adapter.id:
                 target.record_properties(properties)
@@ -207,13 +207,13 @@ class Deployment:
         before = current.adapter.properties
         current.adapter.update_policy = self._resolve_update_policy(target.body)
         try:
-            current.adapter.change(self._resolve(properties))
+            current.adapter.change(self._resolve_properties(properties))
         except Exception:
             # Some calls of a failed update may have succeeded, and are reverted as far as possible.
             current.record_properties(properties)
             current.adapter.update_policy = {}
             with suppress(Exception):
-                current.adapter.change(self._resolve(before))
+                current.adapter.change(self._resolve_properties(before))
             current.record_properties(before)
             raise
         current.record_properties(properties)
@@ -226,7 +226,7 @@ class Deployment:
             return {"AutoScalingInstanceRefresh": {**refresh, "Preferences": preferences}}
         return policy
 
-    def _resolve(self, properties: Properties) -> Properties:
+    def _resolve_properties(self, properties: Properties) -> Properties:
         resolved: Properties = resolve_dynamic_references(
             properties, region=self.stack.region_name, account=self.stack.account_id
         )
@@ -264,7 +264,7 @@ def _assign_new_name(target: Resource, current: Resource, properties: Properties
     return properties if target.has_explicit_name else {**properties, key: target.adapter.generate_name()}
 
 
-def is_importable(body: Mapping[str, Any], kind: Kind) -> bool:
+def is_importable(body: Mapping[str, Any], kind: ResourceKind) -> bool:
     """Return True if automatic import applies to a resource.
 
     It does if the resource's name is literal, and if its deletion policy retains it.

@@ -16,7 +16,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from moto.core.utils import utcnow
 
-from voice_sandbox.aws.adapters.adapter import is_missing
+from voice_sandbox.aws.adapters.adapter import is_not_found_error
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
 from voice_sandbox.aws.shapes import Json
 
@@ -62,7 +62,7 @@ def _detect_resource_drift(stack: Stack, resource: Resource) -> dict[str, Any]:
     try:
         live = resource.adapter.compare_with_actual(attached)
     except ClientError as error:
-        if not is_missing(error):
+        if not is_not_found_error(error):
             raise
         live = None
     if live is None:

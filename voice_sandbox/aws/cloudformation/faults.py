@@ -12,7 +12,7 @@ def add_fault_file(file: Path) -> None:
     _fault_files.append(file)
 
 
-def raise_injected_fault(stack: str, logical_id: str) -> None:
+def raise_for_injected_fault(stack: str, logical_id: str) -> None:
     """Raise an error if a file of faults contains the resource.
 
     Raises:

@@ -13,7 +13,7 @@ from voice_sandbox.aws.cloudformation.deployment import Deployment, DeploymentEr
 from voice_sandbox.aws.cloudformation.removal import delete_resources
 from voice_sandbox.aws.cloudformation.stack import Stack
 
-ClaimExports = Callable[[Stack, list[dict[str, Any]]], None]
+ClaimExportsCallback = Callable[[Stack, list[dict[str, Any]]], None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ class DesiredState:
 
 
 def create_stack(
-    stack: Stack, desired: DesiredState, stacks: Collection[Stack], exports: Mapping[str, Export], claim: ClaimExports
+    stack: Stack,
+    desired: DesiredState,
+    stacks: Collection[Stack],
+    exports: Mapping[str, Export],
+    claim: ClaimExportsCallback,
 ) -> None:
     """Deploy a stack for the first time, and delete its resources after a failure.
 
@@ -65,7 +69,11 @@ def create_stack(
 
 
 def update_stack(
-    stack: Stack, desired: DesiredState, stacks: Collection[Stack], exports: Mapping[str, Export], claim: ClaimExports
+    stack: Stack,
+    desired: DesiredState,
+    stacks: Collection[Stack],
+    exports: Mapping[str, Export],
+    claim: ClaimExportsCallback,
 ) -> None:
     """Update a deployed stack to another template, and roll back a failed update."""
     previous = dict(stack.resources)
@@ -101,7 +109,7 @@ def _create_deployment(
     )
 
 
-def _execute_deployment(stack: Stack, deployment: Deployment, claim: ClaimExports) -> None:
+def _execute_deployment(stack: Stack, deployment: Deployment, claim: ClaimExportsCallback) -> None:
     deployment.apply()
     outputs = deployment.resolve_outputs()
     claim(stack, outputs)
@@ -137,7 +145,7 @@ def _format_deletion_failure(failed: Mapping[str, str]) -> str | None:
     return f"The following resource(s) failed to delete: [{', '.join(failed)}]. {detail}"
 
 
-def delete_stack(stack: Stack, claim: ClaimExports) -> bool:
+def delete_stack(stack: Stack, claim: ClaimExportsCallback) -> bool:
     """Delete a stack's resources, and return True if all of them are deleted or retained.
 
     As in AWS, a stack whose exports are in use keeps its status, with the reason.

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from botocore.exceptions import ClientError
 
-from voice_sandbox.aws.adapters.adapter import is_missing
+from voice_sandbox.aws.adapters.adapter import is_not_found_error
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
 from voice_sandbox.aws.cloudformation.template import sort_by_dependency
 
@@ -56,10 +56,10 @@ def _delete_resource(stack: Stack, resource: Resource, *, snapshot: bool) -> str
     stack.set_resource_status(resource, "DELETE_IN_PROGRESS")
     try:
         if snapshot:
-            resource.adapter.snapshot()
+            resource.adapter.take_snapshot()
         resource.adapter.delete()
     except Exception as error:  # noqa: BLE001 - any error of a service is the reason that the user has to see
-        if not (isinstance(error, ClientError) and is_missing(error)):
+        if not (isinstance(error, ClientError) and is_not_found_error(error)):
             stack.set_resource_status(resource, "DELETE_FAILED", str(error))
             return str(error)
     stack.set_resource_status(resource, "DELETE_COMPLETE")

@@ -21,12 +21,12 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
     """moto's CloudFormation API with the sandbox's stacks."""
 
     @property
-    def stacks(self) -> SandboxCloudFormation:
+    def backend(self) -> SandboxCloudFormation:
         """The stacks of the caller's account and region."""
         return cast("SandboxCloudFormation", cloudformation_backends[self.current_account][self.region])
 
     def delete_stack(self) -> ActionResult:
-        self.stacks.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
+        self.backend.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
         return EmptyResult()
 
     def continue_update_rollback(self) -> ActionResult:
@@ -35,12 +35,12 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
             raise ValidationError(
                 message="the sandbox cannot skip resources in a rollback; fix the cause and omit ResourcesToSkip"
             )
-        self.stacks.continue_update_rollback(self._get_param("StackName"))
+        self.backend.continue_update_rollback(self._get_param("StackName"))
         return EmptyResult()
 
     def cancel_update_stack(self) -> ActionResult:
         """Handle CancelUpdateStack by cancelling the instance refreshes, so that the update is rolled back."""
-        stack = self.stacks.get_stack(self._get_param("StackName"))
+        stack = self.backend.get_stack(self._get_param("StackName"))
         if stack.status != "UPDATE_IN_PROGRESS":
             raise ValidationError(
                 message=f"CancelUpdateStack cannot be called from current stack status: {stack.status}"
@@ -54,7 +54,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
 
     def update_termination_protection(self) -> ActionResult:
         protected = bool(self._get_bool_param("EnableTerminationProtection"))
-        stack = self.stacks.set_termination_protection(self._get_param("StackName"), protected=protected)
+        stack = self.backend.set_termination_protection(self._get_param("StackName"), protected=protected)
         return ActionResult({"StackId": stack.stack_id})
 
     def describe_stack_resource(self) -> ActionResult:
@@ -72,21 +72,21 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
     def detect_stack_drift(self) -> ActionResult:
         """Handle DetectStackDrift. The detection has completed when the call returns."""
         return ActionResult(
-            self.stacks.detect_drift(self._get_param("StackName"), self._get_param("LogicalResourceIds"))
+            self.backend.detect_drift(self._get_param("StackName"), self._get_param("LogicalResourceIds"))
         )
 
     def detect_stack_resource_drift(self) -> ActionResult:
         stack, (resource, *_) = self._find_requested_resources()
-        drifts = self.stacks.detect_drift(stack.name, [resource.logical_id]).drifts
+        drifts = self.backend.detect_drift(stack.name, [resource.logical_id]).drifts
         if not drifts:
             raise ValidationError(message=f"Resource type {resource.resource_type} does not support drift detection")
         return ActionResult({"StackResourceDrift": drifts[0]})
 
     def describe_stack_drift_detection_status(self) -> ActionResult:
-        return ActionResult(self.stacks.get_drift_detection(self._get_param("StackDriftDetectionId")))
+        return ActionResult(self.backend.get_drift_detection(self._get_param("StackDriftDetectionId")))
 
     def describe_stack_resource_drifts(self) -> ActionResult:
-        stack = self.stacks.get_stack(self._get_param("StackName"))
+        stack = self.backend.get_stack(self._get_param("StackName"))
         requested = self._get_param("StackResourceDriftStatusFilters")
         drifts = [item.drift for item in stack.resources.values() if item.drift]
         matches = [drift for drift in drifts if not requested or drift["StackResourceDriftStatus"] in requested]
@@ -97,14 +97,14 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         self.params.setdefault("ChangeSetType", "UPDATE")
         result = super().create_change_set()
         imports = bool(self._get_bool_param("ImportExistingResources"))
-        self.stacks.describe_change_set(*self._read_change_set_names()).imports_existing = imports
+        self.backend.describe_change_set(*self._read_change_set_names()).imports_existing = imports
         return result
 
     def describe_change_set(self) -> ActionResult:
-        return ActionResult(self.stacks.describe_change_set(*self._read_change_set_names()))
+        return ActionResult(self.backend.describe_change_set(*self._read_change_set_names()))
 
     def delete_change_set(self) -> ActionResult:
-        self.stacks.delete_change_set(*self._read_change_set_names())
+        self.backend.delete_change_set(*self._read_change_set_names())
         return EmptyResult()
 
     def _read_change_set_names(self) -> tuple[str, str | None]:
@@ -112,7 +112,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
 
     def _find_requested_resources(self) -> tuple[Stack, list[Resource]]:
         """Return the stack, and the resource that the request names or else all of its resources."""
-        stack = self.stacks.get_stack(self._get_param("StackName"))
+        stack = self.backend.get_stack(self._get_param("StackName"))
         requested = self._get_param("LogicalResourceId")
         matching_resources = [item for name, item in list(stack.resources.items()) if requested in (None, name)]
         if requested and not matching_resources:

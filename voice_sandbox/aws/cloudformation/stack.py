@@ -63,7 +63,7 @@ class Resource:
             TemplateError: The type has no such attribute.
         """
         if self._attributes is None:
-            self._attributes = self.adapter.attributes()
+            self._attributes = self.adapter.get_attributes()
         try:
             return self._attributes[name]
         except KeyError as error:

@@ -13,7 +13,7 @@ from voice_sandbox.aws.clients import get_client
 from voice_sandbox.aws.cloudformation.template import TemplateError
 from voice_sandbox.aws.shapes import Json
 
-_DYNAMIC_REFERENCE = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
+_DYNAMIC_REFERENCE_PATTERN = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
 _ARN_PART_COUNT = 7
 
 
@@ -59,7 +59,7 @@ def resolve_dynamic_references(node: Json, *, region: str, account: str) -> Json
             return _read_secret_value(rest, region=region, account=account)
         return _read_ssm_parameter(rest, region=region, account=account)
 
-    return _DYNAMIC_REFERENCE.sub(read, node)
+    return _DYNAMIC_REFERENCE_PATTERN.sub(read, node)
 
 
 def _validate_value(name: str, value: str, declaration: Mapping[str, Any]) -> None:

@@ -12,25 +12,25 @@ from moto.apigateway.responses import APIGatewayResponse
 from moto.core.common_models import BaseModel
 from moto.core.common_types import TYPE_RESPONSE
 
-from voice_sandbox.aws.patches.base import Record, replace_responses
+from voice_sandbox.aws.patches.base import JsonObject, replace_response_class
 
 # Fields that moto's integrations do not store.
 _STORED_FIELDS = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
 
-PatchFields = dict[str, tuple[str, Callable[[str], Any]]]
+PatchableFields = dict[str, tuple[str, Callable[[str], Any]]]
 
 
 def _parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
-_REST_API_FIELDS: PatchFields = {
+_REST_API_FIELDS: PatchableFields = {
     "/description": ("description", str),
     "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _parse_bool),
     "/name": ("name", str),
 }
-_VPC_LINK_FIELDS: PatchFields = {"/description": ("description", str), "/name": ("name", str)}
-_DOMAIN_NAME_FIELDS: PatchFields = {
+_VPC_LINK_FIELDS: PatchableFields = {"/description": ("description", str), "/name": ("name", str)}
+_DOMAIN_NAME_FIELDS: PatchableFields = {
     "/certificateArn": ("certificate_arn", str),
     "/regionalCertificateArn": ("regional_certificate_arn", str),
     "/securityPolicy": ("security_policy", str),
@@ -40,7 +40,7 @@ _DOMAIN_NAME_FIELDS: PatchFields = {
 class PatchedIntegration(Integration):
     """An integration that stores the fields that moto drops."""
 
-    extra_fields: Record = {}  # noqa: RUF012 - replaced, never changed
+    extra_fields: JsonObject = {}  # noqa: RUF012 - replaced, never changed
 
     def to_json(self) -> dict[str, Any]:
         """Return the integration in the API's format."""
@@ -81,7 +81,7 @@ class PatchedApiGateway(APIGatewayResponse):
     def update_domain_name(self) -> TYPE_RESPONSE:
         return self._apply_patch(self.backend.get_domain_name(self._read_resource_id()), _DOMAIN_NAME_FIELDS)
 
-    def _apply_patch(self, model: VpcLink | DomainName | Deployment, fields: PatchFields) -> TYPE_RESPONSE:
+    def _apply_patch(self, model: VpcLink | DomainName | Deployment, fields: PatchableFields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):
             _apply_operation(model, patch, fields)
         return 200, {}, json.dumps(model.to_json())
@@ -90,7 +90,7 @@ class PatchedApiGateway(APIGatewayResponse):
         return self.path.strip("/").split("/")[1]
 
 
-def _apply_operation(model: BaseModel, patch: dict[str, str], fields: PatchFields) -> None:
+def _apply_operation(model: BaseModel, patch: dict[str, str], fields: PatchableFields) -> None:
     if patch["path"] not in fields:
         raise NotImplementedError(f"API Gateway: the sandbox does not support a patch of {patch['path']}")
     attribute, convert = fields[patch["path"]]
@@ -99,6 +99,6 @@ def _apply_operation(model: BaseModel, patch: dict[str, str], fields: PatchField
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, APIGatewayResponse, PatchedApiGateway)
+    replace_response_class(urls, APIGatewayResponse, PatchedApiGateway)
     module: Any = models
     module.Integration = PatchedIntegration

@@ -12,7 +12,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, EmptyResult
 
-from voice_sandbox.aws.patches.base import Record, get_action_result, replace_responses, store_parameters
+from voice_sandbox.aws.patches.base import JsonObject, get_action_result, replace_response_class, store_parameters
 from voice_sandbox.aws.patches.lifecycle import Host, LifecycleAction, LifecycleBackend, LifecycleGroup
 from voice_sandbox.aws.patches.refresh import InstanceRefresh
 
@@ -41,7 +41,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         """Apply the changes that are due since the last request, then handle the current request."""
         with _request_lock:
             for group in self._backend.iter_lifecycle_groups():
-                group.complete_due_actions()
+                group.apply_due_changes()
             answer: TYPE_RESPONSE = super().call_action()
             return answer
 
@@ -55,7 +55,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         store_parameters(group, params, *_STORED_FIELDS)
         for hook in params.get("LifecycleHookSpecificationList", []):
             self._put_hook({**hook, "AutoScalingGroupName": group.name})
-        group.balance()
+        group.reconcile_capacity()
         return answer
 
     def update_auto_scaling_group(self) -> ActionResult:
@@ -130,7 +130,7 @@ class PatchedAutoScaling(AutoScalingResponse):
             group.desired_capacity = (group.desired_capacity or 0) - 1
         if not host.is_terminating:
             group.terminate_host(host, "in response to a user request")
-            group.balance()
+            group.reconcile_capacity()
         return ActionResult({"Activity": host.activity})
 
     def set_instance_health(self) -> ActionResult:
@@ -182,7 +182,7 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def put_warm_pool(self) -> ActionResult:
         answer = super().put_warm_pool()
-        self._find_requested_group().balance()
+        self._find_requested_group().reconcile_capacity()
         return answer
 
     def describe_warm_pool(self) -> ActionResult:
@@ -192,14 +192,14 @@ class PatchedAutoScaling(AutoScalingResponse):
     def delete_warm_pool(self) -> ActionResult:
         """Handle DeleteWarmPool; its hosts are terminated through their hooks."""
         answer = super().delete_warm_pool()
-        self._find_requested_group().balance()
+        self._find_requested_group().reconcile_capacity()
         return answer
 
     @property
     def _backend(self) -> LifecycleBackend:
         return cast("LifecycleBackend", self.autoscaling_backend)
 
-    def _put_hook(self, hook: Record) -> None:
+    def _put_hook(self, hook: JsonObject) -> None:
         created_hook = self.autoscaling_backend.create_lifecycle_hook(
             hook["LifecycleHookName"],
             hook["AutoScalingGroupName"],
@@ -229,4 +229,4 @@ class PatchedAutoScaling(AutoScalingResponse):
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, AutoScalingResponse, PatchedAutoScaling)
+    replace_response_class(urls, AutoScalingResponse, PatchedAutoScaling)

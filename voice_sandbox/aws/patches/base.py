@@ -9,10 +9,10 @@ from botocore import xform_name
 from moto.core.base_backend import BaseBackend
 from moto.core.responses import ActionResult, BaseResponse
 
-Record = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def replace_responses(urls: ModuleType, original: type[BaseResponse], patched: type[BaseResponse]) -> None:
+def replace_response_class(urls: ModuleType, original: type[BaseResponse], patched: type[BaseResponse]) -> None:
     """Route a service's requests to responses that extend moto's.
 
     Args:
@@ -25,18 +25,18 @@ def replace_responses(urls: ModuleType, original: type[BaseResponse], patched: t
             urls.url_paths[path] = getattr(patched, handler.__name__)
 
 
-def get_stored_records(backend: BaseBackend, kind: str) -> dict[str, Record]:
+def get_stored_records(backend: BaseBackend, kind: str) -> dict[str, JsonObject]:
     """Return the resources of a kind that moto lacks. They are stored in moto's backend until it is reset."""
-    records_by_id: dict[str, Record] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
+    records_by_id: dict[str, JsonObject] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
     return records_by_id
 
 
-def get_action_result(answer: ActionResult) -> Record:
+def get_action_result(answer: ActionResult) -> JsonObject:
     """Return the result in a response of moto. It is a dictionary in all patched operations."""
-    return cast("Record", answer.result)
+    return cast("JsonObject", answer.result)
 
 
-def store_parameters(model: object, request: Record, *names: str) -> None:
+def store_parameters(model: object, request: JsonObject, *names: str) -> None:
     """Store request parameters as attributes of a model, where moto's serializer finds them."""
     for name in names:
         if name in request:

@@ -8,7 +8,7 @@ from moto.budgets import urls
 from moto.budgets.models import Budget
 from moto.budgets.responses import BudgetsResponse
 
-from voice_sandbox.aws.patches.base import replace_responses
+from voice_sandbox.aws.patches.base import replace_response_class
 
 
 class PatchedBudgets(BudgetsResponse):
@@ -34,4 +34,4 @@ class PatchedBudgets(BudgetsResponse):
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, BudgetsResponse, PatchedBudgets)
+    replace_response_class(urls, BudgetsResponse, PatchedBudgets)

@@ -9,7 +9,7 @@ from moto.cloudtrail import urls
 from moto.cloudtrail.responses import CloudTrailResponse
 from moto.core.exceptions import JsonRESTError
 
-from voice_sandbox.aws.patches.base import replace_responses
+from voice_sandbox.aws.patches.base import replace_response_class
 
 
 class PatchedCloudTrail(CloudTrailResponse):
@@ -22,4 +22,4 @@ class PatchedCloudTrail(CloudTrailResponse):
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, CloudTrailResponse, PatchedCloudTrail)
+    replace_response_class(urls, CloudTrailResponse, PatchedCloudTrail)

@@ -8,7 +8,7 @@ from moto.cloudwatch import models, urls
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
-from voice_sandbox.aws.patches.base import get_action_result, replace_responses, store_parameters
+from voice_sandbox.aws.patches.base import get_action_result, replace_response_class, store_parameters
 from voice_sandbox.aws.patches.metric_math import evaluate_expression
 
 
@@ -48,6 +48,6 @@ class PatchedCloudWatch(CloudWatchResponse):
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, CloudWatchResponse, PatchedCloudWatch)
+    replace_response_class(urls, CloudWatchResponse, PatchedCloudWatch)
     module: Any = models
     module.parse_expression = evaluate_expression

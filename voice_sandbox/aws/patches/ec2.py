@@ -11,7 +11,7 @@ from moto.ec2.models.instances import Instance, InstanceState
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import parse_user_data
 
-from voice_sandbox.aws.patches.base import get_action_result, replace_responses
+from voice_sandbox.aws.patches.base import get_action_result, replace_response_class
 from voice_sandbox.aws.patches.ec2_network import Ec2NetworkResponse
 
 
@@ -47,6 +47,6 @@ class PatchedInstance(Instance):
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, EC2Response, PatchedEc2)
+    replace_response_class(urls, EC2Response, PatchedEc2)
     module: Any = instances
     module.Instance = PatchedInstance

@@ -7,7 +7,7 @@ from moto.ecs import urls
 from moto.ecs.models import Service
 from moto.ecs.responses import EC2ContainerServiceResponse
 
-from voice_sandbox.aws.patches.base import get_action_result, replace_responses, store_parameters
+from voice_sandbox.aws.patches.base import get_action_result, replace_response_class, store_parameters
 
 # Fields that moto's services do not store.
 _STORED_FIELDS = (
@@ -69,4 +69,4 @@ class PatchedEcs(EC2ContainerServiceResponse):
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, EC2ContainerServiceResponse, PatchedEcs)
+    replace_response_class(urls, EC2ContainerServiceResponse, PatchedEcs)

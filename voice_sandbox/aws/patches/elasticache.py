@@ -17,12 +17,12 @@ from moto.elasticache.exceptions import ElastiCacheException, SnapshotAlreadyExi
 from moto.elasticache.models import ReplicationGroup, Snapshot
 from moto.elasticache.responses import ElastiCacheResponse
 
-from voice_sandbox.aws.diff import is_older
+from voice_sandbox.aws.diff import is_older_version
 from voice_sandbox.aws.patches import stores
-from voice_sandbox.aws.patches.base import replace_responses, store_parameters
+from voice_sandbox.aws.patches.base import replace_response_class, store_parameters
 from voice_sandbox.aws.patches.elasticache_groups import ElastiCacheGroupResponse
 
-_SLOT_COUNT = 16384
+_HASH_SLOT_COUNT = 16384
 _ZONE_SUFFIXES = "abc"
 
 
@@ -54,7 +54,7 @@ class PatchedElastiCache(ElastiCacheGroupResponse):
         params = self._get_params()
         group = self._find_replication_group()
         version = params.get("EngineVersion")
-        if version and group.engine_version and is_older(version, group.engine_version):
+        if version and group.engine_version and is_older_version(version, group.engine_version):
             raise ElastiCacheException(
                 "InvalidParameterValue",
                 f"Cannot modify engine version from {group.engine_version} to {version}: downgrades are not supported.",
@@ -210,7 +210,7 @@ class PatchedElastiCache(ElastiCacheGroupResponse):
                 "NodeGroupMembers": members,
             }
             if group.cluster_enabled:
-                first, end = _SLOT_COUNT * shard // shards, _SLOT_COUNT * (shard + 1) // shards
+                first, end = _HASH_SLOT_COUNT * shard // shards, _HASH_SLOT_COUNT * (shard + 1) // shards
                 node_group["Slots"] = f"{first}-{end - 1}"
             else:
                 node_group["PrimaryEndpoint"] = {"Address": f"master.{domain}", "Port": group.port}
@@ -250,4 +250,4 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 def install() -> None:
     """Install the patch."""
-    replace_responses(urls, ElastiCacheResponse, PatchedElastiCache)
+    replace_response_class(urls, ElastiCacheResponse, PatchedElastiCache)

@@ -7,7 +7,7 @@ from moto.elasticache.exceptions import ElastiCacheException
 from moto.elasticache.models import CacheSubnetGroup
 from moto.elasticache.responses import ElastiCacheResponse
 
-from voice_sandbox.aws.patches.base import Record, get_stored_records, store_parameters
+from voice_sandbox.aws.patches.base import JsonObject, get_stored_records, store_parameters
 
 
 class ElastiCacheGroupResponse(ElastiCacheResponse):
@@ -164,19 +164,19 @@ class ElastiCacheGroupResponse(ElastiCacheResponse):
         return ActionResult({})
 
     @property
-    def _user_groups(self) -> dict[str, Record]:
+    def _user_groups(self) -> dict[str, JsonObject]:
         return get_stored_records(self.elasticache_backend, "user_groups")
 
     @property
-    def _parameter_groups(self) -> dict[str, Record]:
+    def _parameter_groups(self) -> dict[str, JsonObject]:
         return get_stored_records(self.elasticache_backend, "parameter_groups")
 
-    def _find_user_group(self, name: str) -> Record:
+    def _find_user_group(self, name: str) -> JsonObject:
         if name not in self._user_groups:
             raise ElastiCacheException("UserGroupNotFoundFault", f"User group {name} not found.")
         return self._user_groups[name]
 
-    def _find_parameter_group(self, name: str) -> Record:
+    def _find_parameter_group(self, name: str) -> JsonObject:
         if name not in self._parameter_groups:
             raise ElastiCacheException("CacheParameterGroupNotFoundFault", f"CacheParameterGroup {name} not found.")
         return self._parameter_groups[name]

@@ -11,7 +11,7 @@ from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, elbv
 from voice_sandbox.aws.shapes import Json
 
 NETWORK_PROTOCOLS = {"TCP", "TLS", "UDP", "TCP_UDP"}
-_ARN_PATHS = {"network": "net", "gateway": "gwy"}
+_ARN_PATH_BY_TYPE = {"network": "net", "gateway": "gwy"}
 
 
 class PatchedElbv2(ELBv2Backend):
@@ -26,7 +26,7 @@ class PatchedElbv2(ELBv2Backend):
         if any(balancer.name == name for balancer in self.load_balancers.values()):
             raise ELBClientError("DuplicateLoadBalancerName", f"A load balancer with the name '{name}' already exists.")
         balancer = super().create_load_balancer(name, *args, **options)
-        path = _ARN_PATHS.get(options.get("loadbalancer_type") or "")
+        path = _ARN_PATH_BY_TYPE.get(options.get("loadbalancer_type") or "")
         if path:
             tags = self.tagging_service.list_tags_for_resource(balancer.arn)["Tags"]
             self.tagging_service.delete_all_tags_for_resource(balancer.arn)

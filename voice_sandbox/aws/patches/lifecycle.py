@@ -154,9 +154,9 @@ class LifecycleGroup(FakeAutoScalingGroup):
         """Set the desired number of hosts. No host is launched before the group exists."""
         self.desired_capacity = self.min_size if new_capacity is None else new_capacity
         if self.name in self.autoscaling_backend.autoscaling_groups:
-            self.balance()
+            self.reconcile_capacity()
 
-    def complete_due_actions(self) -> None:
+    def apply_due_changes(self) -> None:
         """Apply the changes that are due: timeouts of hooks, replacement of lost hosts, the next step of a refresh."""
         now = time.monotonic()
         for host in self.list_all_hosts():
@@ -168,15 +168,15 @@ class LifecycleGroup(FakeAutoScalingGroup):
                 self.replace_host(host, "an EC2 health check indicating it has been terminated or stopped")
         if self.active_refresh:
             self.active_refresh.advance(self)
-        self.balance()
+        self.reconcile_capacity()
 
     def replace_host(self, host: Host, reason: str) -> None:
         """Terminate an unhealthy host and launch another one."""
         host.health_status = "Unhealthy"
         self.terminate_host(host, f"in response to {reason}")
-        self.balance("an unhealthy instance needing to be replaced")
+        self.reconcile_capacity("an unhealthy instance needing to be replaced")
 
-    def balance(self, reason: str = "a difference between desired and actual capacity") -> None:
+    def reconcile_capacity(self, reason: str = "a difference between desired and actual capacity") -> None:
         """Launch and terminate hosts until the group and its warm pool have their desired sizes."""
         active_hosts = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
         target = (self.desired_capacity or 0) + (
@@ -195,7 +195,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
             self.terminate_host(
                 leaving_host, f"in response to {reason}, shrinking the capacity from {number} to {number - 1}"
             )
-        self._balance_pool()
+        self._reconcile_warm_pool()
 
     def terminate_host(self, host: Host, reason: str) -> None:
         """Start a termination, which hooks may delay."""
@@ -223,7 +223,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
                 "Cancelled", f"Instance failed to complete user's Lifecycle Action: {action.hook.name}: {reason}"
             )
             self._remove_host(host)
-            self.balance()
+            self.reconcile_capacity()
 
     def terminate_all_hosts(self) -> None:
         """Terminate all hosts immediately, as in a forced deletion."""
@@ -234,7 +234,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
     def _deregister(self, host: Host) -> None:
         self.autoscaling_backend.elbv2_backend.notify_terminate_instances([host.instance_id])
 
-    def _balance_pool(self) -> None:
+    def _reconcile_warm_pool(self) -> None:
         pool, target = self.warm_pool, 0
         if pool:
             prepared = pool.max_group_prepared_capacity

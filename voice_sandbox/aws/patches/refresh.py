@@ -19,7 +19,7 @@ from moto.core.utils import utcnow
 if TYPE_CHECKING:
     from voice_sandbox.aws.patches.lifecycle import Host, LifecycleGroup
 
-MAX_PERCENT_WITHOUT_SURGE = 100
+MAX_HEALTHY_PERCENT_WITHOUT_SURGE = 100
 
 
 @dataclass
@@ -55,12 +55,12 @@ class InstanceRefresh:
 
     def calculate_surge_count(self, group: LifecycleGroup) -> int:
         """Return the number of additional hosts above the desired number."""
-        max_healthy_percent = int(self.preferences.get("MaxHealthyPercentage", MAX_PERCENT_WITHOUT_SURGE))
+        max_healthy_percent = int(self.preferences.get("MaxHealthyPercentage", MAX_HEALTHY_PERCENT_WITHOUT_SURGE))
         outdated = len(self._list_outdated_hosts(group))
         if (
             not self.is_active
             or time.monotonic() < self._resumes_at
-            or max_healthy_percent <= MAX_PERCENT_WITHOUT_SURGE
+            or max_healthy_percent <= MAX_HEALTHY_PERCENT_WITHOUT_SURGE
             or not outdated
         ):
             return 0
@@ -105,7 +105,10 @@ class InstanceRefresh:
         min_healthy = math.ceil(
             (group.desired_capacity or 0) * int(self.preferences.get("MinHealthyPercentage", 90)) / 100
         )
-        if int(self.preferences.get("MaxHealthyPercentage", MAX_PERCENT_WITHOUT_SURGE)) <= MAX_PERCENT_WITHOUT_SURGE:
+        if (
+            int(self.preferences.get("MaxHealthyPercentage", MAX_HEALTHY_PERCENT_WITHOUT_SURGE))
+            <= MAX_HEALTHY_PERCENT_WITHOUT_SURGE
+        ):
             # At least one host has to terminate before another can replace it.
             min_healthy = min(min_healthy, (group.desired_capacity or 0) - 1)
         for host in outdated[: max(0, serving - min_healthy)]:

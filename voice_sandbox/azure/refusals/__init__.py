@@ -24,19 +24,19 @@ from voice_sandbox.azure.refusals import (
     unchangeable,
 )
 from voice_sandbox.azure.refusals.request import Request, RequestPart
-from voice_sandbox.azure.refusals.row import Refusal
-from voice_sandbox.changes import Op
+from voice_sandbox.azure.refusals.row import RejectionRule
+from voice_sandbox.changes import OpType
 
-REFUSALS: tuple[Refusal, ...] = (
-    *pools.REFUSALS,
-    *clusters.REFUSALS,
-    *cluster_network.REFUSALS,
-    *networks.REFUSALS,
-    *gateways.REFUSALS,
-    *stores.REFUSALS,
-    *links.REFUSALS,
-    *monitoring.REFUSALS,
-    *unchangeable.REFUSALS,
+REJECTION_RULES: tuple[RejectionRule, ...] = (
+    *pools.REJECTION_RULES,
+    *clusters.REJECTION_RULES,
+    *cluster_network.REJECTION_RULES,
+    *networks.REJECTION_RULES,
+    *gateways.REJECTION_RULES,
+    *stores.REJECTION_RULES,
+    *links.REJECTION_RULES,
+    *monitoring.REJECTION_RULES,
+    *unchangeable.REJECTION_RULES,
 )
 
 
@@ -74,7 +74,7 @@ def find_rejections(graphs: Iterable[Graph], steps: Sequence[Step] = ()) -> list
         graphs: Simulated ups of all projects, in the order of their creation.
         steps: Changes since earlier runs; a resource without an earlier run is created.
     """
-    updates = {step.urn: step for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
+    updates = {step.urn: step for step in steps if step.old and step.op in {OpType.UPDATE, OpType.SAME}}
     later_deletions = [step.old for step in steps if step.old and _is_deleted_later(step)]
     earlier: list[Resource] = []
     answers: list[Rejection] = []
@@ -98,7 +98,7 @@ def _is_deleted_later(step: Step) -> bool:
     only together with another resource is deleted before that resource.
     """
     is_created_first = shorten_type(step.resource.type) == links.GRANT and not step.replace_reason
-    return step.op is Op.DELETE or (step.op is Op.REPLACE and is_created_first)
+    return step.op is OpType.DELETE or (step.op is OpType.REPLACE and is_created_first)
 
 
 def _evaluate_resource(
@@ -107,7 +107,7 @@ def _evaluate_resource(
     earlier: list[Resource],
     later_deletions: list[Resource],
     graph: Graph,
-) -> Iterator[tuple[Refusal, str]]:
+) -> Iterator[tuple[RejectionRule, str]]:
     old = update.old if update else None
     bodies = _list_evaluated_parts(shorten_type(resource.type), RequestPart(resource.inputs))
     previous_bodies = (
@@ -117,7 +117,7 @@ def _evaluate_resource(
     )
     dependencies = None
     for kind, body in bodies:
-        for row in REFUSALS:
+        for row in REJECTION_RULES:
             if row.kind == kind:
                 dependencies = dependencies or frozenset(graph.find_all_dependencies(resource.urn))
                 request = Request(

@@ -7,10 +7,10 @@ from ipaddress import IPv4Address, IPv4Network
 
 from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL
 from voice_sandbox.azure.refusals.request import Request, RequestPart
-from voice_sandbox.azure.refusals.roles import Role, find_principal_ids, is_granted
+from voice_sandbox.azure.refusals.roles import Role, find_principal_ids, is_role_granted
 from voice_sandbox.azure.refusals.row import (
     BAD_REQUEST,
-    Refusal,
+    RejectionRule,
     allow_only,
     combine_conditions,
     forbid,
@@ -24,7 +24,7 @@ SUBNET = "network:Subnet"
 _AKS_DOCS = f"{LEARN_URL}/aks"
 _CLUSTER_DOCS = f"{AZURERM_DOCS}/kubernetes_cluster.html.markdown"
 _RESERVED_RANGES = tuple(map(IPv4Network, ("169.254.0.0/16", "172.30.0.0/16", "172.31.0.0/16", "192.0.2.0/24")))
-_MAX_INVALID_SERVICE_PREFIX = 12
+_MAX_INVALID_SERVICE_PREFIX_LENGTH = 12
 _USES_CILIUM = has_value("networkProfile.networkDataplane", "cilium")
 
 
@@ -76,7 +76,7 @@ def _find_reserved_range_problems(request: Request) -> Iterator[str]:
 
 def _find_service_size_problems(request: Request) -> Iterator[str]:
     services = _parse_range(request.body, "networkProfile.serviceCidr")
-    if services and services.prefixlen <= _MAX_INVALID_SERVICE_PREFIX:
+    if services and services.prefixlen <= _MAX_INVALID_SERVICE_PREFIX_LENGTH:
         yield f"networkProfile.serviceCidr is {services}"
 
 
@@ -91,7 +91,7 @@ def _find_dns_address_problems(request: Request) -> Iterator[str]:
             yield f"networkProfile.dnsServiceIP is {address}, serviceCidr {services}"
 
 
-def _find_outbound_problems(request: Request) -> Iterator[str]:
+def _find_outbound_type_problems(request: Request) -> Iterator[str]:
     subnet = _find_node_subnet(request)
     by_gateway = has_value("networkProfile.outboundType", "userAssignedNATGateway")(request.body)
     if subnet and by_gateway and not subnet.get("natGateway.id"):
@@ -113,48 +113,48 @@ def _find_subnet_role_problems(request: Request) -> Iterator[str]:
         if (
             subnet
             and identities
-            and not is_granted(request, identities, subnet, Role.NETWORK_CONTRIBUTOR, Role.CONTRIBUTOR)
+            and not is_role_granted(request, identities, subnet, Role.NETWORK_CONTRIBUTOR, Role.CONTRIBUTOR)
         ):
             yield f"the control plane's identity has no such role on {subnet.rpartition('/')[2]} at that time"
 
 
-REFUSALS = (
-    Refusal(
+REJECTION_RULES = (
+    RejectionRule(
         "service-range-overlaps-subnet", CLUSTER, "ServiceCidrOverlapExistingSubnetsCidr",
         "The specified service CIDR is conflicted with an existing subnet CIDR",
         _find_service_overlap_problems, "choose another azure.network.service_cidr", "https://github.com/Azure/AKS/issues/1117",
     ),
-    Refusal(
+    RejectionRule(
         "pod-range-overlaps", CLUSTER, BAD_REQUEST, "The pod CIDR must not overlap with subnets and services",
         _find_pod_overlap_problems, "choose another azure.network.pod_cidr",
         f"{_AKS_DOCS}/concepts-network-azure-cni-overlay#pods",
     ),
-    Refusal(
+    RejectionRule(
         "reserved-ranges", CLUSTER, BAD_REQUEST,
         "Pods, services and the virtual network can't use ranges that AKS reserves",
         _find_reserved_range_problems, "choose another range in azure.network",
         f"{_AKS_DOCS}/concepts-network-cni-overview#aks-cni-networking-prerequisites",
     ),
-    Refusal(
+    RejectionRule(
         "service-range-size", CLUSTER, BAD_REQUEST, "The service CIDR must be smaller than /12",
         _find_service_size_problems, "use a /16 as azure.network.service_cidr", f"{_AKS_DOCS}/use-byo-cni",
     ),
-    Refusal(
+    RejectionRule(
         "dns-service-address", CLUSTER, BAD_REQUEST,
         "The DNS service IP must be within the service CIDR range and must not be its first address",
         _find_dns_address_problems, "use the tenth address of the range", f"{_AKS_DOCS}/use-byo-cni",
     ),
-    Refusal(
+    RejectionRule(
         "dataplane-plugin", CLUSTER, BAD_REQUEST, "The data plane cilium requires the network plugin azure",
         allow_only("networkProfile.networkPlugin", "azure", when=_USES_CILIUM),
         "set networkPlugin to azure", f"{_CLUSTER_DOCS}#L689",
     ),
-    Refusal(
+    RejectionRule(
         "policy-without-dataplane", CLUSTER, BAD_REQUEST, "The network policy cilium requires the data plane cilium",
         require("networkProfile.networkDataplane", "cilium", when=has_value("networkProfile.networkPolicy", "cilium")),
         "set networkDataplane to cilium", f"{_CLUSTER_DOCS}#L681",
     ),
-    Refusal(
+    RejectionRule(
         "pod-range-without-overlay", CLUSTER, BAD_REQUEST, "A pod CIDR is only supported in overlay mode",
         forbid("networkProfile.podCidr", when=combine_conditions(
             has_value("networkProfile.networkPlugin", "azure"),
@@ -162,11 +162,11 @@ REFUSALS = (
         )),
         "set networkPluginMode to overlay", f"{_CLUSTER_DOCS}#L667",
     ),
-    Refusal(
+    RejectionRule(
         "outbound-gateway", CLUSTER, BAD_REQUEST, "The NAT gateway must exist before the cluster is created",
-        _find_outbound_problems, "set natGateway of the subnet", f"{_AKS_DOCS}/egress-outboundtype",
+        _find_outbound_type_problems, "set natGateway of the subnet", f"{_AKS_DOCS}/egress-outboundtype",
     ),
-    Refusal(
+    RejectionRule(
         "outbound-of-own-network", CLUSTER, BAD_REQUEST, "The outbound type is for virtual networks that AKS manages",
         allow_only(
             "networkProfile.outboundType", "loadBalancer", "userAssignedNATGateway", "userDefinedRouting", "none",
@@ -174,17 +174,17 @@ REFUSALS = (
         ),
         "use userAssignedNATGateway or userDefinedRouting", f"{_AKS_DOCS}/egress-outboundtype",
     ),
-    Refusal(
+    RejectionRule(
         "subnet-is-delegated", POOL, "SubnetIsDelegated", "A delegated subnet cannot be used for nodes",
         _find_delegated_subnet_problems, "use a subnet without delegations", "https://github.com/MicrosoftDocs/azure-docs/issues/69774",
     ),
-    Refusal(
+    RejectionRule(
         "basic-load-balancer", CLUSTER, BAD_REQUEST, "AKS no longer supports the Basic SKU load balancer",
         allow_only("networkProfile.loadBalancerSku", "standard"),
         "set loadBalancerSku to standard",
         f"{_AKS_DOCS}/api-server-authorized-ip-ranges#limitations-and-considerations",
     ),
-    Refusal(
+    RejectionRule(
         "subnet-role", CLUSTER, BAD_REQUEST,
         "The cluster identity must have at least Network Contributor on the subnet",
         _find_subnet_role_problems, "grant the role, and make the cluster depend on the role assignment",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from voice_sandbox.azure.refusals.networks import ADDRESS, GROUP, SUBNET, build_zone_refusal
+from voice_sandbox.azure.refusals.networks import ADDRESS, GROUP, SUBNET, build_zone_rule
 from voice_sandbox.azure.refusals.request import Request, RequestPart
-from voice_sandbox.azure.refusals.roles import Role, find_principal_ids, is_granted
+from voice_sandbox.azure.refusals.roles import Role, find_principal_ids, is_role_granted
 from voice_sandbox.azure.refusals.row import (
     BAD_REQUEST,
-    Refusal,
+    RejectionRule,
     allow_only,
-    for_each,
+    evaluate_each,
     has_value,
     is_set,
     require,
@@ -21,13 +21,13 @@ from voice_sandbox.azure.refusals.row import (
 from voice_sandbox.azure.refusals.sources import AZURERM_FILES, AZURERM_URL, LEARN_URL
 
 GATEWAY, FIREWALL = "network:ApplicationGateway", "network:WebApplicationFirewallPolicy"
-_GATEWAY_FILE = f"{AZURERM_FILES}/network/application_gateway_resource.go"
-_WAF_FILE = f"{AZURERM_FILES}/network/web_application_firewall_policy_resource.go"
-_INGRESS_REPOSITORY = "https://github.com/Azure/application-gateway-kubernetes-ingress"
+_GATEWAY_SOURCE_URL = f"{AZURERM_FILES}/network/application_gateway_resource.go"
+_WAF_SOURCE_URL = f"{AZURERM_FILES}/network/web_application_firewall_policy_resource.go"
+_INGRESS_REPOSITORY_URL = "https://github.com/Azure/application-gateway-kubernetes-ingress"
 _MAX_DURATION_S, _MAX_FAILURES = 86_400, 20
 _CONTROL_PORTS = "65200-65535"
 _PRIMARY_RULE_SETS = ("OWASP", "Microsoft_DefaultRuleSet")
-_REFERENCE_NAMES = {
+_REFERENCES_BY_COLLECTION = {
     "httpListeners": ("frontendIPConfiguration", "frontendPort", "sslCertificate"),
     "requestRoutingRules": ("httpListener", "backendAddressPool", "backendHttpSettings"),
     "backendHttpSettingsCollection": ("probe",),
@@ -54,7 +54,7 @@ def _find_priority_problems(rule: RequestPart) -> Iterator[str]:
 
 def _find_reference_problems(request: Request) -> Iterator[str]:
     """Yield the references to parts that the request does not contain."""
-    for collection, names in _REFERENCE_NAMES.items():
+    for collection, names in _REFERENCES_BY_COLLECTION.items():
         for part in request.body.get_parts(collection):
             for name in names:
                 *_, kind, part_name = ("", "", *part.get_text(f"{name}.id").split("/"))
@@ -68,7 +68,7 @@ def _find_certificate_problems(listener: RequestPart) -> Iterator[str]:
         yield f"{listener.to_full_path('sslCertificate')} of {listener.get_text('name')} is missing"
 
 
-def _find_vault_problems(request: Request) -> Iterator[str]:
+def _find_vault_access_problems(request: Request) -> Iterator[str]:
     from_vault = [each for each in request.body.get_parts("sslCertificates") if each.get("keyVaultSecretId")]
     identities = find_principal_ids(request, request.body.get_texts("identity.userAssignedIdentities"))
     if from_vault and not identities:
@@ -78,7 +78,7 @@ def _find_vault_problems(request: Request) -> Iterator[str]:
         vault = part.get_text("keyVaultSecretId").removeprefix("https://").partition(".")[0]
         scopes = [scope for scope in vaults if scope.lower().endswith(f"/vaults/{vault.lower()}")]
         if identities and not any(
-            is_granted(request, identities, scope, Role.KEY_VAULT_SECRETS_USER) for scope in scopes
+            is_role_granted(request, identities, scope, Role.KEY_VAULT_SECRETS_USER) for scope in scopes
         ):
             yield (
                 f"{part.to_full_path('keyVaultSecretId')} is in {vault}, where the gateway's identity has no "
@@ -163,7 +163,7 @@ def _find_timeout_problems(settings: RequestPart) -> Iterator[str]:
         yield f"{path} is {value:g}; it must be at least 1 and at most {_MAX_DURATION_S}"
 
 
-def _find_rate_action_problems(rule: RequestPart) -> Iterator[str]:
+def _find_rate_limit_action_problems(rule: RequestPart) -> Iterator[str]:
     if rule.get_text("ruleType") == "RateLimitRule" and rule.get_text("action") == "Allow":
         yield f"{rule.to_full_path('action')} of {rule.get_text('name')} is Allow; it must be Block or Log"
 
@@ -182,127 +182,129 @@ def _find_rule_set_problems(request: Request) -> Iterator[str]:
         )
 
 
-REFUSALS = (
-    build_zone_refusal(GATEWAY),
-    Refusal(
+REJECTION_RULES = (
+    build_zone_rule(GATEWAY),
+    RejectionRule(
         "retired-gateway", GATEWAY, BAD_REQUEST,
         "Gateways with the SKUs Standard and WAF of version 1 can no longer be created",
         require("sku.tier", "Standard_v2", "WAF_v2", "Basic"),
-        "set sku.tier to WAF_v2", f"{_GATEWAY_FILE}#L5191-L5193",
+        "set sku.tier to WAF_v2", f"{_GATEWAY_SOURCE_URL}#L5191-L5193",
     ),
-    Refusal(
+    RejectionRule(
         "firewall-of-tier", GATEWAY, BAD_REQUEST, "A firewall policy requires the tier WAF_v2",
         require("sku.tier", "WAF_v2", when=is_set("firewallPolicy.id")),
         "set sku.tier to WAF_v2", f"{LEARN_URL}/web-application-firewall/ag/ag-overview",
     ),
-    Refusal(
+    RejectionRule(
         "request-buffer", GATEWAY, BAD_REQUEST, "Request buffering can't be disabled with the WAF SKU",
         allow_only("globalConfiguration.enableRequestBuffering", True, when=has_value("sku.tier", "WAF_v2")),
         "set enableRequestBuffering to true", f"{LEARN_URL}/application-gateway/proxy-buffers",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-capacity", GATEWAY, BAD_REQUEST, "A gateway must have either a capacity or autoscaling bounds",
         _find_capacity_problems, "set autoscaleConfiguration.minCapacity and maxCapacity",
-        f"{_GATEWAY_FILE}#L5148-L5150",
+        f"{_GATEWAY_SOURCE_URL}#L5148-L5150",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-instances", GATEWAY, BAD_REQUEST, "A gateway has at most 125 instances",
         require_range("autoscaleConfiguration.maxCapacity", 2, 125),
-        "set maxCapacity to 125 or less", f"{_GATEWAY_FILE}#L1027",
+        "set maxCapacity to 125 or less", f"{_GATEWAY_SOURCE_URL}#L1027",
     ),
-    Refusal(
+    RejectionRule(
         "routing-priority-missing", GATEWAY, "ApplicationGatewayRequestRoutingRulePriorityCannotBeEmpty",
         "Priority for the request routing rule cannot be empty",
-        for_each("requestRoutingRules", _find_priority_problems), "give each rule a priority",
+        evaluate_each("requestRoutingRules", _find_priority_problems), "give each rule a priority",
         f"{AZURERM_URL}/issues/19874",
     ),
-    Refusal(
+    RejectionRule(
         "routing-priority-twice", GATEWAY, BAD_REQUEST, "Priority must be unique across all the request routing rules",
         require_unique("requestRoutingRules", _get_rule_priority, "priority"),
-        "assign a unique priority to each rule", f"{_INGRESS_REPOSITORY}/issues/1487",
+        "assign a unique priority to each rule", f"{_INGRESS_REPOSITORY_URL}/issues/1487",
     ),
-    Refusal(
+    RejectionRule(
         "rules-of-one-listener", GATEWAY, "ApplicationGatewayRequestRoutingRulesUsingSameHttpListener",
         "Two request routing rules are using the same HTTP listener",
         require_unique("requestRoutingRules", _get_listener_id, "listener"),
         "use a separate listener for each rule", f"{AZURERM_URL}/issues/8767",
     ),
-    Refusal(
+    RejectionRule(
         "listeners-of-one-port", GATEWAY, "ApplicationGatewayHttpListenersUsingSameFrontendPort",
         "Two HTTP listeners are using the same frontend port and host name",
         require_unique("httpListeners", _get_listener_address, "address"),
-        "use a separate host name for each listener", f"{_INGRESS_REPOSITORY}/pull/692",
+        "use a separate host name for each listener", f"{_INGRESS_REPOSITORY_URL}/pull/692",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-references", GATEWAY, "InvalidResourceReference", "A referenced resource was not found",
         _find_reference_problems, "refer to an existing part of the gateway",
         "https://github.com/Azure/terraform-provider-azapi/issues/200",
     ),
-    Refusal(
+    RejectionRule(
         "listener-certificate", GATEWAY, BAD_REQUEST, "A listener with TLS must have a certificate",
-        for_each("httpListeners", _find_certificate_problems), "name one of sslCertificates",
+        evaluate_each("httpListeners", _find_certificate_problems), "name one of sslCertificates",
         f"{LEARN_URL}/application-gateway/configuration-listeners#protocol",
     ),
-    Refusal(
+    RejectionRule(
         "vault-certificate", GATEWAY, "ApplicationGatewayKeyVaultSecretException",
         "Problem occurred while accessing and validating KeyVault Secrets",
-        _find_vault_problems,
+        _find_vault_access_problems,
         "grant Key Vault Secrets User to the gateway's identity, and depend on the role assignment",
         "https://github.com/MicrosoftDocs/azure-docs/issues/33157",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-subnet", GATEWAY, BAD_REQUEST,
         "A subnet with an application gateway can only contain application gateways",
         _find_shared_subnet_problems, "use a separate subnet for the gateway",
         f"{LEARN_URL}/application-gateway/configuration-infrastructure#virtual-network-and-dedicated-subnet",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-control-traffic", GATEWAY, "ApplicationGatewaySubnetInboundTrafficBlockedByNetworkSecurityGroup",
         "The network security group blocks incoming traffic on ports 65200 - 65535",
         _find_control_traffic_problems, "allow GatewayManager in at 65200-65535",
         "https://github.com/Azure/AKS-Construction/issues/333",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-address", GATEWAY, BAD_REQUEST, "A gateway of version 2 requires a public IP address of SKU Standard",
         _find_address_sku_problems, "set sku.name of the address to Standard",
         f"{LEARN_URL}/application-gateway/configuration-frontend-ip",
     ),
-    Refusal(
+    RejectionRule(
         "probe-times", GATEWAY, BAD_REQUEST, "The time-out of a probe must not be greater than its interval",
-        for_each("probes", _find_probe_problems), "set timeout below interval", f"{_GATEWAY_FILE}#L5256-L5260",
+        evaluate_each("probes", _find_probe_problems), "set timeout below interval",
+        f"{_GATEWAY_SOURCE_URL}#L5256-L5260",
     ),
-    Refusal(
+    RejectionRule(
         "probe-host", GATEWAY, BAD_REQUEST, "A probe must have a host, or use that of its settings",
-        for_each("probes", _find_probe_host_problems), "set host", f"{_GATEWAY_FILE}#L5235-L5237",
+        evaluate_each("probes", _find_probe_host_problems), "set host", f"{_GATEWAY_SOURCE_URL}#L5235-L5237",
     ),
-    Refusal(
+    RejectionRule(
         "request-timeout", GATEWAY, BAD_REQUEST, "The request timeout must be between 1 and 86,400 s",
-        for_each("backendHttpSettingsCollection", _find_timeout_problems),
-        "lower idle_timeout_s of edge or agents", f"{_GATEWAY_FILE}#L283",
+        evaluate_each("backendHttpSettingsCollection", _find_timeout_problems),
+        "lower idle_timeout_s of edge or agents", f"{_GATEWAY_SOURCE_URL}#L283",
     ),
-    Refusal(
+    RejectionRule(
         "rate-limit-action", FIREWALL, "ApplicationGatewayFirewallCustomRuleInvalidAction",
         "The action is not valid for the rule type RateLimitRule",
-        for_each("customRules", _find_rate_action_problems), "set action to Block", f"{AZURERM_URL}/pull/28987",
+        evaluate_each("customRules", _find_rate_limit_action_problems), "set action to Block",
+        f"{AZURERM_URL}/pull/28987",
     ),
-    Refusal(
+    RejectionRule(
         "custom-rule-priorities", FIREWALL, BAD_REQUEST, "Priorities of custom rules must be unique",
         require_unique("customRules", _get_rule_priority, "priority"),
         "assign a unique priority to each rule", f"{LEARN_URL}/web-application-firewall/ag/custom-waf-rules-overview",
     ),
-    Refusal(
+    RejectionRule(
         "rule-sets", FIREWALL, BAD_REQUEST, "A policy must have exactly one primary rule set",
         _find_rule_set_problems, "name Microsoft_DefaultRuleSet alone",
         f"{LEARN_URL}/web-application-firewall/ag/application-gateway-crs-rulegroups-rules",
     ),
-    Refusal(
+    RejectionRule(
         "body-limit", FIREWALL, BAD_REQUEST, "The firewall inspects bodies of at most 2,000 KB",
         require_range("policySettings.maxRequestBodySizeInKb", 8, 2000),
-        "lower maxRequestBodySizeInKb", f"{_WAF_FILE}#L407",
+        "lower maxRequestBodySizeInKb", f"{_WAF_SOURCE_URL}#L407",
     ),
-    Refusal(
+    RejectionRule(
         "upload-limit", FIREWALL, BAD_REQUEST, "The firewall accepts files of at most 4,000 MB",
         require_range("policySettings.fileUploadLimitInMb", 1, 4000),
-        "lower fileUploadLimitInMb", f"{_WAF_FILE}#L380",
+        "lower fileUploadLimitInMb", f"{_WAF_SOURCE_URL}#L380",
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from voice_sandbox.azure.refusals.request import Request, RequestPart
-from voice_sandbox.azure.refusals.row import BAD_REQUEST, Refusal, for_each
+from voice_sandbox.azure.refusals.row import BAD_REQUEST, RejectionRule, evaluate_each
 from voice_sandbox.azure.refusals.sources import AZURERM_FILES, AZURERM_URL, LEARN_URL
 
 ENDPOINT, LINK = "network:PrivateEndpoint", "privatedns:VirtualNetworkLink"
@@ -30,7 +30,7 @@ def _find_subresource_problems(connection: RequestPart) -> Iterator[str]:
             yield f"{connection.to_full_path('groupIds')} has {group}; it must have {expected}"
 
 
-def _find_group_problems(connection: RequestPart) -> Iterator[str]:
+def _find_group_id_problems(connection: RequestPart) -> Iterator[str]:
     groups = connection.get_texts("groupIds")
     if len(groups) != 1:
         yield f"{connection.to_full_path('groupIds')} is {', '.join(groups) or 'empty'}"
@@ -65,7 +65,7 @@ def _iter_sibling_credentials(request: Request) -> Iterator[tuple[str, RequestPa
             yield resource.urn, credential
 
 
-def _find_concurrent_credentials(request: Request) -> Iterator[str]:
+def _find_concurrent_write_problems(request: Request) -> Iterator[str]:
     for urn, credential in _iter_sibling_credentials(request):
         if urn not in request.dependencies:
             yield f"{credential.get_text('federatedIdentityCredentialResourceName')} may be written concurrently"
@@ -104,60 +104,60 @@ def _find_pinned_version_problems(request: Request) -> Iterator[str]:
         yield f"version is {request.body.get('version')}, and autoUpgradeMinorVersion is not false"
 
 
-REFUSALS = (
-    Refusal(
+REJECTION_RULES = (
+    RejectionRule(
         "endpoint-subresource", ENDPOINT, BAD_REQUEST, "Invalid groupId",
-        for_each(_CONNECTIONS_PATH, _find_subresource_problems), "name the service's own subresource",
+        evaluate_each(_CONNECTIONS_PATH, _find_subresource_problems), "name the service's own subresource",
         f"{AZURERM_URL}/issues/11778",
     ),
-    Refusal(
+    RejectionRule(
         "endpoint-groups", ENDPOINT, "OnlyOneGroupIdPermitted",
         "Only one group Id is permitted when connecting to a first-party resource",
-        for_each(_CONNECTIONS_PATH, _find_group_problems), "create an endpoint for each subresource",
+        evaluate_each(_CONNECTIONS_PATH, _find_group_id_problems), "create an endpoint for each subresource",
         "https://github.com/DFE-Digital/terraform-azurerm-container-apps-hosting/issues/352",
     ),
-    Refusal(
+    RejectionRule(
         "endpoint-of-registry", ENDPOINT, BAD_REQUEST, "Private endpoints are available in the Premium service tier",
         _find_registry_tier_problems, "set sku.name of the registry to Premium",
         f"{LEARN_URL}/container-registry/container-registry-private-endpoints",
     ),
-    Refusal(
+    RejectionRule(
         "linked-twice", LINK, BAD_REQUEST,
         "A virtual network cannot be linked to multiple zones with overlapping namespaces",
         _find_duplicate_zone_problems, "use the existing zone (azure.existing.private_dns_zones)",
         "https://github.com/MicrosoftDocs/azure-aks-docs/issues/212",
     ),
-    Refusal(
+    RejectionRule(
         "endpoint-zone-groups", ZONE_GROUP, BAD_REQUEST, "An endpoint has a single private DNS zone group",
         _find_zone_group_problems, "add the zones to one group",
         f"{AZURERM_FILES}/network/private_endpoint_resource.go#L962",
     ),
-    Refusal(
+    RejectionRule(
         "credentials-at-once", CREDENTIAL, "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity",
         "Concurrent federated identity credentials writes under the same managed identity are not supported",
-        _find_concurrent_credentials, "make each credential depend on the previous one",
+        _find_concurrent_write_problems, "make each credential depend on the previous one",
         "https://github.com/Azure/bicep/issues/10928",
     ),
-    Refusal(
+    RejectionRule(
         "trusted-twice", CREDENTIAL, BAD_REQUEST,
         "Issuer and subject combination already exists for this Managed Identity",
         _find_duplicate_credential_problems, "trust each service account once", "https://github.com/Azure/bicep-types-az/issues/2029",
     ),
-    Refusal(
+    RejectionRule(
         "number-of-credentials", CREDENTIAL, BAD_REQUEST, "A managed identity has at most 20 federated credentials",
         _find_credential_count_problems, "distribute the service accounts over several identities",
         "https://github.com/Azure/azure-workload-identity/issues/1172",
     ),
-    Refusal(
+    RejectionRule(
         "one-audience", CREDENTIAL, BAD_REQUEST, "A federated credential has a single audience",
         _find_audience_problems, "name api://AzureADTokenExchange alone",
         f"{AZURERM_FILES}/managedidentity/federated_identity_credential_resource.go#L74",
     ),
-    Refusal(
+    RejectionRule(
         "granted-twice", GRANT, "RoleAssignmentExists", "The role assignment already exists",
         _find_duplicate_grant_problems, "assign each role only once per resource", f"{AZURERM_URL}/issues/17421",
     ),
-    Refusal(
+    RejectionRule(
         "pinned-extension", EXTENSION, BAD_REQUEST, "A version must not be supplied with automatic upgrades",
         _find_pinned_version_problems, "set autoUpgradeMinorVersion to false",
         f"{LEARN_URL}/aks/deploy-extensions-az-cli",

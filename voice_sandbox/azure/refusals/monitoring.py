@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import (
     BAD_REQUEST,
-    Refusal,
+    RejectionRule,
     allow_only,
-    for_each,
+    evaluate_each,
     require_range,
     require_unchanged,
 )
@@ -19,9 +19,9 @@ from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, AZ
 
 GRAFANA, RULES, SETTING = "dashboard:Grafana", "alertsmanagement:PrometheusRuleGroup", "monitor:DiagnosticSetting"
 BUDGET, WORKSPACE = "consumption:Budget", "operationalinsights:Workspace"
-_RULES_FILE = f"{AZURERM_FILES}/monitor/monitor_alert_prometheus_rule_group_resource.go"
-_SETTING_FILE = f"{AZURERM_FILES}/monitor/monitor_diagnostic_setting_resource.go"
-_BUDGET_FILES = f"{AZURERM_FILES}/consumption"
+_RULE_GROUP_SOURCE_URL = f"{AZURERM_FILES}/monitor/monitor_alert_prometheus_rule_group_resource.go"
+_SETTING_SOURCE_URL = f"{AZURERM_FILES}/monitor/monitor_diagnostic_setting_resource.go"
+_BUDGET_SOURCE_URL = f"{AZURERM_FILES}/consumption"
 _ALERT_PROPERTIES = ("actions", "severity", "annotations", "for", "resolveConfiguration")
 _MAX_ACTIONS, _MAX_SEVERITY = 5, 4
 _CONTACT_FIELDS = ("contactEmails", "contactGroups", "contactRoles")
@@ -84,7 +84,7 @@ def _find_duplicate_sink_problems(request: Request) -> Iterator[str]:
             yield f"setting {setting.get_text('name')} sends {', '.join(sorted(shared))} to the same workspace"
 
 
-def _find_start_problems(request: Request) -> Iterator[str]:
+def _find_budget_start_problems(request: Request) -> Iterator[str]:
     start = request.body.get_text("timePeriod.startDate")
     if start and not start[:10].endswith("-01"):
         yield f"timePeriod.startDate is {start}"
@@ -104,69 +104,69 @@ def _find_notification_problems(notification: RequestPart) -> Iterator[str]:
         yield f"{notification.to_full_path('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
 
 
-REFUSALS = (
-    Refusal(
+REJECTION_RULES = (
+    RejectionRule(
         "grafana-version", GRAFANA, "GrafanaMajorVersionNotSupported", "Only Grafana 12 and 13 are supported",
         allow_only("properties.grafanaMajorVersion", "12", "13"),
         "set grafanaMajorVersion to 12", "https://github.com/microsoft/physical-ai-toolchain/pull/1033",
     ),
-    Refusal(
+    RejectionRule(
         "rule-kind", RULES, BAD_REQUEST, "A rule must have exactly one of alert and record",
-        for_each("rules", _find_rule_kind_problems), "remove one of the two", f"{_RULES_FILE}#L80-L82",
+        evaluate_each("rules", _find_rule_kind_problems), "remove one of the two", f"{_RULE_GROUP_SOURCE_URL}#L80-L82",
     ),
-    Refusal(
+    RejectionRule(
         "recording-rule", RULES, BAD_REQUEST, "Properties of alerts must be empty in a recording rule",
-        for_each("rules", _find_recording_rule_problems), "remove " + ", ".join(_ALERT_PROPERTIES),
-        f"{_RULES_FILE}#L85-L95",
+        evaluate_each("rules", _find_recording_rule_problems), "remove " + ", ".join(_ALERT_PROPERTIES),
+        f"{_RULE_GROUP_SOURCE_URL}#L85-L95",
     ),
-    Refusal(
+    RejectionRule(
         "alert-limits", RULES, BAD_REQUEST, "An alert has a severity of 0 to 4 and at most five action groups",
-        for_each("rules", _find_alert_limit_problems), "choose a severity from 0 to 4, and at most five action "
-            "groups", f"{_RULES_FILE}#L128-L216",
+        evaluate_each("rules", _find_alert_limit_problems), "choose a severity from 0 to 4, and at most five action "
+            "groups", f"{_RULE_GROUP_SOURCE_URL}#L128-L216",
     ),
-    Refusal(
+    RejectionRule(
         "rule-interval", RULES, BAD_REQUEST, "Rules are evaluated every 1 to 15 minutes",
         _find_interval_problems, "set interval to PT1M",
         "https://learn.microsoft.com/javascript/api/@azure/arm-prometheusrulegroups/prometheusrulegroupproperties",
     ),
-    Refusal(
+    RejectionRule(
         "setting-is-empty", SETTING, BAD_REQUEST, "At least one type of log or metric must be enabled",
-        _find_empty_setting_problems, "enable a category", f"{_SETTING_FILE}#L200",
+        _find_empty_setting_problems, "enable a category", f"{_SETTING_SOURCE_URL}#L200",
     ),
-    Refusal(
+    RejectionRule(
         "log-category", SETTING, BAD_REQUEST, "Exactly one of category and categoryGroup must be specified",
-        for_each("logs", _find_category_problems), "remove one of the two", f"{_SETTING_FILE}#L541",
+        evaluate_each("logs", _find_category_problems), "remove one of the two", f"{_SETTING_SOURCE_URL}#L541",
     ),
-    Refusal(
+    RejectionRule(
         "sink-twice", SETTING, "Conflict", "Data sinks can't be reused in different settings on the same category",
         _find_duplicate_sink_problems, "join the settings", "https://github.com/Azure/bicep-registry-modules/issues/3407",
     ),
-    Refusal(
+    RejectionRule(
         "budget-start", BUDGET, BAD_REQUEST, "The start date must be first of the month",
-        _find_start_problems, "set the start date to the first of a month",
-        f"{_BUDGET_FILES}/validate/time_period.go#L28",
+        _find_budget_start_problems, "set the start date to the first of a month",
+        f"{_BUDGET_SOURCE_URL}/validate/time_period.go#L28",
     ),
-    Refusal(
+    RejectionRule(
         "budget-in-past", BUDGET, BAD_REQUEST, "The start date should not be prior to the current month",
         _find_past_month_problems, "set the start date to the first of this month", f"{AZURERM_URL}/pull/12121",
     ),
-    Refusal(
+    RejectionRule(
         "budget-start-stays", BUDGET, BAD_REQUEST, "Start date of budgets cannot be updated",
         require_unchanged("timePeriod.startDate"),
         "ignore changes of timePeriod", "https://github.com/Azure/CanadaPubSecALZ/issues/317",
     ),
-    Refusal(
+    RejectionRule(
         "budget-notification", BUDGET, BAD_REQUEST,
         "A notification must have a threshold of 0 to 1,000 percent and a contact",
-        for_each("notifications", _find_notification_problems), "name an action group",
+        evaluate_each("notifications", _find_notification_problems), "name an action group",
         f"{AZURERM_DOCS}/consumption_budget_subscription.html.markdown#L137",
     ),
-    Refusal(
+    RejectionRule(
         "budget-amount", BUDGET, BAD_REQUEST, "A budget is 1 at least",
         require_range("amount", 1), "raise observability.monthly_budget",
-        f"{_BUDGET_FILES}/consumption_budget_base.go#L97",
+        f"{_BUDGET_SOURCE_URL}/consumption_budget_base.go#L97",
     ),
-    Refusal(
+    RejectionRule(
         "log-retention", WORKSPACE, BAD_REQUEST, "Log retention must be between 30 and 730 days",
         require_range("retentionInDays", 30, 730), "set log_retention_days between them",
         f"{AZURERM_FILES}/loganalytics/log_analytics_workspace_resource.go#L155",

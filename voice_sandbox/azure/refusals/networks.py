@@ -8,9 +8,9 @@ from ipaddress import IPv4Network
 from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import (
     BAD_REQUEST,
-    Refusal,
+    RejectionRule,
     allow_only,
-    for_each,
+    evaluate_each,
     has_value,
     require,
     require_range,
@@ -21,8 +21,8 @@ from voice_sandbox.azure.refusals.sources import AZURERM_FILES, AZURERM_URL, LEA
 ADDRESS, NAT, SUBNET = "network:PublicIPAddress", "network:NatGateway", "network:Subnet"
 NETWORK, GROUP, BASTION = "network:VirtualNetwork", "network:NetworkSecurityGroup", "network:BastionHost"
 PEERING, MACHINE = "network:VirtualNetworkPeering", "compute:VirtualMachine"
-BASTION_SUBNET = "AzureBastionSubnet"
-_NETWORK_FILES = f"{AZURERM_FILES}/network"
+BASTION_SUBNET_NAME = "AzureBastionSubnet"
+_NETWORK_SOURCE_URL = f"{AZURERM_FILES}/network"
 REGIONS_WITHOUT_ZONES = frozenset(
     {
         "australiacentral", "australiacentral2", "australiasoutheast", "brazilsoutheast", "canadaeast", "francesouth",
@@ -47,9 +47,9 @@ def _find_zone_problems(request: Request) -> Iterator[str]:
         yield f"zones are {', '.join(request.body.get_texts('zones'))}, location {location}"
 
 
-def build_zone_refusal(kind: str) -> Refusal:
+def build_zone_rule(kind: str) -> RejectionRule:
     """Return the row that rejects zones of a type in regions without availability zones."""
-    return Refusal(
+    return RejectionRule(
         f"zones-of-{kind.partition(':')[2]}", kind, "LocationNotSupportAvailabilityZones",
         "The resource does not support availability zones at its location",
         _find_zone_problems, "choose a region with availability zones (azure.location)",
@@ -98,7 +98,7 @@ def _find_concurrent_subnet_problems(request: Request) -> Iterator[str]:
 def _find_bastion_subnet_problems(request: Request) -> Iterator[str]:
     for part in request.body.get_parts("ipConfigurations"):
         name = part.get_text("subnet.id").rpartition("/")[2]
-        if name and name != BASTION_SUBNET:
+        if name and name != BASTION_SUBNET_NAME:
             yield f"{part.to_full_path('subnet')} is {name}"
         subnet = request.find_by_id(SUBNET, part.get_text("subnet.id"))
         prefix = _parse_prefix(subnet) if subnet else None
@@ -108,7 +108,7 @@ def _find_bastion_subnet_problems(request: Request) -> Iterator[str]:
 
 def _find_bastion_group_problems(request: Request) -> Iterator[str]:
     group = request.find_by_id(GROUP, request.body.get_text("networkSecurityGroup.id"))
-    if request.body.get_text("subnetName") != BASTION_SUBNET or not group:
+    if request.body.get_text("subnetName") != BASTION_SUBNET_NAME or not group:
         return
     for source in ("Internet", "GatewayManager"):
         if not any(_allows_source(rule, source) for rule in group.get_parts("securityRules")):
@@ -166,82 +166,82 @@ def _find_user_name_problems(request: Request) -> Iterator[str]:
         yield f"osProfile.adminUsername is {name}"
 
 
-REFUSALS = (
-    build_zone_refusal(ADDRESS),
-    build_zone_refusal(NAT),
-    Refusal(
+REJECTION_RULES = (
+    build_zone_rule(ADDRESS),
+    build_zone_rule(NAT),
+    RejectionRule(
         "address-is-static", ADDRESS, BAD_REQUEST, "Public IP addresses of SKU Standard must be static",
         allow_only("publicIPAllocationMethod", "Static", when=has_value("sku.name", "Standard")),
-        "set publicIPAllocationMethod to Static", f"{_NETWORK_FILES}/public_ip_resource.go#L246",
+        "set publicIPAllocationMethod to Static", f"{_NETWORK_SOURCE_URL}/public_ip_resource.go#L246",
     ),
-    Refusal(
+    RejectionRule(
         "basic-address", ADDRESS, BAD_REQUEST, "Public IP addresses of SKU Basic can no longer be created",
         require("sku.name", "Standard", "StandardV2"),
-        "set sku.name to Standard", f"{_NETWORK_FILES}/public_ip_resource.go#L198",
+        "set sku.name to Standard", f"{_NETWORK_SOURCE_URL}/public_ip_resource.go#L198",
     ),
-    Refusal(
+    RejectionRule(
         "nat-zones", NAT, BAD_REQUEST, "A NAT gateway can be in at most one availability zone",
         _find_zone_count_problems, "name one zone", f"{AZURERM_URL}/issues/21696",
     ),
-    Refusal(
+    RejectionRule(
         "nat-idle", NAT, BAD_REQUEST, "The idle timeout must be between 4 and 120 minutes",
         require_range("idleTimeoutInMinutes", 4, 120),
-        "set idleTimeoutInMinutes to 10", f"{_NETWORK_FILES}/nat_gateway_resource.go#L85",
+        "set idleTimeoutInMinutes to 10", f"{_NETWORK_SOURCE_URL}/nat_gateway_resource.go#L85",
     ),
-    Refusal(
+    RejectionRule(
         "subnet-range", SUBNET, "NetcfgInvalidSubnet", "The subnet is not valid in the virtual network",
         _find_subnet_range_problems, "choose an unused part of the network's range",
         "https://github.com/Azure/azure-cli/issues/10917",
     ),
-    Refusal(
+    RejectionRule(
         "subnets-at-once", SUBNET, "AnotherOperationInProgress",
         "Another operation on this or dependent resource is in progress",
         _find_concurrent_subnet_problems, "make each subnet depend on the previous one",
         "https://github.com/pulumi/pulumi-azure-native/issues/903",
     ),
-    Refusal(
+    RejectionRule(
         "bastion-subnet", BASTION, BAD_REQUEST, "Azure Bastion requires a subnet AzureBastionSubnet of /26 or larger",
         _find_bastion_subnet_problems, "create a subnet AzureBastionSubnet with a /26",
         f"{LEARN_URL}/bastion/configuration-settings#subnet",
     ),
-    Refusal(
+    RejectionRule(
         "bastion-security-group", SUBNET, BAD_REQUEST,
         "The security group lacks rules that Azure Bastion requires",
         _find_bastion_group_problems, "remove the security group, or add the rules", f"{LEARN_URL}/bastion/bastion-nsg",
     ),
-    Refusal(
+    RejectionRule(
         "bastion-tunneling", BASTION, BAD_REQUEST, "Tunneling is only supported when the SKU is Standard or Premium",
         require("sku.name", "Standard", "Premium", when=has_value("enableTunneling", True)),
-        "set sku.name to Standard", f"{_NETWORK_FILES}/bastion_host_resource.go#L254",
+        "set sku.name to Standard", f"{_NETWORK_SOURCE_URL}/bastion_host_resource.go#L254",
     ),
-    Refusal(
+    RejectionRule(
         "security-rule-priorities", GROUP, "SecurityRuleConflict", "Rules cannot have the same Priority and Direction",
         require_unique("securityRules", _build_rule_priority_key, "priority"),
         "assign a unique priority to each rule", "https://github.com/Azure/aks-engine/issues/2106",
     ),
-    Refusal(
+    RejectionRule(
         "security-rule-range", GROUP, BAD_REQUEST, "Priorities of security rules must be between 100 and 4096",
-        for_each("securityRules", _find_priority_problems), "choose an unused priority in this range",
-        f"{_NETWORK_FILES}/network_security_group_resource.go#L179",
+        evaluate_each("securityRules", _find_priority_problems), "choose an unused priority in this range",
+        f"{_NETWORK_SOURCE_URL}/network_security_group_resource.go#L179",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-both-ways", PEERING, BAD_REQUEST,
         "A peering can share its own gateway or use the remote one, but not both",
         _find_conflicting_gateway_problems, "remove one of the two",
         f"{LEARN_URL}/virtual-network/virtual-network-manage-peering",
     ),
-    Refusal(
+    RejectionRule(
         "gateway-is-lent", PEERING, BAD_REQUEST,
         "The remote peering must allow gateway transit before its gateway is used",
         _find_remote_gateway_problems, "set allowGatewayTransit of the other side, and depend on it",
         f"{LEARN_URL}/virtual-network/virtual-network-manage-peering",
     ),
-    Refusal(
+    RejectionRule(
         "ssh-key-path", MACHINE, BAD_REQUEST,
         "Destination path for SSH public keys is currently limited to its default value",
         _find_key_path_problems, "name the path after adminUsername", "https://github.com/Azure/WALinuxAgent/issues/1852",
     ),
-    Refusal(
+    RejectionRule(
         "admin-name", MACHINE, BAD_REQUEST, "Azure does not allow this admin user name",
         _find_user_name_problems, "choose another adminUsername",
         f"{AZURERM_FILES}/compute/validate/linux_admin_username.go",

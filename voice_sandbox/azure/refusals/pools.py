@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL, create_downgrade_refusal, parse_minor_version
+from voice_sandbox.azure.refusals.clusters import CLUSTER, POOL, create_downgrade_rule, parse_minor_version
 from voice_sandbox.azure.refusals.networks import REGIONS_WITHOUT_ZONES
 from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.refusals.row import (
     BAD_REQUEST,
-    Refusal,
+    RejectionRule,
     allow_only,
     combine_conditions,
     forbid,
@@ -21,11 +21,11 @@ from voice_sandbox.azure.refusals.row import (
 from voice_sandbox.azure.refusals.sources import AZURERM_FILES, AZURERM_URL, LEARN_URL
 
 _AKS_DOCS = f"{LEARN_URL}/aks"
-_POOL_FILE = f"{AZURERM_FILES}/containers/kubernetes_cluster_node_pool_resource.go"
+_POOL_SOURCE_URL = f"{AZURERM_FILES}/containers/kubernetes_cluster_node_pool_resource.go"
 _INVALID_PARAMETER = "InvalidParameter"
 
-IS_SPOT = has_value("scaleSetPriority", "Spot")
-IS_SYSTEM = has_value("mode", "System")
+IS_SPOT_POOL = has_value("scaleSetPriority", "Spot")
+IS_SYSTEM_POOL = has_value("mode", "System")
 _IS_AUTOSCALED = has_value("enableAutoScaling", True)
 _SPOT_LABEL = "kubernetes.azure.com/scalesetpriority"
 _RESERVED_PREFIXES = ("kubernetes.azure.com/", "kubernetes.io/")
@@ -36,16 +36,16 @@ _MIN_SYSTEM_VCPUS = 4
 """AKS also requires 4 GiB, which every size with this number of vCPUs has."""
 VCPU_PATTERN = re.compile(r"Standard_[A-Z]+(?:\d+-)?(\d+)")
 """https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions"""
-_PRICE_DECIMALS = 5
+_MAX_PRICE_DECIMALS = 5
 
 
 def _find_spot_price_problems(request: Request) -> Iterator[str]:
     price = request.body.get_number("spotMaxPrice")
-    if price is not None and price != -1 and (price <= 0 or round(price, _PRICE_DECIMALS) != price):
-        yield f"spotMaxPrice is {price:g}; it must be -1, or above 0 with at most {_PRICE_DECIMALS} decimals"
+    if price is not None and price != -1 and (price <= 0 or round(price, _MAX_PRICE_DECIMALS) != price):
+        yield f"spotMaxPrice is {price:g}; it must be -1, or above 0 with at most {_MAX_PRICE_DECIMALS} decimals"
 
 
-def _find_bound_problems(request: Request) -> Iterator[str]:
+def _find_node_count_problems(request: Request) -> Iterator[str]:
     body = request.body
     low, high, count = body.get_number("minCount"), body.get_number("maxCount"), body.get_number("count")
     if not _IS_AUTOSCALED(body):
@@ -61,7 +61,7 @@ def _find_bound_problems(request: Request) -> Iterator[str]:
 def _find_system_size_problems(request: Request) -> Iterator[str]:
     name = request.body.get_text("vmSize")
     vcpus = VCPU_PATTERN.match(name)
-    if not IS_SYSTEM(request.body):
+    if not IS_SYSTEM_POOL(request.body):
         return
     if name.startswith("Standard_B"):
         yield f"{request.body.to_full_path('vmSize')} {name} is of the B series"
@@ -72,7 +72,7 @@ def _find_system_size_problems(request: Request) -> Iterator[str]:
 def _find_label_problems(request: Request) -> Iterator[str]:
     labels = request.body.get("nodeLabels") or {}
     for name, value in labels.items():
-        by_aks = name == _SPOT_LABEL and value == "spot" and IS_SPOT(request.body)
+        by_aks = name == _SPOT_LABEL and value == "spot" and IS_SPOT_POOL(request.body)
         if name.startswith(_RESERVED_PREFIXES) and not by_aks:
             yield f"{request.body.to_full_path('nodeLabels')} has {name}"
 
@@ -89,7 +89,7 @@ def _find_surge_problems(request: Request) -> Iterator[str]:
     """Yield upgrade settings without exactly one of surge nodes and unavailable nodes."""
     body = request.body
     surge, short = (body.get(f"upgradeSettings.{name}") for name in ("maxSurge", "maxUnavailable"))
-    if IS_SPOT(body) or (surge is None and short is None):
+    if IS_SPOT_POOL(body) or (surge is None and short is None):
         return
     is_surge, is_unavailable = (
         value is not None and bool(_AMOUNT_PATTERN.fullmatch(str(value))) for value in (surge, short)
@@ -117,7 +117,7 @@ def _find_version_problems(request: Request) -> Iterator[str]:
             yield f"{pool.to_full_path('orchestratorVersion')} is {pool_version}, kubernetesVersion {cluster_version}"
 
 
-def _find_network_problems(request: Request) -> Iterator[str]:
+def _find_pool_network_problems(request: Request) -> Iterator[str]:
     subnet_id = request.body.get_text("vnetSubnetID")
     for _, cluster in request.iter_existing_resources(CLUSTER):
         for pool in cluster.get_parts("agentPoolProfiles"):
@@ -153,140 +153,140 @@ def _find_disk_threshold_problems(request: Request) -> Iterator[str]:
         yield f"imageGcLowThreshold is {low:g}, imageGcHighThreshold {high:g}"
 
 
-REFUSALS = (
-    Refusal(
+REJECTION_RULES = (
+    RejectionRule(
         "zones-of-pool", POOL, BAD_REQUEST, "The cluster's region has no availability zones",
         _find_zone_problems, "choose a region with availability zones (azure.location)",
         f"{LEARN_URL}/reliability/regions-list",
     ),
-    Refusal(
+    RejectionRule(
         "spot-max-surge", POOL, _INVALID_PARAMETER, "Spot pools can't set max surge",
-        forbid("upgradeSettings.maxSurge", when=IS_SPOT),
+        forbid("upgradeSettings.maxSurge", when=IS_SPOT_POOL),
         "set surge_nodes of the pool to 0", f"{AZURERM_URL}/issues/19355",
     ),
-    Refusal(
+    RejectionRule(
         "spot-max-unavailable", POOL, _INVALID_PARAMETER, "Spot pools can't set maxUnavailable",
-        forbid("upgradeSettings.maxUnavailable", when=IS_SPOT),
+        forbid("upgradeSettings.maxUnavailable", when=IS_SPOT_POOL),
         "remove maxUnavailable from the pool's upgradeSettings", f"{AZURERM_URL}/pull/31129",
     ),
-    Refusal(
+    RejectionRule(
         "spot-system", POOL, BAD_REQUEST, "Spot node pools require user node pools",
-        allow_only("mode", "User", when=IS_SPOT),
+        allow_only("mode", "User", when=IS_SPOT_POOL),
         "use on-demand nodes for the system pool", f"{_AKS_DOCS}/use-system-pools",
     ),
-    Refusal(
+    RejectionRule(
         "spot-scale-set", POOL, BAD_REQUEST, "A Spot node pool must use Virtual Machine Scale Sets",
-        allow_only("type", "VirtualMachineScaleSets", when=IS_SPOT),
+        allow_only("type", "VirtualMachineScaleSets", when=IS_SPOT_POOL),
         "set type to VirtualMachineScaleSets", "https://github.com/Azure/bicep/issues/14517",
     ),
-    Refusal(
+    RejectionRule(
         "spot-price", POOL, BAD_REQUEST, "The value must be -1 or a positive value with up to five decimal places",
         _find_spot_price_problems, "round max_usd_per_hour of the pool, or omit it",
         f"{_AKS_DOCS}/spot-node-pool#limitations",
     ),
-    Refusal(
+    RejectionRule(
         "eviction-of-regular-nodes", POOL, BAD_REQUEST,
         "The eviction policy and the maximum price can only be set when the priority is Spot",
-        forbid("scaleSetEvictionPolicy", "spotMaxPrice", when=negate(IS_SPOT)),
-        "remove both, or set scaleSetPriority to Spot", f"{_POOL_FILE}#L575-L581",
+        forbid("scaleSetEvictionPolicy", "spotMaxPrice", when=negate(IS_SPOT_POOL)),
+        "remove both, or set scaleSetPriority to Spot", f"{_POOL_SOURCE_URL}#L575-L581",
     ),
-    Refusal(
+    RejectionRule(
         "autoscaler-bounds", POOL, BAD_REQUEST, "The node count must be within the autoscaler's bounds",
-        _find_bound_problems, "set minCount <= count <= maxCount", f"{_POOL_FILE}#L660-L680",
+        _find_node_count_problems, "set minCount <= count <= maxCount", f"{_POOL_SOURCE_URL}#L660-L680",
     ),
-    Refusal(
+    RejectionRule(
         "bounds-without-autoscaler", POOL, BAD_REQUEST, "Bounds must be null when the autoscaler is off",
         forbid("minCount", "maxCount", when=negate(_IS_AUTOSCALED)),
-        "set enableAutoScaling, or remove the bounds", f"{_POOL_FILE}#L677",
+        "set enableAutoScaling, or remove the bounds", f"{_POOL_SOURCE_URL}#L677",
     ),
-    Refusal(
+    RejectionRule(
         "pool-nodes", POOL, BAD_REQUEST, "A node pool can have at most 1,000 nodes",
         require_range("maxCount", high=1000),
         "distribute the nodes over several pools", f"{_AKS_DOCS}/best-practices-performance-scale-large",
     ),
-    Refusal(
+    RejectionRule(
         "system-pool-is-empty", POOL, BAD_REQUEST, "A system node pool must have at least one node",
-        require_range("minCount", low=1, when=combine_conditions(IS_SYSTEM, _IS_AUTOSCALED)),
+        require_range("minCount", low=1, when=combine_conditions(IS_SYSTEM_POOL, _IS_AUTOSCALED)),
         "set azure.system_pool.nodes.min to 3, one in each zone", f"{_AKS_DOCS}/resize-node-pool",
     ),
-    Refusal(
+    RejectionRule(
         "system-pool-size", POOL, BAD_REQUEST,
         "System node pools require a VM SKU of at least 4 vCPUs and 4 GB of memory, not of the B series",
         _find_system_size_problems, "use Standard_D4ds_v5 or a larger size", f"{_AKS_DOCS}/use-system-pools",
     ),
-    Refusal(
+    RejectionRule(
         "system-pool-pods", POOL, BAD_REQUEST, "System node pools must support at least 30 pods",
-        require_range("maxPods", low=30, when=IS_SYSTEM),
+        require_range("maxPods", low=30, when=IS_SYSTEM_POOL),
         "set maxPods to 30 or more", f"{_AKS_DOCS}/use-system-pools",
     ),
-    Refusal(
+    RejectionRule(
         "pool-pods", POOL, BAD_REQUEST, "A node can run at most 250 pods",
         require_range("maxPods", high=250),
         "set maxPods to 250 or less", f"{_AKS_DOCS}/concepts-network-azure-cni-overlay#maximum-pods-per-node",
     ),
-    Refusal(
+    RejectionRule(
         "system-pool-unavailable", POOL, BAD_REQUEST, "Max unavailable can't be set on system node pools",
-        forbid("upgradeSettings.maxUnavailable", when=IS_SYSTEM),
+        forbid("upgradeSettings.maxUnavailable", when=IS_SYSTEM_POOL),
         "upgrade the system pool by maxSurge",
         f"{_AKS_DOCS}/upgrade-aks-node-pools-rolling#customize-unavailable-nodes",
     ),
-    Refusal(
+    RejectionRule(
         "upgrade-amounts", POOL, BAD_REQUEST, "An upgrade either adds nodes or makes nodes unavailable",
         _find_surge_problems, 'set maxSurge to "0" with maxUnavailable, and maxUnavailable to "0" with maxSurge',
         "https://github.com/Azure/AKS/issues/4277",
     ),
-    Refusal(
+    RejectionRule(
         "node-labels", POOL, BAD_REQUEST,
         "The prefixes kubernetes.azure.com/ and kubernetes.io/ can't be used for any node",
         _find_label_problems, "choose another prefix, such as voice-serve/",
         f"{_AKS_DOCS}/use-labels#reserved-prefixes",
     ),
-    Refusal(
+    RejectionRule(
         "node-taints", POOL, BAD_REQUEST, "A taint must have a key, a value and an effect",
         _find_taint_problems, "write taints as key=value:NoSchedule", f"{_AKS_DOCS}/use-node-taints",
     ),
-    Refusal(
+    RejectionRule(
         "pool-version", POOL, "NodePoolMcVersionIncompatible",
         "The minor version of the node pool is bigger than that of the control plane",
         _find_skew_problems, "upgrade the cluster first", "https://github.com/Azure/terraform-azurerm-aks/issues/465",
     ),
-    create_downgrade_refusal(
+    create_downgrade_rule(
         "pool-version-downgrade", POOL, "orchestratorVersion",
         "revert azure.kubernetes_version: AKS downgrades neither pools nor the cluster",
     ),
-    Refusal(
+    RejectionRule(
         "first-pool-version", CLUSTER, BAD_REQUEST, "At creation, the version of pools must match the control plane's",
         _find_version_problems, "set orchestratorVersion to kubernetesVersion",
         f"{_AKS_DOCS}/create-node-pools#limitations",
     ),
-    Refusal(
+    RejectionRule(
         "pools-in-one-network", POOL, BAD_REQUEST, "All node pools must reside in the same virtual network",
-        _find_network_problems, "use subnets of one network for all pools",
+        _find_pool_network_problems, "use subnets of one network for all pools",
         f"{_AKS_DOCS}/create-node-pools#limitations",
     ),
-    Refusal(
+    RejectionRule(
         "cpu-manager-policy", POOL, BAD_REQUEST, "The CPU manager policy must be none or static",
         allow_only("kubeletConfig.cpuManagerPolicy", "none", "static"),
         "set cpuManagerPolicy to static", f"{_AKS_DOCS}/custom-node-configuration-reference",
     ),
-    Refusal(
+    RejectionRule(
         "image-thresholds", POOL, BAD_REQUEST, "The low threshold must not exceed the high threshold",
         _find_disk_threshold_problems, "lower imageGcLowThreshold", f"{_AKS_DOCS}/custom-node-configuration-reference",
     ),
-    Refusal(
+    RejectionRule(
         "huge-pages", POOL, BAD_REQUEST, "Transparent huge pages must be always, madvise or never",
         allow_only("linuxOSConfig.transparentHugePageEnabled", "always", "madvise", "never"),
         "set transparentHugePageEnabled to one of them", f"{_AKS_DOCS}/custom-node-configuration-reference",
     ),
-    Refusal(
+    RejectionRule(
         "huge-page-defrag", POOL, BAD_REQUEST,
         "Defragmentation must be always, defer, defer+madvise, madvise or never",
         allow_only("linuxOSConfig.transparentHugePageDefrag", "always", "defer", "defer+madvise", "madvise", "never"),
         "set transparentHugePageDefrag to one of them", f"{_AKS_DOCS}/custom-node-configuration-reference",
     ),
-    Refusal(
+    RejectionRule(
         "linux-settings", POOL, BAD_REQUEST, "Linux settings can only be configured on Linux nodes",
         forbid("linuxOSConfig", when=negate(has_value("osType", "Linux", None))),
-        "set osType to Linux", f"{_POOL_FILE}#L685-L687",
+        "set osType to Linux", f"{_POOL_SOURCE_URL}#L685-L687",
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from voice_sandbox.azure.diff import Change
+from voice_sandbox.azure.diff import InputChange
 from voice_sandbox.azure.graph import Resource, shorten_type
 from voice_sandbox.azure.values import Secret, Unknown
 
@@ -86,7 +86,7 @@ class Request:
     earlier_resources: Sequence[Resource] = ()
     later_deletions: Sequence[Resource] = ()
     dependencies: frozenset[str] = field(default=frozenset())
-    changes: Sequence[Change] = ()
+    changes: Sequence[InputChange] = ()
 
     def iter_existing_resources(self, kind: str) -> Iterator[tuple[Resource, RequestPart]]:
         """Yield the resources of a type that earlier requests have created."""

@@ -32,7 +32,7 @@ def find_principal_ids(request: Request, ids: list[str]) -> set[str]:
     }
 
 
-def is_granted(request: Request, identities: set[str], resource_id: str, *roles: Role) -> bool:
+def is_role_granted(request: Request, identities: set[str], resource_id: str, *roles: Role) -> bool:
     """Return True if one of several roles on a resource, or on its scope, is granted before the request is sent."""
     return any(
         grant.get_text("principalId") in identities

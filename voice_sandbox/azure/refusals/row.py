@@ -18,7 +18,7 @@ BAD_REQUEST = "BadRequest"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RejectionRule:
     """A rejection by a service that Azure's definitions do not contain.
 
     Attributes:
@@ -43,7 +43,7 @@ class Refusal:
 # --- Conditions -------------------------------------------------------------------------------------------
 
 
-def matches_all(_: RequestPart) -> bool:
+def matches_any_request(_: RequestPart) -> bool:
     """Return True for every request."""
     return True
 
@@ -71,7 +71,7 @@ def combine_conditions(*conditions: Condition) -> Condition:
 # --- Evaluations -------------------------------------------------------------------------------------------
 
 
-def forbid(*paths: str, when: Condition = matches_all) -> Evaluator:
+def forbid(*paths: str, when: Condition = matches_any_request) -> Evaluator:
     """Reject a value at any of the paths."""
 
     def evaluate(request: Request) -> Iterator[str]:
@@ -84,7 +84,7 @@ def forbid(*paths: str, when: Condition = matches_all) -> Evaluator:
     return evaluate
 
 
-def require(path: str, *values: object, when: Condition = matches_all) -> Evaluator:
+def require(path: str, *values: object, when: Condition = matches_any_request) -> Evaluator:
     """Reject a request without a value at a path or, if values are given, with a missing or another value."""
 
     def evaluate(request: Request) -> Iterator[str]:
@@ -96,7 +96,7 @@ def require(path: str, *values: object, when: Condition = matches_all) -> Evalua
     return evaluate
 
 
-def allow_only(path: str, *values: object, when: Condition = matches_all) -> Evaluator:
+def allow_only(path: str, *values: object, when: Condition = matches_any_request) -> Evaluator:
     """Reject a value at a path that is not one of the given values. A missing value is accepted."""
 
     def evaluate(request: Request) -> Iterator[str]:
@@ -108,7 +108,7 @@ def allow_only(path: str, *values: object, when: Condition = matches_all) -> Eva
     return evaluate
 
 
-def for_each(path: str, evaluate: Callable[[RequestPart], Iterable[str]]) -> Evaluator:
+def evaluate_each(path: str, evaluate: Callable[[RequestPart], Iterable[str]]) -> Evaluator:
     """Evaluate each object of a list."""
     return lambda request: (problem for part in request.body.get_parts(path) for problem in evaluate(part))
 
@@ -130,7 +130,7 @@ def require_unique(path: str, key: Callable[[RequestPart], object], description:
 
 
 def require_range(
-    path: str, low: float | None = None, high: float | None = None, when: Condition = matches_all
+    path: str, low: float | None = None, high: float | None = None, when: Condition = matches_any_request
 ) -> Evaluator:
     """Reject a number at a path outside of a range."""
 
@@ -149,7 +149,7 @@ def require_range(
     return evaluate
 
 
-def require_unchanged(path: str, *, once: Condition = matches_all) -> Evaluator:
+def require_unchanged(path: str, *, once: Condition = matches_any_request) -> Evaluator:
     """Reject a changed value at a path, if the previous request satisfies a condition."""
 
     def evaluate(request: Request) -> Iterator[str]:

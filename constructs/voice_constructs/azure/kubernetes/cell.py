@@ -19,13 +19,13 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Port
 from voice_blueprint.engines.cell import (
     FRONT_CPUS,
-    FRONT_GIB,
+    FRONT_MEMORY_GIB,
     GPU_HOLDER_CPUS,
-    GPU_HOLDER_GIB,
+    GPU_HOLDER_MEMORY_GIB,
     LMCACHE_CPUS,
-    LMCACHE_PROCESS_GIB,
+    LMCACHE_PROCESS_MEMORY_GIB,
     PD_ROUTER_CPUS,
-    PD_ROUTER_GIB,
+    PD_ROUTER_MEMORY_GIB,
     calculate_cell_engine_cpus,
     validate_cell_cpus,
 )
@@ -36,7 +36,7 @@ from voice_blueprint.engines.launch.services import POD_ADDRESS_VARIABLE, CellPr
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.engines.sizing.layouts import select_cell_gpu_groups
 from voice_blueprint.engines.sizing.service import PoolSizing, size_service
-from voice_blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
+from voice_blueprint.file.model.azure import MissingPeerAccessPolicy, PrefillDecodeCell
 from voice_blueprint.observability.azure.scaling import build_scaling_triggers
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_check import (
@@ -59,13 +59,13 @@ from voice_constructs.azure.kubernetes.pods import (
 from voice_constructs.azure.kubernetes.topology_check import CacheTransfer, create_topology_check_container
 from voice_constructs.azure.kubernetes.transport_check import READY_FILE, TransportCheck
 
-ALL_GPUS_VISIBLE = {"NVIDIA_VISIBLE_DEVICES": "all"}
+ALL_GPUS_ENVIRONMENT = {"NVIDIA_VISIBLE_DEVICES": "all"}
 """Variable of the NVIDIA runtime, which is the default runtime of AKS GPU nodes. Its handler is
 ``nvidia-container-runtime``, and there is no RuntimeClass ``nvidia`` to refer to (https://github.com/Azure/AgentBaker).
 The device plugin overwrites the variable in containers that request GPUs
 (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
 
-_PD_ROUTER_PROBE_PROGRAM = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
+_PD_ROUTER_PROBE_TEMPLATE = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
 class GpuReservation(Launcher):
@@ -102,7 +102,7 @@ def create_cell_replica_props(context: ClusterContext, service: PrefillDecodeCel
         service=service,
         pool=service.pool,
         name=build_engine_workload_name(service, service.pool),
-        checks=[
+        check_containers=[
             create_topology_check_container(engine_image, size, size.gpu_count, _create_cache_transfer(service, size))
         ],
         sidecars=_create_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
@@ -112,13 +112,13 @@ def create_cell_replica_props(context: ClusterContext, service: PrefillDecodeCel
         shared_memory_gib=sizing.host.shared_memory_gib + sizing.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,
         uses_whole_node=True,
-        shares_processes=True,
+        shares_process_namespace=True,
     )
 
 
 def _create_cache_transfer(service: PrefillDecodeCell, size: VmSize) -> CacheTransfer:
     return CacheTransfer(
-        select_cell_gpu_groups(size), UCX_TRANSPORTS, service.without_peer_access is WithoutPeerAccess.REFUSE
+        select_cell_gpu_groups(size), UCX_TRANSPORTS, service.without_peer_access is MissingPeerAccessPolicy.REFUSE
     )
 
 
@@ -133,7 +133,7 @@ def _create_engine_containers(
         name="gpus",
         image=image,
         launcher=GpuReservation(),
-        resources=ContainerResources(GPU_HOLDER_CPUS, GPU_HOLDER_GIB, size.gpu_count),
+        resources=ContainerResources(GPU_HOLDER_CPUS, GPU_HOLDER_MEMORY_GIB, size.gpu_count),
         ports={},
     )
     return [
@@ -161,7 +161,7 @@ def _create_engine_container(
         # The readiness of the pod is determined by the front, which sends a request to both engines.
         readiness=create_http_probe(port, "/health", period_s=5, failures=2),
         mounts=[create_model_cache_mount(), create_shared_memory_mount()],
-        extra_environment=ALL_GPUS_VISIBLE,
+        extra_environment=ALL_GPUS_ENVIRONMENT,
         pre_stop_s=ENGINE_PRE_STOP_S,
     )
 
@@ -175,7 +175,7 @@ def _create_sidecars(context: ClusterContext, launch: CellProcesses, *, nvme: bo
             "pd-router",
             router,
             launch.pd_router,
-            resources=ContainerResources(PD_ROUTER_CPUS, PD_ROUTER_GIB),
+            resources=ContainerResources(PD_ROUTER_CPUS, PD_ROUTER_MEMORY_GIB),
             ports={},
             readiness=_create_pd_router_probe(),
         ),
@@ -183,7 +183,7 @@ def _create_sidecars(context: ClusterContext, launch: CellProcesses, *, nvme: bo
             "front",
             router,
             EngineCheckLauncher(launch.front),
-            resources=ContainerResources(FRONT_CPUS, FRONT_GIB),
+            resources=ContainerResources(FRONT_CPUS, FRONT_MEMORY_GIB),
             ports={"front": ENGINE_HTTP},
             readiness=create_engine_readiness_probe(
                 "front", (PREFILL_HTTP, DECODE_HTTP), ENGINE_HTTP, launch.decode.model
@@ -204,12 +204,12 @@ def create_lmcache_sidecar(
         name=name,
         image=image,
         launcher=launcher,
-        resources=ContainerResources(LMCACHE_CPUS, launcher.l1_gib + LMCACHE_PROCESS_GIB),
+        resources=ContainerResources(LMCACHE_CPUS, launcher.l1_gib + LMCACHE_PROCESS_MEMORY_GIB),
         ports={name: port},
         startup=create_http_probe(port, "/healthcheck", period_s=5, failures=120),
         liveness=create_http_probe(port, "/healthcheck", period_s=10, failures=6),
         mounts=[create_shared_memory_mount(), *([create_nvme_mount()] if nvme else [])],
-        sources={POD_ADDRESS_VARIABLE: create_pod_field_source("status.podIP")} if launcher.peers else None,
+        environment_sources={POD_ADDRESS_VARIABLE: create_pod_field_source("status.podIP")} if launcher.peers else None,
         is_sidecar=True,
     )
 
@@ -237,7 +237,7 @@ def _create_proxy_container(
 
 def _create_pd_router_probe() -> Probe:
     """Return an exec probe of the P/D router, since the kubelet cannot reach its loopback address."""
-    program = _PD_ROUTER_PROBE_PROGRAM.format(port=PD_ROUTER_HTTP.number)
+    program = _PD_ROUTER_PROBE_TEMPLATE.format(port=PD_ROUTER_HTTP.number)
     return Probe(
         exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),
         period_seconds=10,

@@ -14,7 +14,7 @@ from voice_blueprint.file.model.azure import Azure, GpuPool
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import get_image_digest, lacks_digests
 
-TYPE_PREFIX = "voice:kubernetes"
+COMPONENT_TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
 
 PART_OF_LABEL = {"app.kubernetes.io/part-of": "voice-serve"}
@@ -51,13 +51,13 @@ class ClusterContext:
         """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
         return pulumi.Output.concat(self.registry, f"/{image.value}@{get_image_digest(self.deployment, image)}")
 
-    def waits_for_image(self, images: Iterable[Image]) -> bool:
+    def must_wait_for_image(self, images: Iterable[Image]) -> bool:
         """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
         return lacks_digests(self.deployment, tuple(images))
 
     def calculate_initial_replicas(self, configured: int, images: Iterable[Image]) -> int:
         """Return the initial number of replicas, which is 0 for a workload that must wait."""
-        return 0 if self.waits_for_image(images) else configured
+        return 0 if self.must_wait_for_image(images) else configured
 
 
 def create_pod_labels(component: Component, service: str | None = None) -> dict[str, str]:

@@ -9,12 +9,17 @@ import pulumi_kubernetes as k8s
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_blueprint.contract.images import Image
-from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.azure import CPU_POOL_NAME
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.observability.azure.scaling import Trigger
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
+from voice_blueprint.observability.azure.scaling import ScalingTrigger
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    ClusterContext,
+    create_metadata,
+    create_pod_labels,
+)
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL, ZONE_LABEL
-from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_constructs.azure.kubernetes.namespaces import WorkloadLimits
 from voice_constructs.azure.kubernetes.pods import (
     PRE_STOP_S,
     STOP_MARGIN_S,
@@ -33,9 +38,9 @@ class CpuReplicasProps:
 
     Attributes:
         component: Kind of pod; the Deployment, its service account and its main container have the same name.
-        main: The main container.
+        main_container: The main container.
         sidecars: Containers that start before the main container and stop after it.
-        bounds: Minimum and maximum number of pods.
+        replica_bounds: Minimum and maximum number of pods.
         drain_s: Drain timeout of a pod.
         images: Images of the pod; while one has no digest, there are no pods.
         triggers: Scaling triggers. The trigger that requires the most pods applies; a trigger on slots is first.
@@ -43,10 +48,10 @@ class CpuReplicasProps:
 
     component: Component
     main_container: ContainerSpec
-    bounds: HostCount
+    replica_bounds: HostCount
     drain_s: int
     images: tuple[Image, ...]
-    triggers: Sequence[Trigger]
+    triggers: Sequence[ScalingTrigger]
     sidecars: Sequence[ContainerSpec] = ()
     volumes: Sequence[Volume] = ()
 
@@ -56,7 +61,7 @@ class CpuReplicas(pulumi.ComponentResource):
 
     Attributes:
         selector: Labels of the pods.
-        claim: Total limits of all pods.
+        resource_limits: Total limits of all pods.
     """
 
     def __init__(
@@ -69,23 +74,23 @@ class CpuReplicas(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
     ) -> None:
         name = props.component.value
-        super().__init__(f"{TYPE_PREFIX}:CpuReplicas", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:CpuReplicas", name, None, opts)
         self._context, self._props, self._name = context, props, name
         self._child = pulumi.ResourceOptions(parent=self)
         self.selector = {COMPONENT_LABEL: name}
         self._label_selector = k8s.meta.v1.LabelSelectorArgs(match_labels=self.selector)
         shares = [container.resources for container in (*props.sidecars, props.main_container)]
-        self.claim = Claim(
-            props.bounds.max + 1, sum(each.cpus for each in shares), sum(each.memory_gib for each in shares)
+        self.resource_limits = WorkloadLimits(
+            props.replica_bounds.max + 1, sum(each.cpus for each in shares), sum(each.memory_gib for each in shares)
         )
         deployment = self._build_deployment(needs)
         self._build_disruption_budget()
         scaling.create_scaled_object(
             deployment,
             name,
-            bounds=props.bounds,
+            replica_bounds=props.replica_bounds,
             triggers=props.triggers,
-            waits_for_image=context.waits_for_image(props.images),
+            must_wait_for_image=context.must_wait_for_image(props.images),
             parent=self,
         )
         self.register_outputs({})
@@ -110,7 +115,7 @@ class CpuReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.calculate_initial_replicas(props.bounds.min, props.images),
+                replicas=context.calculate_initial_replicas(props.replica_bounds.min, props.images),
                 selector=self._label_selector,
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
@@ -131,7 +136,7 @@ class CpuReplicas(pulumi.ComponentResource):
             automount_service_account_token=False,
             enable_service_links=False,
             security_context=create_pod_security_context(),
-            node_selector={POOL_LABEL: CPU_POOL},
+            node_selector={POOL_LABEL: CPU_POOL_NAME},
             topology_spread_constraints=[
                 k8s.core.v1.TopologySpreadConstraintArgs(
                     max_skew=1,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 
 from voice_blueprint.azure.contract import AGENT_NODE_HEALTH, GATEWAY_HEALTH, Component
-from voice_blueprint.azure.names import TOKEN_KEY_SECRET
+from voice_blueprint.azure.names import TOKEN_KEY_SECRET_NAME
 from voice_blueprint.azure.ranges import calculate_agent_address, calculate_gateway_address
 from voice_blueprint.capacity.bounds import calculate_max_gateway_pod_sockets
 from voice_blueprint.capacity.cpu_pods import AGENT_CPUS, AGENT_POD_MEMORY_GIB
@@ -27,14 +27,14 @@ from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
 from voice_blueprint.file.model.agents import AgentPods, Endpoint
 from voice_blueprint.file.model.azure_callers import AzureEdge
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES
+from voice_blueprint.hosts import AGENT_POD_IMAGES, IMAGES_BY_CALLER_TIER
 from voice_blueprint.observability.azure.scaling import (
-    Trigger,
+    ScalingTrigger,
     build_conversations_trigger,
     build_cpu_trigger,
     build_sockets_trigger,
 )
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.pods import (
@@ -47,7 +47,7 @@ from voice_constructs.azure.kubernetes.pods import (
 from voice_constructs.azure.kubernetes.programs import create_agent_program, create_gateway_program
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import IDENTITY_MOUNT, StateLogin
-from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
+from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT_NAME
 from voice_constructs.azure.kubernetes.vault_secrets import VaultSecrets
 
 AGENT_RESOURCES = ContainerResources(cpus=AGENT_CPUS, memory_gib=AGENT_POD_MEMORY_GIB)
@@ -77,10 +77,10 @@ class EdgeTierProps:
     address: str
     health_port: Port
     secrets: Mapping[Variable, str]
-    bounds: HostCount
+    replica_bounds: HostCount
     drain_s: int
     images: tuple[Image, ...]
-    triggers: tuple[Trigger, ...]
+    triggers: tuple[ScalingTrigger, ...]
     writes_transcripts: bool = False
 
 
@@ -103,7 +103,7 @@ class EdgeTier(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions,
     ) -> None:
         component, name, http = props.component, props.component.value, props.ports["http"]
-        super().__init__(f"{TYPE_PREFIX}:{props.kind}", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:{props.kind}", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         secrets = VaultSecrets(
             component, context=context, cluster=cluster, login=login, secrets=props.secrets, opts=child
@@ -113,7 +113,7 @@ class EdgeTier(pulumi.ComponentResource):
             image=context.get_image_uri(props.image),
             launcher=props.launcher,
             resources=props.resources,
-            ports={**props.ports, METRICS_PORT: PROMETHEUS},
+            ports={**props.ports, METRICS_PORT_NAME: PROMETHEUS},
             startup=create_http_probe(http, HEALTH_PATH, period_s=2, failures=60),
             # The health check fails while the pod drains and while the store is unavailable, which a restart does not
             # fix.
@@ -123,7 +123,7 @@ class EdgeTier(pulumi.ComponentResource):
                 **login.build_environment(component),
                 **(login.build_archive_environment(cluster, component) if props.writes_transcripts else {}),
             },
-            sources=secrets.sources,
+            environment_sources=secrets.environment_sources,
             mounts=[
                 *login.create_mounts(),
                 *([IDENTITY_MOUNT] if props.writes_transcripts else ()),
@@ -138,7 +138,7 @@ class EdgeTier(pulumi.ComponentResource):
                 component=component,
                 main_container=main,
                 sidecars=[login.create_sidecar(component)],
-                bounds=props.bounds,
+                replica_bounds=props.replica_bounds,
                 drain_s=props.drain_s,
                 images=props.images,
                 volumes=[*login.create_volumes(), secrets.create_volume()],
@@ -172,10 +172,10 @@ def create_gateway_tier_props(context: ClusterContext, edge: AzureEdge) -> EdgeT
         ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA},
         address=calculate_gateway_address(context.azure.network.cidr),
         health_port=GATEWAY_HEALTH,
-        secrets={TOKEN_KEY: TOKEN_KEY_SECRET},
-        bounds=edge.gateway.replicas,
+        secrets={TOKEN_KEY: TOKEN_KEY_SECRET_NAME},
+        replica_bounds=edge.gateway.replicas,
         drain_s=GATEWAY_DRAIN_TIMEOUT_S,
-        images=CALLER_TIER_IMAGES[Component.GATEWAY],
+        images=IMAGES_BY_CALLER_TIER[Component.GATEWAY],
         triggers=(build_sockets_trigger(sockets), build_cpu_trigger(Component.GATEWAY, edge.gateway.cpus)),
         writes_transcripts=edge.archive is not None,
     )
@@ -185,7 +185,7 @@ def create_agent_tier_props(context: ClusterContext, settings: AgentPods, edge: 
     """Return the properties of the agents, which scale by their number of conversations."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
     variables = {
-        TOKEN_KEY: TOKEN_KEY_SECRET,
+        TOKEN_KEY: TOKEN_KEY_SECRET_NAME,
         PROMPT: settings.prompt_secret,
         TOOLS_KEY: settings.tools_key_secret,
         TWILIO_TOKEN: settings.twilio and settings.twilio.token_secret,
@@ -201,7 +201,7 @@ def create_agent_tier_props(context: ClusterContext, settings: AgentPods, edge: 
         address=calculate_agent_address(context.azure.network.cidr),
         health_port=AGENT_NODE_HEALTH,
         secrets={variable: name for variable, name in variables.items() if name},
-        bounds=settings.replicas,
+        replica_bounds=settings.replicas,
         drain_s=settings.drain_timeout_s,
         images=AGENT_POD_IMAGES,
         triggers=(build_conversations_trigger(settings.conversations),),

@@ -9,7 +9,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.metrics import EngineMetric, SpeechMetric
 from voice_blueprint.catalog import ModelCard
-from voice_blueprint.catalog.inference import Task
+from voice_blueprint.catalog.inference import ModelTask
 from voice_blueprint.contract.network import Port
 from voice_blueprint.engines.launch.base import Launcher, build_http_url
 from voice_constructs.azure.kubernetes.pods import EngineProbes, Probe, create_startup_probe
@@ -24,19 +24,19 @@ PROBE_TIMEOUT_S = 5
 """Timeout of the kubelet, which includes the start of Python."""
 
 READINESS_PERIOD_S = 5
-READINESS_FAILURES = 2
+READINESS_FAILURE_THRESHOLD = 2
 """An engine that hangs becomes unready after 20 s: in the worst case, its last tokens satisfy the first probe, and two
 more fail. A probe uses 70 ms of CPU time (measured at 2.6 GHz), which is 0.4 % of an engine with 4 cores."""
 
 LIVENESS_PERIOD_S = 15
-LIVENESS_FAILURES = 8
+LIVENESS_FAILURE_THRESHOLD = 8
 """Number of failed probes before a restart, which take two minutes. A restart is a cold start, and an engine that hangs
 for a shorter time may recover."""
-LIVENESS_GRACE_S = 10
+LIVENESS_TERMINATION_GRACE_S = 10
 """Time from the failed liveness probe to SIGKILL. It cuts the preStop hook short, since a hanging engine completes none
 of the requests that a drain would wait for, and has received no requests for two minutes."""
 
-SILENCE_S = 1.0
+PROBE_SILENCE_S = 1.0
 PROBE_TEXT = "Yes."
 PROBE_VOICE = "casual_female"
 """A preset of Voxtral 4B TTS (https://huggingface.co/mistralai/Voxtral-4B-TTS-2603)."""
@@ -44,7 +44,7 @@ PROBE_VOICE = "casual_female"
 ENGINE_COUNTERS = (EngineMetric.GENERATION_TOKENS, EngineMetric.PROMPT_TOKENS, EngineMetric.KV_USAGE)
 """Metrics that change while an engine works. A prompt is only counted once it is completely prefilled; until then, the
 usage of the KV cache changes."""
-SPEECH_COUNTERS = (SpeechMetric.GENERATION_TOKENS, SpeechMetric.PROMPT_TOKENS, SpeechMetric.FRAMES)
+SPEECH_COUNTERS = (SpeechMetric.GENERATION_TOKENS, SpeechMetric.PROMPT_TOKENS, SpeechMetric.AUDIO_FRAMES)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def create_engine_readiness_probe(name: str, engines: tuple[Port, ...], front: P
     return Probe(
         exec_=_create_exec_action(f"{name}-readiness", engines, front, model),
         period_seconds=READINESS_PERIOD_S,
-        failure_threshold=READINESS_FAILURES,
+        failure_threshold=READINESS_FAILURE_THRESHOLD,
         timeout_seconds=PROBE_TIMEOUT_S,
     )
 
@@ -101,9 +101,9 @@ def create_engine_liveness_probe(name: str, port: Port, model: ModelCard) -> Pro
     return Probe(
         exec_=_create_exec_action(f"{name}-liveness", (port,), port, model),
         period_seconds=LIVENESS_PERIOD_S,
-        failure_threshold=LIVENESS_FAILURES,
+        failure_threshold=LIVENESS_FAILURE_THRESHOLD,
         timeout_seconds=PROBE_TIMEOUT_S,
-        termination_grace_period_seconds=LIVENESS_GRACE_S,
+        termination_grace_period_seconds=LIVENESS_TERMINATION_GRACE_S,
     )
 
 
@@ -113,7 +113,7 @@ def _create_exec_action(
     check = {
         "state": f"/tmp/{state}.json",  # noqa: S108  a volume of the pod
         "metrics": [f"{build_http_url(port.number)}/metrics" for port in engines],
-        "counters": [*(SPEECH_COUNTERS if model.task is Task.SPEECH else ENGINE_COUNTERS)],
+        "counters": [*(SPEECH_COUNTERS if model.task is ModelTask.SPEECH else ENGINE_COUNTERS)],
         "limit_s": CHECK_TIMEOUT_S,
         **_build_probe_request(build_http_url(front.number), model),
     }
@@ -129,11 +129,11 @@ def _build_probe_request(server: str, model: ModelCard) -> Mapping[str, object]:
     a limit of one frame, and a word is half a second of audio.
     """
     match model.task:
-        case Task.SPEECH:
+        case ModelTask.SPEECH:
             body = {"model": model.name, "input": PROBE_TEXT, "voice": PROBE_VOICE, "response_format": "pcm"}
             return {"url": f"{server}/v1/audio/speech", "body": body}
-        case Task.TRANSCRIPTION:
+        case ModelTask.TRANSCRIPTION:
             body = {"model": model.name, "language": "en", "response_format": "json", "max_completion_tokens": "1"}
-            return {"url": f"{server}/v1/audio/transcriptions", "body": body, "silence_s": SILENCE_S}
-        case Task.CHAT | Task.AUDIO_CHAT:
+            return {"url": f"{server}/v1/audio/transcriptions", "body": body, "silence_s": PROBE_SILENCE_S}
+        case ModelTask.CHAT | ModelTask.AUDIO_CHAT:
             return {"url": f"{server}/v1/completions", "body": {"model": model.name, "prompt": ".", "max_tokens": 1}}

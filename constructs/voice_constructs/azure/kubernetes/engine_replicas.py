@@ -10,13 +10,18 @@ from voice_blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
 from voice_blueprint.azure.names import POOL_LABEL, list_pool_taints
 from voice_blueprint.azure.rollout import calculate_evictable_pod_count, calculate_surge_pod_count
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR
+from voice_blueprint.engines.sizing.host import VOLUME_OVERHEAD_FACTOR
 from voice_blueprint.file.model.azure import AzureService
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.hosts import list_service_images
-from voice_blueprint.observability.azure.scaling import Trigger
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
-from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_blueprint.observability.azure.scaling import ScalingTrigger
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    ClusterContext,
+    create_metadata,
+    create_pod_labels,
+)
+from voice_constructs.azure.kubernetes.namespaces import WorkloadLimits
 from voice_constructs.azure.kubernetes.pods import (
     ENGINE_PRE_STOP_S,
     STOP_MARGIN_S,
@@ -32,7 +37,7 @@ from voice_constructs.azure.kubernetes.pods import (
     format_gib_quantity,
 )
 from voice_constructs.azure.kubernetes.scaling import Scaling
-from voice_constructs.azure.kubernetes.storage import LOCAL_NVME
+from voice_constructs.azure.kubernetes.storage import LOCAL_NVME_STORAGE_CLASS
 
 HOST_LABEL = "kubernetes.io/hostname"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -45,13 +50,13 @@ class EngineReplicasProps:
     Attributes:
         kind: Kind of the component, for Pulumi.
         name: Name of the Deployment.
-        checks: Init containers that run once, in order.
+        check_containers: Init containers that run once, in order.
         sidecars: Containers that start before the engines, in order, and stop after them.
         engines: The other containers.
         shared_memory_gib: Limit of /dev/shm.
         nvme_gib: Volume on the node's local disks, or 0.
         uses_whole_node: Whether a pod uses every GPU of its node.
-        shares_processes: Whether the containers share a process namespace, as CUDA's memory handles require.
+        shares_process_namespace: Whether the containers share a process namespace, as CUDA's memory handles require.
     """
 
     kind: str
@@ -59,13 +64,13 @@ class EngineReplicasProps:
     pool: str
     name: str
     engines: Sequence[ContainerSpec]
-    triggers: Sequence[Trigger]
+    triggers: Sequence[ScalingTrigger]
     shared_memory_gib: float
-    checks: Sequence[ContainerSpec] = ()
+    check_containers: Sequence[ContainerSpec] = ()
     sidecars: Sequence[ContainerSpec] = ()
     nvme_gib: int = 0
     uses_whole_node: bool = False
-    shares_processes: bool = False
+    shares_process_namespace: bool = False
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -73,21 +78,21 @@ class EngineReplicasProps:
         return list_service_images(self.service)
 
     @property
-    def bounds(self) -> HostCount:
+    def replica_bounds(self) -> HostCount:
         """Minimum and maximum number of replicas."""
         return self.service.get_replica_bounds(self.pool)
 
     @property
-    def surge(self) -> int:
+    def surge_pod_count(self) -> int:
         """Number of additional pods during an update."""
-        return calculate_surge_pod_count(self.bounds)
+        return calculate_surge_pod_count(self.replica_bounds)
 
     @property
-    def claim(self) -> Claim:
+    def resource_limits(self) -> WorkloadLimits:
         """Total limits of all replicas."""
         running = [container.resources for container in (*self.sidecars, *self.engines)]
-        return Claim(
-            pod_count=self.bounds.max + self.surge,
+        return WorkloadLimits(
+            pod_count=self.replica_bounds.max + self.surge_pod_count,
             cpus=sum(resources.cpus for resources in running),
             memory_gib=sum(resources.memory_gib for resources in running),
             gpus=sum(resources.gpus for resources in running),
@@ -101,7 +106,7 @@ class EngineReplicas(pulumi.ComponentResource):
     label, and their local disks only contain caches.
 
     Attributes:
-        claim: Total limits of all replicas.
+        resource_limits: Total limits of all replicas.
     """
 
     def __init__(
@@ -113,24 +118,24 @@ class EngineReplicas(pulumi.ComponentResource):
         needs: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:{props.kind}", props.name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:{props.kind}", props.name, None, opts)
         self._context = context
         self._props = props
         self._child = pulumi.ResourceOptions(parent=self)
         self._labels = create_pod_labels(Component.ENGINE, props.service.name) | {POOL_LABEL: props.pool}
         self._files = ConfigFiles.from_launchers(
-            props.name, [container.launcher for container in (*props.checks, *props.sidecars, *props.engines)]
+            props.name, [container.launcher for container in (*props.check_containers, *props.sidecars, *props.engines)]
         )
-        self.claim = props.claim
+        self.resource_limits = props.resource_limits
         config_map = self._files.create_config_map(context.namespace, self._child)
         self.deployment = self._build_deployment([*needs, *([config_map] if config_map else [])])
         self._build_disruption_budget()
         scaling.create_scaled_object(
             self.deployment,
             props.name,
-            bounds=props.bounds,
+            replica_bounds=props.replica_bounds,
             triggers=props.triggers,
-            waits_for_image=context.waits_for_image(props.images),
+            must_wait_for_image=context.must_wait_for_image(props.images),
             parent=self,
         )
         self.register_outputs({})
@@ -154,12 +159,12 @@ class EngineReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=self._context.calculate_initial_replicas(props.bounds.min, props.images),
+                replicas=self._context.calculate_initial_replicas(props.replica_bounds.min, props.images),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._build_selector()),
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(
-                        max_surge=props.surge, max_unavailable=1 - props.surge
+                        max_surge=props.surge_pod_count, max_unavailable=1 - props.surge_pod_count
                     ),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
@@ -189,14 +194,16 @@ class EngineReplicas(pulumi.ComponentResource):
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            share_process_namespace=props.shares_processes or None,
+            share_process_namespace=props.shares_process_namespace or None,
             security_context=create_pod_security_context(),
             node_selector={POOL_LABEL: props.pool},
             tolerations=create_tolerations(list_pool_taints(self._context.azure, self._context.get_pool(props.pool))),
             affinity=self._build_anti_affinity() if props.uses_whole_node else None,
             topology_spread_constraints=self._build_topology_spread_constraints(),
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
-            init_containers=[container.to_container_args(self._files) for container in (*props.checks, *props.sidecars)]
+            init_containers=[
+                container.to_container_args(self._files) for container in (*props.check_containers, *props.sidecars)
+            ]
             or None,
             containers=[container.to_container_args(self._files) for container in props.engines],
             volumes=self._collect_volumes(),
@@ -256,9 +263,9 @@ def create_nvme_volume(gib: int) -> Volume:
     """Return an ephemeral volume on the node's local disks, which is deleted with its pod."""
     claim = k8s.core.v1.PersistentVolumeClaimSpecArgs(
         access_modes=["ReadWriteOnce"],
-        storage_class_name=LOCAL_NVME,
+        storage_class_name=LOCAL_NVME_STORAGE_CLASS,
         resources=k8s.core.v1.VolumeResourceRequirementsArgs(
-            requests={"storage": format_gib_quantity(gib * FILE_SYSTEM_FACTOR)}
+            requests={"storage": format_gib_quantity(gib * VOLUME_OVERHEAD_FACTOR)}
         ),
     )
     template = k8s.core.v1.PersistentVolumeClaimTemplateArgs(spec=claim)

@@ -10,7 +10,12 @@ from voice_blueprint.azure.names import GPU_LABEL, Taint, list_pool_taints
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.dcgm import NODE_NAME_VARIABLE
 from voice_blueprint.engines.launch.services import create_dcgm_launcher
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    ClusterContext,
+    create_metadata,
+    create_pod_labels,
+)
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
     Container,
@@ -23,7 +28,7 @@ from voice_constructs.azure.kubernetes.pods import (
     create_tolerations,
 )
 
-WAITING_LABEL = "voice-serve/image-without-digest"
+IMAGE_WITHOUT_DIGEST_LABEL = "voice-serve/image-without-digest"
 """Label that no node has. A DaemonSet that waits for its image selects this label, since it has no number of
 replicas."""
 
@@ -44,7 +49,7 @@ class GpuDaemonSets(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:GpuNodes", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:GpuNodes", name, None, opts)
         self._context = context
         self.daemon_sets = {
             Component.DEVICE_PLUGIN: self._build_device_plugin(),
@@ -124,7 +129,7 @@ class GpuDaemonSets(pulumi.ComponentResource):
             enable_service_links=False,
             priority_class_name="system-node-critical",
             affinity=self._build_gpu_node_affinity(),
-            node_selector={WAITING_LABEL: "true"} if self._context.waits_for_image((image,)) else None,
+            node_selector={IMAGE_WITHOUT_DIGEST_LABEL: "true"} if self._context.must_wait_for_image((image,)) else None,
             tolerations=create_tolerations(self._collect_taints()),
             containers=[container],
             volumes=list(volumes),

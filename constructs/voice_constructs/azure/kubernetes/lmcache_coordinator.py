@@ -7,9 +7,14 @@ from voice_blueprint.azure.contract import COMPONENT_LABEL, LMCACHE_COORDINATOR,
 from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_TAINT
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.services import create_coordinator_launcher
-from voice_blueprint.file.model.azure import SYSTEM_POOL
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
-from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_blueprint.file.model.azure import SYSTEM_POOL_NAME
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    ClusterContext,
+    create_metadata,
+    create_pod_labels,
+)
+from voice_constructs.azure.kubernetes.namespaces import WorkloadLimits
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
     ContainerResources,
@@ -35,14 +40,14 @@ class LmcacheCoordinator(pulumi.ComponentResource):
     Servers that cannot reach the pod work without peers after a while.
 
     Attributes:
-        claim: Total limits of the pod.
+        resource_limits: Total limits of the pod.
     """
 
     def __init__(self, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:LmcacheCoordinator", COORDINATOR_NAME, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:LmcacheCoordinator", COORDINATOR_NAME, None, opts)
         self._context = context
         self._child = pulumi.ResourceOptions(parent=self)
-        self.claim = Claim(1, COORDINATOR_RESOURCES.cpus, COORDINATOR_RESOURCES.memory_gib)
+        self.resource_limits = WorkloadLimits(1, COORDINATOR_RESOURCES.cpus, COORDINATOR_RESOURCES.memory_gib)
         self._build_deployment()
         port = k8s.core.v1.ServicePortArgs(
             name="http", port=LMCACHE_COORDINATOR.number, target_port=LMCACHE_COORDINATOR.number, protocol="TCP"
@@ -96,7 +101,7 @@ class LmcacheCoordinator(pulumi.ComponentResource):
             automount_service_account_token=False,
             enable_service_links=False,
             security_context=create_pod_security_context(),
-            node_selector={POOL_LABEL: SYSTEM_POOL},
+            node_selector={POOL_LABEL: SYSTEM_POOL_NAME},
             tolerations=create_tolerations([SYSTEM_TAINT]),
             containers=[container.to_container_args(ConfigFiles.from_launchers(COORDINATOR_NAME, ()))],
             volumes=[create_tmp_volume()],

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.contract.network import Port
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
 
 REASON_ANNOTATION = "voice-serve/reason"
 """Annotation with the reason for exposing the service."""
@@ -43,7 +43,7 @@ class LoadBalancer(pulumi.ComponentResource):
             sticky: Whether all flows of a source IP address reach one pod. AKS sets source IP affinity on the rule as
                 well.
         """
-        super().__init__(f"{TYPE_PREFIX}:LoadBalancer", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:LoadBalancer", name, None, opts)
         self.node_port_count = len(ports)
         k8s.core.v1.Service(
             name,

@@ -18,11 +18,16 @@ from voice_blueprint.catalog import ModelCard
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.download import build_download_command
-from voice_blueprint.file.model.azure import SYSTEM_POOL, AggregatedService, Azure, AzureService, ChatService
+from voice_blueprint.file.model.azure import SYSTEM_POOL_NAME, AggregatedService, Azure, AzureService, ChatService
 from voice_blueprint.file.model.serving import Quantization
 from voice_blueprint.hosts import list_service_images
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
-from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    ClusterContext,
+    create_metadata,
+    create_pod_labels,
+)
+from voice_constructs.azure.kubernetes.namespaces import WorkloadLimits
 from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
     ContainerResources,
@@ -39,9 +44,9 @@ from voice_constructs.azure.kubernetes.pods import (
 DOWNLOAD_RESOURCES = ContainerResources(cpus=2, memory_gib=8)
 """Resources of one download; memory includes the page cache of written files. ASSUMED, not measured."""
 
-HUB_SECRETS = "hub-secrets"
+HUB_CREDENTIALS_NAME = "hub-secrets"
 """Name of the secret provider class that mounts the token of the vault in the jobs."""
-HUB_DIR = "/var/run/hub"
+HUB_CREDENTIALS_DIR = "/var/run/hub"
 """Mount path of the token, which is a file so that neither a manifest nor the job's environment contains it."""
 
 DOWNLOAD_TIMEOUT_S = 7200
@@ -50,7 +55,7 @@ write speed."""
 
 
 @dataclass(frozen=True)
-class Download(Launcher):
+class ModelDownload(Launcher):
     """The download of one repository at one revision.
 
     Attributes:
@@ -83,11 +88,11 @@ class Download(Launcher):
         return environment | ({"HF_TOKEN_PATH": self.token_file} if self.token_file else {})
 
 
-def collect_downloads(azure: Azure) -> tuple[Download, ...]:
+def collect_downloads(azure: Azure) -> tuple[ModelDownload, ...]:
     """Return one download for each repository and revision that services use."""
-    token_file = f"{HUB_DIR}/{azure.hub_token_secret}" if azure.hub_token_secret else None
+    token_file = f"{HUB_CREDENTIALS_DIR}/{azure.hub_token_secret}" if azure.hub_token_secret else None
     results = {
-        (repository, service.revision): Download(
+        (repository, service.revision): ModelDownload(
             card, repository, service.revision, list_service_images(service)[0], token_file
         )
         for service in azure.services
@@ -109,7 +114,7 @@ class ModelFetch(pulumi.ComponentResource):
 
     Attributes:
         jobs: Jobs by name.
-        claim: Total limits of all jobs.
+        resource_limits: Total limits of all jobs.
     """
 
     def __init__(
@@ -121,11 +126,11 @@ class ModelFetch(pulumi.ComponentResource):
         model_cache: pulumi.Resource,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:ModelFetch", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:ModelFetch", name, None, opts)
         self._context = context
         self._model_cache = model_cache
         desired = collect_downloads(context.azure)
-        self.claim = Claim(len(desired), DOWNLOAD_RESOURCES.cpus, DOWNLOAD_RESOURCES.memory_gib)
+        self.resource_limits = WorkloadLimits(len(desired), DOWNLOAD_RESOURCES.cpus, DOWNLOAD_RESOURCES.memory_gib)
         self._account = k8s.core.v1.ServiceAccount(
             MODEL_FETCH_SERVICE_ACCOUNT.name,
             metadata=create_metadata(
@@ -151,10 +156,10 @@ class ModelFetch(pulumi.ComponentResource):
         identity-access-modes/workload-identity-mode/
         """
         return k8s.apiextensions.CustomResource(
-            HUB_SECRETS,
+            HUB_CREDENTIALS_NAME,
             api_version="secrets-store.csi.x-k8s.io/v1",
             kind="SecretProviderClass",
-            metadata=create_metadata(HUB_SECRETS, self._context.namespace),
+            metadata=create_metadata(HUB_CREDENTIALS_NAME, self._context.namespace),
             spec={
                 "provider": "azure",
                 "parameters": {
@@ -167,8 +172,8 @@ class ModelFetch(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _build_job(self, download: Download) -> k8s.batch.v1.Job:
-        context, waits_for_image = self._context, self._context.waits_for_image((download.image,))
+    def _build_job(self, download: ModelDownload) -> k8s.batch.v1.Job:
+        context, must_wait_for_image = self._context, self._context.must_wait_for_image((download.image,))
         container = ContainerSpec(
             name=Component.MODEL_FETCH.value,
             image=context.get_image_uri(download.image),
@@ -177,7 +182,7 @@ class ModelFetch(pulumi.ComponentResource):
             ports={},
             mounts=[
                 create_model_cache_mount(),
-                *(Mount(name="hub", mount_path=HUB_DIR, read_only=True) for _ in self._token),
+                *(Mount(name="hub", mount_path=HUB_CREDENTIALS_DIR, read_only=True) for _ in self._token),
             ],
         )
         pod = k8s.core.v1.PodSpecArgs(
@@ -186,7 +191,7 @@ class ModelFetch(pulumi.ComponentResource):
             enable_service_links=False,
             restart_policy="Never",
             security_context=create_pod_security_context(),
-            node_selector={POOL_LABEL: SYSTEM_POOL},
+            node_selector={POOL_LABEL: SYSTEM_POOL_NAME},
             tolerations=create_tolerations([SYSTEM_TAINT]),
             containers=[container.to_container_args(ConfigFiles(download.name, {}))],
             volumes=[create_tmp_volume(), create_model_cache_volume(), *(_create_hub_volume() for _ in self._token)],
@@ -198,10 +203,10 @@ class ModelFetch(pulumi.ComponentResource):
                 context.namespace,
                 labels=create_pod_labels(Component.MODEL_FETCH),
                 # `pulumi up` does not wait for a job without its image.
-                annotations={"pulumi.com/skipAwait": "true"} if waits_for_image else None,
+                annotations={"pulumi.com/skipAwait": "true"} if must_wait_for_image else None,
             ),
             spec=k8s.batch.v1.JobSpecArgs(
-                suspend=waits_for_image,
+                suspend=must_wait_for_image,
                 backoff_limit=4,
                 active_deadline_seconds=DOWNLOAD_TIMEOUT_S,
                 template=k8s.core.v1.PodTemplateSpecArgs(
@@ -220,6 +225,8 @@ class ModelFetch(pulumi.ComponentResource):
 
 def _create_hub_volume() -> Volume:
     source = k8s.core.v1.CSIVolumeSourceArgs(
-        driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": HUB_SECRETS}
+        driver="secrets-store.csi.k8s.io",
+        read_only=True,
+        volume_attributes={"secretProviderClass": HUB_CREDENTIALS_NAME},
     )
     return Volume(name="hub", csi=source)

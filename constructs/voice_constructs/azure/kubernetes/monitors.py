@@ -15,9 +15,9 @@ from voice_blueprint.azure.metrics import (
     ClusterMetric,
 )
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
-from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
+from voice_blueprint.hosts import IMAGES_BY_CALLER_TIER
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT_NAME
 
 ROLE_BY_ENGINE_PORT: Mapping[str, CellRole | None] = {
     "http": None,
@@ -34,7 +34,7 @@ AGENT_SETTINGS_CONFIG_MAP = "ama-metrics-settings-configmap"
 https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"""
 
 
-class Monitors(pulumi.ComponentResource):
+class PodMonitors(pulumi.ComponentResource):
     """Pod monitors of engines, the router, GPUs and the tiers that serve callers.
 
     The monitors use Azure's own API group of the Prometheus operator's types:
@@ -42,17 +42,17 @@ class Monitors(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Monitors", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Monitors", name, None, opts)
         engines = [_build_endpoint(port, _build_series_relabelings(role)) for port, role in ROLE_BY_ENGINE_PORT.items()]
         self._build_monitor(Component.ENGINE, context.namespace, engines)
         self._build_monitor(Component.ROUTER, context.namespace, [_build_endpoint("http")])
         if context.azure.has_peers:
             self._build_monitor(Component.LMCACHE_COORDINATOR, context.namespace, [_build_endpoint("http")])
-        self._build_monitor(Component.GPU_METRICS, context.gpu_namespace, [_build_endpoint(METRICS_PORT)])
-        for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
-            self._build_monitor(tier, context.namespace, [_build_endpoint(METRICS_PORT)])
+        self._build_monitor(Component.GPU_METRICS, context.gpu_namespace, [_build_endpoint(METRICS_PORT_NAME)])
+        for tier in IMAGES_BY_CALLER_TIER if context.azure.callers else ():
+            self._build_monitor(tier, context.namespace, [_build_endpoint(METRICS_PORT_NAME)])
         if context.azure.agents:
-            self._build_monitor(Component.AGENT, context.namespace, [_build_endpoint(METRICS_PORT)])
+            self._build_monitor(Component.AGENT, context.namespace, [_build_endpoint(METRICS_PORT_NAME)])
         self._configure_cluster_metrics()
         self.register_outputs({})
 

@@ -10,7 +10,12 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import GPU_NAMESPACE, GPU_RESOURCE, NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.azure.kubernetes.context import PART_OF_LABEL, TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    PART_OF_LABEL,
+    ClusterContext,
+    create_metadata,
+)
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
 SIGNED_IMAGES_POLICY = "voice-signed-images"
@@ -18,7 +23,7 @@ SIGNED_IMAGES_POLICY = "voice-signed-images"
 
 PodSecurity = Literal["restricted", "baseline", "privileged"]
 
-POD_SECURITY_LEVELS: dict[str, tuple[PodSecurity, str]] = {
+POD_SECURITY_BY_NAMESPACE: dict[str, tuple[PodSecurity, str]] = {
     NAMESPACE: (
         "restricted",
         (
@@ -49,7 +54,7 @@ class Namespaces(pulumi.ComponentResource):
     def __init__(
         self, name: str, *, deployment: Deployment, registry: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Namespaces", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Namespaces", name, None, opts)
         version = deployment.azure.kubernetes_version
         self.context = ClusterContext(
             deployment,
@@ -60,7 +65,7 @@ class Namespaces(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _build_namespace(self, name: str, version: str) -> pulumi.Output[str]:
-        level, _ = POD_SECURITY_LEVELS[name]
+        level, _ = POD_SECURITY_BY_NAMESPACE[name]
         labels = {
             f"pod-security.kubernetes.io/{mode}{suffix}": value
             for mode in ("enforce", "audit", "warn")
@@ -82,7 +87,7 @@ class SignedImagePolicy(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:SignedImages", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:SignedImages", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         signed = pulumi.Output.all(*(context.get_image_uri(image) for image in context.deployment.images))
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
@@ -130,7 +135,7 @@ class SignedImagePolicy(pulumi.ComponentResource):
 
 
 @dataclass(frozen=True)
-class Claim:
+class WorkloadLimits:
     """Maximum resources of the pods of one workload.
 
     Attributes:
@@ -158,23 +163,25 @@ class NamespaceLimits(pulumi.ComponentResource):
         name: str,
         *,
         context: ClusterContext,
-        claims: Sequence[Claim],
+        workload_limits: Sequence[WorkloadLimits],
         load_balancers: Sequence[LoadBalancer],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Limits", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Limits", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        cpus = sum(claim.pod_count * claim.cpus for claim in claims)
-        memory_gib = sum(claim.pod_count * claim.memory_gib for claim in claims)
+        cpus = sum(resource_limits.pod_count * resource_limits.cpus for resource_limits in workload_limits)
+        memory_gib = sum(resource_limits.pod_count * resource_limits.memory_gib for resource_limits in workload_limits)
         self.quota = k8s.core.v1.ResourceQuota(
             "quota",
             metadata=create_metadata("services", context.namespace),
             spec=k8s.core.v1.ResourceQuotaSpecArgs(
                 hard={
-                    "pods": str(sum(claim.pod_count for claim in claims)),
+                    "pods": str(sum(resource_limits.pod_count for resource_limits in workload_limits)),
                     "requests.cpu": f"{round(cpus * 1000)}m",
                     "requests.memory": f"{round(memory_gib * 1024)}Mi",
-                    f"requests.{GPU_RESOURCE}": str(sum(claim.pod_count * claim.gpus for claim in claims)),
+                    f"requests.{GPU_RESOURCE}": str(
+                        sum(resource_limits.pod_count * resource_limits.gpus for resource_limits in workload_limits)
+                    ),
                     "services.loadbalancers": str(len(load_balancers)),
                     "services.nodeports": str(sum(each.node_port_count for each in load_balancers)),
                 }

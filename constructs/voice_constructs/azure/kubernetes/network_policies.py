@@ -17,7 +17,7 @@ from voice_blueprint.azure.contract import (
     build_cluster_flows,
 )
 from voice_blueprint.azure.ranges import calculate_infrastructure_ranges
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
 
 Peer = k8s.networking.v1.NetworkPolicyPeerArgs
 
@@ -57,7 +57,7 @@ class NetworkPolicies(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:NetworkPolicies", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:NetworkPolicies", name, None, opts)
         self._context = context
         self._namespaces = {NAMESPACE: context.namespace, GPU_NAMESPACE: context.gpu_namespace}
         self.policies: dict[str, k8s.networking.v1.NetworkPolicy] = {}
@@ -72,10 +72,10 @@ class NetworkPolicies(pulumi.ComponentResource):
         )
         for source, destination in dict.fromkeys((flow.source, flow.destination) for flow in every):
             flows = [flow for flow in every if (flow.source, flow.destination) == (source, destination)]
-            self._allow(source, destination, flows)
+            self._allow_flows(source, destination, flows)
         self.register_outputs({})
 
-    def _allow(self, source: Component, destination: Component, flows: Sequence[ClusterFlow]) -> None:
+    def _allow_flows(self, source: Component, destination: Component, flows: Sequence[ClusterFlow]) -> None:
         """Allow ingress at the destination and egress at the source, if they are our pods."""
         ports = [
             k8s.networking.v1.NetworkPolicyPortArgs(port=flow.port.number, protocol=flow.port.protocol.upper())

@@ -10,13 +10,13 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.names import Taint
-from voice_blueprint.azure.rollout import START_TIMEOUT_S
+from voice_blueprint.azure.rollout import ENGINE_STARTUP_TIMEOUT_S
 from voice_blueprint.contract.images import UNPRIVILEGED_UID
 from voice_blueprint.contract.network import Port
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
 from voice_constructs.azure.kubernetes.context import create_metadata
-from voice_constructs.azure.kubernetes.storage import MODEL_CACHE
+from voice_constructs.azure.kubernetes.storage import MODEL_CACHE_NAME
 
 Container = k8s.core.v1.ContainerArgs
 Mount = k8s.core.v1.VolumeMountArgs
@@ -100,7 +100,7 @@ class ContainerSpec:
         ports: Named ports that other pods reach, without those on the loopback.
         mounts: Mounts in addition to those of every container.
         extra_environment: Variables that depend on the pod and not on the engine.
-        sources: Variables whose value Kubernetes resolves from the pod or from a secret.
+        environment_sources: Variables whose value Kubernetes resolves from the pod or from a secret.
         pre_stop_s: Delay of SIGTERM.
         pre_stop_command: Program that delays SIGTERM until it exits.
     """
@@ -115,7 +115,7 @@ class ContainerSpec:
     readiness: Probe | None = None
     mounts: Sequence[Mount] = ()
     extra_environment: Mapping[str, pulumi.Input[str]] | None = None
-    sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
+    environment_sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
     pre_stop_s: int = 0
     pre_stop_command: Sequence[str] = ()
     is_sidecar: bool = False
@@ -126,7 +126,9 @@ class ContainerSpec:
             name=self.name,
             image=self.image,
             command=list(self.launcher.build_command()),
-            env=create_env_vars({**self.launcher.build_environment(), **(self.extra_environment or {})}, self.sources),
+            env=create_env_vars(
+                {**self.launcher.build_environment(), **(self.extra_environment or {})}, self.environment_sources
+            ),
             ports=[
                 k8s.core.v1.ContainerPortArgs(name=name, container_port=port.number, protocol=port.protocol.upper())
                 for name, port in self.ports.items()
@@ -183,7 +185,7 @@ class EngineProbes(TypedDict):
 
 def create_startup_probe(port: Port) -> Probe:
     """Return the startup probe of vLLM, whose HTTP server responds once the model is loaded."""
-    return create_http_probe(port, "/health", period_s=10, failures=START_TIMEOUT_S // 10)
+    return create_http_probe(port, "/health", period_s=10, failures=ENGINE_STARTUP_TIMEOUT_S // 10)
 
 
 @dataclass(frozen=True)
@@ -194,11 +196,11 @@ class ConfigFiles:
 
     Attributes:
         name: Name of the workload.
-        texts: File contents by absolute path.
+        text_by_path: File contents by absolute path.
     """
 
     name: str
-    texts: Mapping[str, str]
+    text_by_path: Mapping[str, str]
 
     @classmethod
     def from_launchers(cls, name: str, launchers: Sequence[Launcher]) -> "ConfigFiles":
@@ -207,26 +209,26 @@ class ConfigFiles:
 
     @property
     def config_map_name(self) -> str:
-        content = "".join(f"{path}\0{text}\0" for path, text in sorted(self.texts.items()))
+        content = "".join(f"{path}\0{text}\0" for path, text in sorted(self.text_by_path.items()))
         return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_CHARS]}"
 
     def create_config_map(
         self, namespace: pulumi.Input[str], opts: pulumi.ResourceOptions
     ) -> k8s.core.v1.ConfigMap | None:
-        if not self.texts:
+        if not self.text_by_path:
             return None
         return k8s.core.v1.ConfigMap(
             self.config_map_name,
             metadata=create_metadata(self.config_map_name, namespace),
             immutable=True,
-            data={_build_config_map_key(path): text for path, text in self.texts.items()},
+            data={_build_config_map_key(path): text for path, text in self.text_by_path.items()},
             opts=opts,
         )
 
     def create_volumes(self) -> list[Volume]:
         """Return the volume of the files, or an empty list if there are no files."""
         source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.config_map_name)
-        return [Volume(name="files", config_map=source)] if self.texts else []
+        return [Volume(name="files", config_map=source)] if self.text_by_path else []
 
     def create_mounts(self, launcher: Launcher) -> list[Mount]:
         """Return one mount for each file of a process."""
@@ -297,5 +299,5 @@ def create_model_cache_mount() -> Mount:
 
 
 def create_model_cache_volume() -> Volume:
-    source = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=MODEL_CACHE)
+    source = k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(claim_name=MODEL_CACHE_NAME)
     return Volume(name="models", persistent_volume_claim=source)

@@ -9,10 +9,15 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.router import HEALTH_PATH
 from voice_blueprint.engines.launch.router import Router as RouterLauncher
 from voice_blueprint.engines.launch.services import ROUTER_CPUS, create_router_launcher
-from voice_blueprint.file.model.azure import SYSTEM_POOL
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata, create_pod_labels
+from voice_blueprint.file.model.azure import SYSTEM_POOL_NAME
+from voice_constructs.azure.kubernetes.context import (
+    COMPONENT_TYPE_PREFIX,
+    ClusterContext,
+    create_metadata,
+    create_pod_labels,
+)
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL
-from voice_constructs.azure.kubernetes.namespaces import Claim
+from voice_constructs.azure.kubernetes.namespaces import WorkloadLimits
 from voice_constructs.azure.kubernetes.pods import (
     ENGINE_PRE_STOP_S,
     PRE_STOP_S,
@@ -29,8 +34,8 @@ from voice_constructs.azure.kubernetes.pods import (
 
 ROUTER_NAME = Component.ROUTER.value
 ROUTER_RESOURCES = ContainerResources(cpus=ROUTER_CPUS, memory_gib=4)
-"""Resources of one replica. A request that waits for its response uses up to two buffers of ``BUFFER_MIB``, depending
-on its body: 1,500 utterances of 1 MiB use 3 GiB. ASSUMED, not measured."""
+"""Resources of one replica. A request that waits for its response uses up to two buffers of ``BUFFER_SIZE_MIB``,
+depending on its body: 1,500 utterances of 1 MiB use 3 GiB. ASSUMED, not measured."""
 
 ROUTER_SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
 
@@ -42,14 +47,16 @@ class Router(pulumi.ComponentResource):
 
     Attributes:
         address: Address for clients in the cluster.
-        claim: Total limits of all replicas.
+        resource_limits: Total limits of all replicas.
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Router", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Router", name, None, opts)
         self._context = context
         self._child = pulumi.ResourceOptions(parent=self)
-        self.claim = Claim(context.azure.router.replicas + 1, ROUTER_RESOURCES.cpus, ROUTER_RESOURCES.memory_gib)
+        self.resource_limits = WorkloadLimits(
+            context.azure.router.replicas + 1, ROUTER_RESOURCES.cpus, ROUTER_RESOURCES.memory_gib
+        )
         self._build_engine_services()
         self._build_deployment()
         service = self._build_service()
@@ -93,7 +100,7 @@ class Router(pulumi.ComponentResource):
             automount_service_account_token=False,
             enable_service_links=False,
             security_context=create_pod_security_context(),
-            node_selector={POOL_LABEL: SYSTEM_POOL},
+            node_selector={POOL_LABEL: SYSTEM_POOL_NAME},
             tolerations=create_tolerations([SYSTEM_TAINT]),
             topology_spread_constraints=[
                 k8s.core.v1.TopologySpreadConstraintArgs(
@@ -105,7 +112,7 @@ class Router(pulumi.ComponentResource):
             containers=[self._create_router_container(launcher, files)],
             volumes=[create_tmp_volume(), *files.create_volumes()],
         )
-        self._deploy(pod, selector, [config_map] if config_map else [])
+        self._build_deployment_and_budget(pod, selector, [config_map] if config_map else [])
 
     def _create_router_container(self, launcher: RouterLauncher, files: ConfigFiles) -> Container:
         return ContainerSpec(
@@ -120,7 +127,7 @@ class Router(pulumi.ComponentResource):
             pre_stop_s=PRE_STOP_S,
         ).to_container_args(files)
 
-    def _deploy(
+    def _build_deployment_and_budget(
         self, pod: k8s.core.v1.PodSpecArgs, selector: k8s.meta.v1.LabelSelectorArgs, needs: list[k8s.core.v1.ConfigMap]
     ) -> None:
         context = self._context

@@ -11,12 +11,12 @@ from voice_blueprint.observability.azure.scaling import (
     SCALE_DOWN_BEHAVIOR,
     SCALE_UP_BEHAVIOR,
     ScalingBehavior,
-    Trigger,
+    ScalingTrigger,
     add_zero_default,
 )
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
 
-AUTHENTICATION_NAME = "prometheus"
+TRIGGER_AUTHENTICATION_NAME = "prometheus"
 POLL_INTERVAL_S = 30
 FALLBACK_FAILURE_THRESHOLD = 4
 """Number of failed polls after which KEDA keeps the current number of replicas. A failing metric contains no
@@ -38,14 +38,14 @@ class Scaling(pulumi.ComponentResource):
         cluster: pulumi.StackReference,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Scaling", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Scaling", name, None, opts)
         self.context = context
         self._endpoint = cluster.require_output(ClusterOutput.PROMETHEUS_QUERY_ENDPOINT)
         self._authentication = k8s.apiextensions.CustomResource(
-            AUTHENTICATION_NAME,
+            TRIGGER_AUTHENTICATION_NAME,
             api_version="keda.sh/v1alpha1",
             kind="TriggerAuthentication",
-            metadata=create_metadata(AUTHENTICATION_NAME, context.namespace),
+            metadata=create_metadata(TRIGGER_AUTHENTICATION_NAME, context.namespace),
             spec={
                 "podIdentity": {
                     "provider": "azure-workload",
@@ -62,9 +62,9 @@ class Scaling(pulumi.ComponentResource):
         deployment: k8s.apps.v1.Deployment,
         name: str,
         *,
-        bounds: HostCount,
-        triggers: Sequence[Trigger],
-        waits_for_image: bool,
+        replica_bounds: HostCount,
+        triggers: Sequence[ScalingTrigger],
+        must_wait_for_image: bool,
         parent: pulumi.Resource,
     ) -> k8s.apiextensions.CustomResource:
         """Scale a Deployment between bounds. A Deployment that waits for its image stays at 0 replicas."""
@@ -75,19 +75,19 @@ class Scaling(pulumi.ComponentResource):
             metadata=create_metadata(
                 name,
                 self.context.namespace,
-                annotations={"autoscaling.keda.sh/paused-replicas": "0"} if waits_for_image else None,
+                annotations={"autoscaling.keda.sh/paused-replicas": "0"} if must_wait_for_image else None,
             ),
             spec={
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.metadata.name},
-                "minReplicaCount": bounds.min,
-                "maxReplicaCount": bounds.max,
+                "minReplicaCount": replica_bounds.min,
+                "maxReplicaCount": replica_bounds.max,
                 "pollingInterval": POLL_INTERVAL_S,
                 "cooldownPeriod": SCALE_DOWN_BEHAVIOR.stabilization_window_s,
                 # KEDA requires the number, but only `static` uses it.
                 "fallback": {
                     "failureThreshold": FALLBACK_FAILURE_THRESHOLD,
                     "behavior": "currentReplicas",
-                    "replicas": bounds.max,
+                    "replicas": replica_bounds.max,
                 },
                 "advanced": {
                     "horizontalPodAutoscalerConfig": {
@@ -99,7 +99,7 @@ class Scaling(pulumi.ComponentResource):
                 },
                 "triggers": [
                     self._build_trigger(trigger, trigger.query, silent_is_idle=True)
-                    if bounds.min == 0
+                    if replica_bounds.min == 0
                     else self._build_trigger(trigger, add_zero_default(trigger.query, name), silent_is_idle=False)
                     for trigger in triggers
                 ],
@@ -107,7 +107,9 @@ class Scaling(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=parent, depends_on=[deployment, self._authentication]),
         )
 
-    def _build_trigger(self, trigger: Trigger, query: str, *, silent_is_idle: bool) -> dict[str, pulumi.Input[object]]:
+    def _build_trigger(
+        self, trigger: ScalingTrigger, query: str, *, silent_is_idle: bool
+    ) -> dict[str, pulumi.Input[object]]:
         return {
             "type": "prometheus",
             "name": trigger.name,
@@ -120,7 +122,7 @@ class Scaling(pulumi.ComponentResource):
                 # KEDA interprets an empty result as 0, which is only correct if the minimum is 0.
                 "ignoreNullValues": "true" if silent_is_idle else "false",
             },
-            "authenticationRef": {"name": AUTHENTICATION_NAME},
+            "authenticationRef": {"name": TRIGGER_AUTHENTICATION_NAME},
         }
 
 

@@ -42,7 +42,7 @@ def create_service_replica_props(context: ClusterContext, service: AzureService)
         case PrefillDecodeCell():
             return [create_cell_replica_props(context, service)]
         case AggregatedService():
-            return [_create_aggregated_props(context, service)]
+            return [_create_aggregated_replica_props(context, service)]
         case ChatService():
             return [
                 _create_chat_replica_props(context, service, sizing)
@@ -53,7 +53,7 @@ def create_service_replica_props(context: ClusterContext, service: AzureService)
     assert_never(service)
 
 
-def _create_aggregated_props(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
+def _create_aggregated_replica_props(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
     """Return engines that prefill and decode, optionally with an LMCache server each."""
     launch = create_aggregated_processes(context.azure, service)
     (sizing,) = size_service(context.azure, service).pools
@@ -70,13 +70,13 @@ def _create_aggregated_props(context: ClusterContext, service: AggregatedService
         service=service,
         pool=service.pool,
         name=build_engine_workload_name(service, service.pool),
-        checks=[create_topology_check_container(image, size, gpus)] if gpus > 1 else [],
+        check_containers=[create_topology_check_container(image, size, gpus)] if gpus > 1 else [],
         sidecars=sidecars,
         engines=[_create_engine_container(image, launch.engine, cpus, sizing)],
         triggers=build_scaling_triggers(context.azure, service)[service.pool],
-        shared_memory_gib=_calculate_amount_per_pod(sizing, sizing.host.shared_memory_gib + sizing.host.kv_pools_gib),
+        shared_memory_gib=_calculate_gib_per_pod(sizing, sizing.host.shared_memory_gib + sizing.host.kv_pools_gib),
         nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
-        shares_processes=bool(sidecars),
+        shares_process_namespace=bool(sidecars),
     )
 
 
@@ -85,17 +85,17 @@ def _create_chat_replica_props(
 ) -> EngineReplicasProps:
     """Return the replicas of a chat service on one pool, with the flags for that pool's GPU."""
     launcher = create_chat_launcher(context.azure, service, sizing.pool)
-    return _create_single_engine_props(context, service, launcher, sizing, kind="ChatReplicas")
+    return _create_single_engine_replica_props(context, service, launcher, sizing, kind="ChatReplicas")
 
 
 def _create_tts_replica_props(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
     """Return text-to-speech replicas: one GPU with both stages, which exchange audio through shared memory."""
     (sizing,) = size_service(context.azure, service).pools
     launcher = create_tts_launcher(context.azure, service)
-    return _create_single_engine_props(context, service, launcher, sizing, kind="TtsReplicas")
+    return _create_single_engine_replica_props(context, service, launcher, sizing, kind="TtsReplicas")
 
 
-def _create_single_engine_props(
+def _create_single_engine_replica_props(
     context: ClusterContext,
     service: ChatService | TtsService,
     launcher: VllmServer | OmniServer,
@@ -110,17 +110,19 @@ def _create_single_engine_props(
         pool=sizing.pool,
         name=build_engine_workload_name(service, sizing.pool),
         engines=[
-            _add_drain(service, _create_engine_container(context.get_image_uri(image), launcher, service.cpus, sizing))
+            _add_drain_hook(
+                service, _create_engine_container(context.get_image_uri(image), launcher, service.cpus, sizing)
+            )
         ],
         triggers=build_scaling_triggers(context.azure, service)[sizing.pool],
-        shared_memory_gib=_calculate_amount_per_pod(sizing, sizing.host.shared_memory_gib),
+        shared_memory_gib=_calculate_gib_per_pod(sizing, sizing.host.shared_memory_gib),
     )
 
 
 def _create_engine_container(
     image: pulumi.Output[str], launcher: VllmServer | OmniServer, cpus: int, sized: PoolSizing
 ) -> ContainerSpec:
-    memory_gib = _calculate_amount_per_pod(sized, sized.host.engines_gib + sized.host.shared_memory_gib)
+    memory_gib = _calculate_gib_per_pod(sized, sized.host.engines_gib + sized.host.shared_memory_gib)
     return ContainerSpec(
         name="engine",
         image=image,
@@ -133,7 +135,7 @@ def _create_engine_container(
     )
 
 
-def _add_drain(service: ChatService | TtsService, engine: ContainerSpec) -> ContainerSpec:
+def _add_drain_hook(service: ChatService | TtsService, engine: ContainerSpec) -> ContainerSpec:
     """Return the engine with a drain. vLLM completes requests after SIGTERM; vLLM-Omni needs a hook before SIGTERM."""
     if not isinstance(service, TtsService):
         return engine
@@ -147,6 +149,6 @@ def _add_drain(service: ChatService | TtsService, engine: ContainerSpec) -> Cont
     )
 
 
-def _calculate_amount_per_pod(sizing: PoolSizing, gib: float) -> float:
+def _calculate_gib_per_pod(sizing: PoolSizing, gib: float) -> float:
     """Return one pod's share of an amount on a full node."""
     return gib / sizing.replicas_per_node

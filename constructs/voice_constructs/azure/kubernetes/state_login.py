@@ -9,7 +9,7 @@ from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.contract.environment import ARCHIVE_URL, VALKEY_USER
 from voice_blueprint.contract.images import Image
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
 from voice_constructs.azure.kubernetes.pods import ContainerResources, ContainerSpec, Mount, Probe, Volume
 from voice_constructs.azure.kubernetes.programs import (
     IDENTITY_TOKEN_DIR,
@@ -39,7 +39,7 @@ class StateLogin(pulumi.ComponentResource):
     def __init__(
         self, name: str, *, context: ClusterContext, cluster: pulumi.StackReference, opts: pulumi.ResourceOptions
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:StateLogin", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:StateLogin", name, None, opts)
         self._context = context
         self._identities = cluster.require_output(ClusterOutput.CALLER_IDENTITIES)
         self._tenant = cluster.require_output(ClusterOutput.TENANT_ID)

@@ -7,12 +7,12 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from voice_blueprint.azure.names import POOL_LABEL, list_nvme_pools
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, create_metadata
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
 
-MODEL_CACHE = "model-cache"
+MODEL_CACHE_NAME = "model-cache"
 """Name of the storage class and claim of the model cache."""
 
-LOCAL_NVME = "local-nvme"
+LOCAL_NVME_STORAGE_CLASS = "local-nvme"
 """Storage class of a node's NVMe disks."""
 
 
@@ -30,15 +30,15 @@ class Storage(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Storage", name, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Storage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        shares = self._build_share_class(child)
-        self.local_nvme = self._build_local_class(list_nvme_pools(context.azure), child)
+        shares = self._build_file_share_storage_class(child)
+        self.local_nvme = self._build_local_storage_class(list_nvme_pools(context.azure), child)
         for pool in list_nvme_pools(context.azure):
             self._build_node_capacity(context, pool, child)
         self.model_cache = k8s.core.v1.PersistentVolumeClaim(
-            MODEL_CACHE,
-            metadata=create_metadata(MODEL_CACHE, context.namespace),
+            MODEL_CACHE_NAME,
+            metadata=create_metadata(MODEL_CACHE_NAME, context.namespace),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=["ReadWriteMany"],
                 storage_class_name=shares.metadata.name,
@@ -51,13 +51,13 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({})
 
     @staticmethod
-    def _build_share_class(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
+    def _build_file_share_storage_class(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
         # Premium shares of Azure Files over NFS 4.1. They have no key; only the nodes' subnet reaches them, through its
         # service endpoint. Throughput increases with the size.
         # https://learn.microsoft.com/azure/aks/create-volume-azure-files
         return k8s.storage.v1.StorageClass(
-            MODEL_CACHE,
-            metadata=create_metadata(MODEL_CACHE, None),
+            MODEL_CACHE_NAME,
+            metadata=create_metadata(MODEL_CACHE_NAME, None),
             provisioner="file.csi.azure.com",
             parameters={"protocol": "nfs", "skuName": "Premium_LRS"},
             reclaim_policy="Delete",  # its content can be downloaded and compiled again
@@ -68,13 +68,13 @@ class Storage(pulumi.ComponentResource):
         )
 
     @staticmethod
-    def _build_local_class(pools: Sequence[str], child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
+    def _build_local_storage_class(pools: Sequence[str], child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
         # Azure Container Storage 2 (its local CSI driver), which combines a node's NVMe disks and creates volumes on
         # them. It must be enabled in the cluster: `az aks update --enable-azure-container-storage`.
         # https://github.com/Azure/local-csi-driver
         return k8s.storage.v1.StorageClass(
-            LOCAL_NVME,
-            metadata=create_metadata(LOCAL_NVME, None, annotations=_build_driver_node_annotation(pools)),
+            LOCAL_NVME_STORAGE_CLASS,
+            metadata=create_metadata(LOCAL_NVME_STORAGE_CLASS, None, annotations=_build_driver_node_annotation(pools)),
             provisioner="localdisk.csi.acstor.io",
             reclaim_policy="Delete",
             volume_binding_mode="WaitForFirstConsumer",
@@ -91,11 +91,11 @@ class Storage(pulumi.ComponentResource):
         the labels of such nodes (https://github.com/kubernetes/enhancements, keps/sig-storage/1472, "Drawbacks"). It
         also matches full nodes, but their GPUs already exclude further pods: check `nvme-holds-kv`.
         """
-        name = f"{LOCAL_NVME}-{pool}"
+        name = f"{LOCAL_NVME_STORAGE_CLASS}-{pool}"
         k8s.storage.v1.CSIStorageCapacity(
             name,
             metadata=create_metadata(name, context.namespace),
-            storage_class_name=LOCAL_NVME,
+            storage_class_name=LOCAL_NVME_STORAGE_CLASS,
             node_topology=k8s.meta.v1.LabelSelectorArgs(match_labels={POOL_LABEL: pool}),
             capacity=f"{context.get_vm_size(pool).nvme_gib * 1024}Mi",
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[self.local_nvme])),

@@ -16,7 +16,7 @@ from voice_constructs.azure.kubernetes.state_login import StateLogin
 
 SIDECAR_RESOURCES = ContainerResources(cpus=0.1, memory_gib=0.25)
 """Resources of the sidecar: Python that reads once per second. ASSUMED, not measured."""
-METRICS_PORT = "metrics"
+METRICS_PORT_NAME = "metrics"
 """Name of the port that a tier's monitor scrapes, in any container."""
 
 
@@ -36,9 +36,9 @@ def create_telemetry_sidecar(
         image=context.get_image_uri(Image.TELEMETRY),
         launcher=create_telemetry_program(context.deployment, tier, source),
         resources=SIDECAR_RESOURCES,
-        ports={METRICS_PORT: PROMETHEUS},
+        ports={METRICS_PORT_NAME: PROMETHEUS},
         extra_environment=login.build_environment(tier),
-        sources={HOST.name: create_pod_field_source("metadata.name")},
+        environment_sources={HOST.name: create_pod_field_source("metadata.name")},
         mounts=[*login.create_mounts(), *mounts],
         is_sidecar=True,
     )

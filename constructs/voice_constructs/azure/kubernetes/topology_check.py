@@ -9,7 +9,7 @@ import pulumi
 
 from voice_blueprint.catalog import VmSize
 from voice_blueprint.engines.launch.base import Launcher
-from voice_constructs.azure.kubernetes.files.check_topology import EXPECTED_VARIABLE
+from voice_constructs.azure.kubernetes.files.check_topology import EXPECTED_TOPOLOGY_VARIABLE
 from voice_constructs.azure.kubernetes.pods import ContainerResources, ContainerSpec
 
 PROGRAM_PATH = "/opt/voice/check_topology.py"
@@ -21,14 +21,14 @@ class CacheTransfer:
     """KV cache transfer between the engines of a cell.
 
     Attributes:
-        groups: GPUs of the prefill and of the decode engine.
+        gpu_groups: GPUs of the prefill and of the decode engine.
         transports: Transports that UCX may use.
-        refuse: Whether the pod refuses to start if the GPUs have no access to each other's memory.
+        refuses_without_access: Whether the pod refuses to start if the GPUs have no access to each other's memory.
     """
 
-    groups: tuple[tuple[int, ...], tuple[int, ...]]
+    gpu_groups: tuple[tuple[int, ...], tuple[int, ...]]
     transports: str
-    refuse: bool
+    refuses_without_access: bool
 
 
 def render_expected_topology(size: VmSize, gpus: int, cache_transfer: CacheTransfer | None = None) -> str:
@@ -45,9 +45,9 @@ def render_expected_topology(size: VmSize, gpus: int, cache_transfer: CacheTrans
             "gpus": gpus,
             "nvlink_groups": [list(group) for group in size.nvlink_domains] if is_full_node else [list(range(gpus))],
             "numa_nodes": [numa[gpu] for gpu in range(gpus)] if is_full_node and numa else [],
-            "peers": list(itertools.product(*cache_transfer.groups)) if cache_transfer else [],
+            "peers": list(itertools.product(*cache_transfer.gpu_groups)) if cache_transfer else [],
             "transports": cache_transfer.transports if cache_transfer else "",
-            "refuse_without_peers": cache_transfer.refuse if cache_transfer else True,
+            "refuse_without_peers": cache_transfer.refuses_without_access if cache_transfer else True,
         }
     )
 
@@ -57,21 +57,21 @@ class TopologyCheck(Launcher):
     """A process that runs the check program.
 
     Attributes:
-        size: The node's VM size.
+        vm_size: The node's VM size.
         gpu_count: GPUs of the pod.
-        hand_over: KV cache transfer of a cell.
+        cache_transfer: KV cache transfer of a cell.
     """
 
     vm_size: VmSize
     gpu_count: int
-    hand_over: CacheTransfer | None = None
+    cache_transfer: CacheTransfer | None = None
 
     def build_command(self) -> tuple[str, ...]:
         """Return the command. Every engine image contains Python."""
         return ("python3", PROGRAM_PATH)
 
     def build_environment(self) -> dict[str, str]:
-        return {EXPECTED_VARIABLE: render_expected_topology(self.vm_size, self.gpu_count, self.hand_over)}
+        return {EXPECTED_TOPOLOGY_VARIABLE: render_expected_topology(self.vm_size, self.gpu_count, self.cache_transfer)}
 
     def render_files(self) -> dict[str, str]:
         """Return the program's text."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from voice_blueprint.azure.contract import PD_ROUTER_HTTP
 from voice_blueprint.engines.launch.base import Launcher, build_http_url
 from voice_blueprint.engines.launch.vllm import VllmServer
-from voice_blueprint.file.model.azure import WithoutPeerAccess
-from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE
+from voice_blueprint.file.model.azure import MissingPeerAccessPolicy
+from voice_constructs.azure.kubernetes.files.check_transport import TRANSPORT_CONFIG_VARIABLE
 
 PROGRAM_PATH = "/opt/voice/check_transport.py"
 SOURCE_FILE = Path(__file__).parent / "files" / "check_transport.py"
@@ -24,7 +24,7 @@ class TransportCheck(Launcher):
     """
 
     engine: VllmServer
-    without_peer_access: WithoutPeerAccess
+    without_peer_access: MissingPeerAccessPolicy
 
     def build_command(self) -> tuple[str, ...]:
         """Return the command of the check, followed by the engine's command. Every engine image contains Python."""
@@ -35,9 +35,9 @@ class TransportCheck(Launcher):
             "url": f"{build_http_url(PD_ROUTER_HTTP.number)}/v1/completions",
             "model": self.engine.model.name,
             "ready": READY_FILE,
-            "refuse": self.without_peer_access is WithoutPeerAccess.REFUSE,
+            "refuse": self.without_peer_access is MissingPeerAccessPolicy.REFUSE,
         }
-        return self.engine.build_environment() | {EXPECTED_VARIABLE: json.dumps(expected)}
+        return self.engine.build_environment() | {TRANSPORT_CONFIG_VARIABLE: json.dumps(expected)}
 
     def render_files(self) -> dict[str, str]:
         """Return the engine's files and the program."""

@@ -5,15 +5,15 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import VAD_NODE_HEALTH, Component
 from voice_blueprint.azure.names import ClusterOutput
-from voice_blueprint.capacity.bounds import calculate_vad_pod_bounds, find_limiting_bound
+from voice_blueprint.capacity.bounds import calculate_vad_pod_call_bounds, find_limiting_bound
 from voice_blueprint.contract.environment import HOST, HOST_ADDRESS
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import RTP, VAD_HEALTH
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure_callers import VadPods
-from voice_blueprint.hosts import CALLER_TIER_IMAGES
+from voice_blueprint.hosts import IMAGES_BY_CALLER_TIER
 from voice_blueprint.observability.azure.scaling import build_slots_trigger
-from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext
+from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.pods import (
@@ -54,7 +54,7 @@ class VadReplicas(pulumi.ComponentResource):
         scaling: Scaling,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        super().__init__(f"{TYPE_PREFIX}:Vad", VAD_NAME, None, opts)
+        super().__init__(f"{COMPONENT_TYPE_PREFIX}:Vad", VAD_NAME, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         run = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=f"{8 * settings.cpus}Mi")
         sidecar = create_telemetry_sidecar(context, Component.VAD, "dataplane", login, [RUN_MOUNT])
@@ -65,9 +65,9 @@ class VadReplicas(pulumi.ComponentResource):
                 component=Component.VAD,
                 main_container=_create_dataplane_container(context, settings, login),
                 sidecars=[login.create_sidecar(Component.VAD), sidecar],
-                bounds=settings.replicas,
+                replica_bounds=settings.replicas,
                 drain_s=settings.drain_timeout_s,
-                images=CALLER_TIER_IMAGES[Component.VAD],
+                images=IMAGES_BY_CALLER_TIER[Component.VAD],
                 # There is no CPU trigger, since a polling core is always busy.
                 triggers=[build_slots_trigger(Component.VAD)],
                 volumes=[*login.create_volumes(), Volume(name="run", empty_dir=run)],
@@ -98,7 +98,7 @@ def _create_dataplane_container(context: ClusterContext, settings: VadPods, logi
     return ContainerSpec(
         name=VAD_NAME,
         image=context.get_image_uri(Image.VAD_DATAPLANE),
-        launcher=create_vad_program(settings, find_limiting_bound(calculate_vad_pod_bounds(settings)).calls),
+        launcher=create_vad_program(settings, find_limiting_bound(calculate_vad_pod_call_bounds(settings)).calls),
         resources=ContainerResources(settings.cpus, settings.memory_gib),
         ports={"rtp": RTP, "health": VAD_HEALTH},
         startup=Probe(tcp_socket=answers, period_seconds=2, failure_threshold=60),
@@ -107,7 +107,7 @@ def _create_dataplane_container(context: ClusterContext, settings: VadPods, logi
         # The control thread responds to all requests, and closes the port while a polling core is stuck.
         liveness=create_liveness_probe(VAD_HEALTH, HEALTH_PATH),
         extra_environment=login.build_environment(Component.VAD),
-        sources={
+        environment_sources={
             HOST.name: create_pod_field_source("metadata.name"),
             HOST_ADDRESS.name: create_pod_field_source("status.podIP"),
         },

@@ -27,7 +27,7 @@ class VaultSecrets:
 
     Attributes:
         provider: The secret provider class, which pods depend on.
-        sources: Source of each variable's value.
+        environment_sources: Source of each variable's value.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class VaultSecrets:
             },
             opts=opts,
         )
-        self.sources = {
+        self.environment_sources = {
             variable.name: k8s.core.v1.EnvVarSourceArgs(
                 secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=secret_name, key=name)
             )

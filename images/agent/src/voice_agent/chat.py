@@ -35,7 +35,7 @@ TEMPERATURE = 0.2
 """Recommended by Mistral for Voxtral (https://huggingface.co/mistralai/Voxtral-Small-24B-2507)."""
 
 
-class Chat(OpenAILLMService):
+class ChatLLMService(OpenAILLMService):
     """A language model whose requests identify their conversation.
 
     Args:
@@ -101,14 +101,14 @@ class Question:
 
     Attributes:
         transcript: Transcript of the question, as in the context.
-        parts: Content of the request: the question's audio, and the instruction.
+        content_parts: Content of the request: the question's audio, and the instruction.
     """
 
     transcript: str
-    parts: list[dict[str, Any]]
+    content_parts: list[dict[str, Any]]
 
 
-class AudioChat(Chat, NvidiaOmniLLMService):
+class AudioChatLLMService(ChatLLMService, NvidiaOmniLLMService):
     """A language model that receives the audio of a question, and transcribes the question before answering.
 
     Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain identical audio,
@@ -157,7 +157,7 @@ class AudioChat(Chat, NvidiaOmniLLMService):
         questions, result = list(self._questions), []
         for message in reversed(messages):
             if questions and message["role"] == "user" and message["content"] == questions[-1].transcript:
-                result.append({"role": "user", "content": list(questions.pop().parts)})
+                result.append({"role": "user", "content": list(questions.pop().content_parts)})
             else:
                 result.append(message)
         return result[::-1]

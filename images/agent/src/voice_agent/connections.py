@@ -27,7 +27,7 @@ KEY_PREFIXES = ("voice.key.", "openai-insecure-api-key.")
 START_TIMEOUT_S = 5.0
 """Maximum time until a telephone network identifies the call."""
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ MALFORMED_MESSAGE = CloseReason(1007, "a message cannot be read")
 TRY_AGAIN_LATER = CloseReason(1013, "no conversation can begin now; try again")
 
 
-class Socket(WebSocket):
+class CallerWebSocket(WebSocket):
     """A WebSocket that closes with the code of its conversation, whereas Pipecat closes every socket with 1000."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +73,7 @@ class CallerConnection:
 
     subprotocol = SUBPROTOCOL
 
-    def __init__(self, socket: Socket, settings: AgentSettings) -> None:
+    def __init__(self, socket: CallerWebSocket, settings: AgentSettings) -> None:
         self.socket = socket
         self._settings = settings
         self.conversation: str = socket.path_params.get("id") or socket.query_params.get("conversation", "")
@@ -129,15 +129,15 @@ class CallerConnection:
         """Send a refusal to the caller."""
         await self.socket.send_denial_response(refusal.to_response())
 
-    def build_question_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
+    def build_question_messages(self, text: str) -> Iterable[JsonObject]:  # noqa: ARG002  of some protocols
         """Return the messages with the caller's words."""
         return ()
 
-    def build_answer_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
+    def build_answer_messages(self, text: str) -> Iterable[JsonObject]:  # noqa: ARG002  of some protocols
         """Return the messages with those of the agent's words that were played."""
         return ()
 
-    def build_speech_end_messages(self) -> Iterable[Json]:
+    def build_speech_end_messages(self) -> Iterable[JsonObject]:
         """Return the messages for the end of the agent's speech."""
         return ()
 
@@ -145,7 +145,7 @@ class CallerConnection:
 class ProtobufConnection(CallerConnection):
     """Pipecat's own protocol, for Pipecat's clients."""
 
-    def __init__(self, socket: Socket, settings: AgentSettings) -> None:
+    def __init__(self, socket: CallerWebSocket, settings: AgentSettings) -> None:
         super().__init__(socket, settings)
         self.serializer = ProtobufSerializer()
 
@@ -161,7 +161,7 @@ class RealtimeConnection(CallerConnection):
 
     subprotocol = REALTIME_SUBPROTOCOL
 
-    def __init__(self, socket: Socket, settings: AgentSettings) -> None:
+    def __init__(self, socket: CallerWebSocket, settings: AgentSettings) -> None:
         super().__init__(socket, settings)
         self.serializer = self._events = RealtimeSerializer(socket)
 
@@ -169,11 +169,11 @@ class RealtimeConnection(CallerConnection):
         await super().accept(conversation, token)
         await self.socket.send_json(self._events.build_session_created_event(conversation, token))
 
-    def build_question_messages(self, text: str) -> Iterable[Json]:
+    def build_question_messages(self, text: str) -> Iterable[JsonObject]:
         return self._events.build_question_events(text)
 
-    def build_answer_messages(self, text: str) -> Iterable[Json]:
+    def build_answer_messages(self, text: str) -> Iterable[JsonObject]:
         return self._events.build_answer_events(text)
 
-    def build_speech_end_messages(self) -> Iterable[Json]:
+    def build_speech_end_messages(self) -> Iterable[JsonObject]:
         return self._events.build_response_done_events("completed")

@@ -30,14 +30,14 @@ from pipecat.utils.types import NotGiven
 from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
 
-from voice_agent.chat import AudioChat, Chat
-from voice_agent.connections import MALFORMED_MESSAGE, CallerConnection, CloseReason, Json
+from voice_agent.chat import AudioChatLLMService, ChatLLMService
+from voice_agent.connections import MALFORMED_MESSAGE, CallerConnection, CloseReason, JsonObject
 from voice_agent.early_answers import EarlyAnswerStrategy
 from voice_agent.interruptions import InterruptionStrategy
-from voice_agent.memory import LEASE_S, MAX_MESSAGES, LostLeaseError, Memory, Message, Role
+from voice_agent.memory import LEASE_S, MAX_MESSAGES, ConversationHistory, LostLeaseError, Message, Role
 from voice_agent.messages import GuardedSerializer
 from voice_agent.metrics import Metrics
-from voice_agent.models import Models
+from voice_agent.models import TurnModels
 from voice_agent.playback import PausableTransport, Playback
 from voice_agent.settings import AgentSettings
 from voice_agent.speech_synthesis import SpeechSynthesisService
@@ -107,7 +107,7 @@ def _needs_answer(messages: list[LLMContextMessage]) -> bool:
     return isinstance(last, dict) and last["role"] in {"user", "tool"}
 
 
-async def _queue_messages(worker: PipelineWorker, messages: Iterable[Json]) -> None:
+async def _queue_messages(worker: PipelineWorker, messages: Iterable[JsonObject]) -> None:
     for message in messages:
         await worker.queue_frame(OutputTransportMessageUrgentFrame(message=message))
 
@@ -116,7 +116,12 @@ class Conversation:
     """A conversation with a caller, from the acceptance of the socket to the end of the conversation."""
 
     def __init__(
-        self, settings: AgentSettings, models: Models, metrics: Metrics, memory: Memory, engines: Engines
+        self,
+        settings: AgentSettings,
+        models: TurnModels,
+        metrics: Metrics,
+        memory: ConversationHistory,
+        engines: Engines,
     ) -> None:
         self._settings = settings
         self._models = models
@@ -150,7 +155,7 @@ class Conversation:
                 while True:
                     await asyncio.sleep(LEASE_S / 2)
                     with contextlib.suppress(RedisError):  # the store recovers, or the lease expires
-                        await self._memory.renew()
+                        await self._memory.renew_lease()
             except LostLeaseError:
                 await end(CONVERSATION_TAKEN_OVER)
 
@@ -176,7 +181,7 @@ class Conversation:
             for task in side_tasks:
                 task.cancel()
             with contextlib.suppress(RedisError):
-                await self._memory.release()
+                await self._memory.release_lease()
             engines.trace.end()
             log.info("conversation ended", extra={"fields": {"code": caller_connection.socket.ending.code}})
 
@@ -200,7 +205,7 @@ class Conversation:
         context = LLMContext(messages, tools=engines.tool_schema)
         stt_processors = [engines.speech_to_text] if isinstance(engines.speech_to_text, GatewaySTTService) else []
         chat_arguments = settings, engines.trace, self._metrics.count_tokens, engines.usage
-        chat = Chat(*chat_arguments) if stt_processors else AudioChat(*chat_arguments, context)
+        chat = ChatLLMService(*chat_arguments) if stt_processors else AudioChatLLMService(*chat_arguments, context)
         engines.tools.register(chat)
         speaking = SpeechSynthesisService(settings, engines.client, engines.trace, engines.usage)
         turn = self._models.create_turn_analyzer()
@@ -246,14 +251,14 @@ class Conversation:
         )
         self._register_turn_handlers(worker, caller_connection, caller, agent)
         self._register_tool_call_handlers(chat)
-        if isinstance(chat, AudioChat):
+        if isinstance(chat, AudioChatLLMService):
             self._register_transcript_handlers(worker, caller_connection, chat)
         self._register_error_handlers(worker, caller_connection)
 
         @transport.event_handler("on_client_connected")
         async def on_connect(*_: object) -> None:
             if history and history[-1]["role"] == "user":
-                self._turns.begin()
+                self._turns.mark_response_pending()
                 await worker.queue_frame(LLMRunFrame())  # no answer to the last message has been played
 
         @transport.event_handler("on_client_disconnected")
@@ -283,7 +288,7 @@ class Conversation:
 
         @caller.event_handler("on_user_turn_started")
         async def on_speech_start(*_: object) -> None:
-            self._turns.begin()
+            self._turns.mark_response_pending()
             self._pending_call_answers = 0  # an interruption has cancelled the calls
 
         @caller.event_handler("on_user_turn_stopped")
@@ -298,7 +303,7 @@ class Conversation:
                     self._has_repeated_request = True
                     await worker.queue_frame(LLMRunFrame())  # the noise of this turn has cancelled the answer
                 else:
-                    self._turns.end()
+                    self._turns.clear_response_pending()
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def on_assistant_turn(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
@@ -308,9 +313,9 @@ class Conversation:
             if self._pending_call_answers:  # another answer follows the results of the tools
                 self._pending_call_answers -= 1
             elif not message.interrupted:
-                self._turns.end()
+                self._turns.clear_response_pending()
 
-    def _register_tool_call_handlers(self, chat: Chat) -> None:
+    def _register_tool_call_handlers(self, chat: ChatLLMService) -> None:
         """Count the answers that call tools."""
 
         @chat.event_handler("on_function_calls_started")
@@ -318,7 +323,7 @@ class Conversation:
             self._pending_call_answers += 1
 
     def _register_transcript_handlers(
-        self, worker: PipelineWorker, caller_connection: CallerConnection, chat: AudioChat
+        self, worker: PipelineWorker, caller_connection: CallerConnection, chat: AudioChatLLMService
     ) -> None:
         """Record the questions that the language model transcribes."""
 
@@ -341,7 +346,7 @@ class Conversation:
         async def on_pipeline_error(_: object, frame: ErrorFrame) -> None:
             # Its message may contain callers' speech.
             log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
-            self._turns.end()
+            self._turns.clear_response_pending()
             if frame.processor and not frame.processor.is_usable:
                 caller_connection.socket.ending = ENGINE_FAILED
 
@@ -351,7 +356,7 @@ class Conversation:
         if not content:
             return
         try:
-            await self._memory.add(role, content)
+            await self._memory.add_message(role, content)
         except LostLeaseError:
             caller_connection.socket.ending = CONVERSATION_TAKEN_OVER
             await worker.cancel(reason=CONVERSATION_TAKEN_OVER.reason)

@@ -101,7 +101,7 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
             case InputAudioRawFrame() if self._is_answer_paused and self._is_caller_speaking:
                 self._spoken_s += len(frame.audio) / 2 / frame.sample_rate
                 if self._spoken_s >= MIN_INTERRUPTION_S:
-                    return await self._interrupt()
+                    return await self._interrupt_answer()
             case TranscriptionFrame() if not self._has_caller_turn:  # it started while an answer was pending or spoken
                 return await self._classify_transcript(frame.text)
             case NoSpeechFrame():
@@ -136,11 +136,11 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
             self._has_echo = True
             await self._continue_answer()
         else:
-            return await self._interrupt()
+            return await self._interrupt_answer()
         await self.trigger_reset_aggregation()
         return ProcessFrameResult.CONTINUE
 
-    async def _interrupt(self) -> ProcessFrameResult:
+    async def _interrupt_answer(self) -> ProcessFrameResult:
         if self._is_agent_speaking and self._time_to_silence_s is not None:
             self._on_interruption(self._time_to_silence_s)
         self._time_to_silence_s = None

@@ -32,7 +32,7 @@ class LostLeaseError(Exception):
     """Another connection has taken over the conversation."""
 
 
-class Memory:
+class ConversationHistory:
     """A connection's access to the history of a conversation. Only the holder of the conversation's lease may write."""
 
     def __init__(self, store: Redis, conversation: str, retention_s: int) -> None:
@@ -53,7 +53,7 @@ class Memory:
             _, messages = await pipe.execute()
         return [json.loads(each) for each in messages]
 
-    async def renew(self) -> None:
+    async def renew_lease(self) -> None:
         """Renew the lease.
 
         Raises:
@@ -61,7 +61,7 @@ class Memory:
         """
         await self._write_with_lease(lambda pipe: pipe.set(self._lease_key, self._owner_token, ex=LEASE_S))
 
-    async def add(self, role: Role, content: str) -> None:
+    async def add_message(self, role: Role, content: str) -> None:
         """Store a message with its spoken content.
 
         Raises:
@@ -75,7 +75,7 @@ class Memory:
 
         await self._write_with_lease(write)
 
-    async def release(self) -> None:
+    async def release_lease(self) -> None:
         """Release the lease for the next connection."""
         try:
             await self._write_with_lease(lambda pipe: pipe.delete(self._lease_key))

@@ -65,7 +65,7 @@ class TurnAnalyzer(LocalSmartTurnAnalyzerV3):
         return state is EndOfTurnState.COMPLETE
 
 
-class Models:
+class TurnModels:
     """Silero's voice detector and smart-turn's end-of-turn detector.
 
     Each call of Pipecat's constructors loads a model, which takes 110 ms without audio processing, and 48 MiB per

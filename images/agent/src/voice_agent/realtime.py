@@ -31,30 +31,30 @@ SUBPROTOCOL = "realtime"
 SAMPLE_RATE = 24000
 """Sample rate of PCM16 in both directions, Hz."""
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-class UpdateEvent(BaseModel):
+class SessionUpdateEvent(BaseModel):
     """An update of the session, which has no effect, but for whose response clients wait."""
 
     type: Literal["session.update"]
 
 
-class AppendEvent(BaseModel):
+class AudioAppendEvent(BaseModel):
     """An event with audio from the client."""
 
     type: Literal["input_audio_buffer.append"]
     audio: Base64Bytes
 
 
-class BufferEvent(BaseModel):
+class IgnoredEvent(BaseModel):
     """An event of clients with their own turn detection, which ends a turn or requests an answer. It is ignored."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
 
 
-EVENT_ADAPTER = TypeAdapter[UpdateEvent | AppendEvent | BufferEvent](
-    Annotated[UpdateEvent | AppendEvent | BufferEvent, Field(discriminator="type")]
+CLIENT_EVENT_ADAPTER = TypeAdapter[SessionUpdateEvent | AudioAppendEvent | IgnoredEvent](
+    Annotated[SessionUpdateEvent | AudioAppendEvent | IgnoredEvent, Field(discriminator="type")]
 )
 
 
@@ -69,7 +69,7 @@ class RealtimeSerializer(FrameSerializer):
         self._received_bytes = 0
         self._response_id = ""
         self._item_id = _generate_id("item")
-        self._session: Json = {}
+        self._session: JsonObject = {}
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
         """Store the sample rate of the pipeline's input."""
@@ -98,22 +98,22 @@ class RealtimeSerializer(FrameSerializer):
     async def deserialize(self, data: str | bytes) -> Frame | None:
         """Return the audio of an event, or ``None`` for any other event."""
         try:
-            event = EVENT_ADAPTER.validate_json(data)
+            event = CLIENT_EVENT_ADAPTER.validate_json(data)
         except ValidationError as error:
             message = error.errors(include_url=False, include_input=False)[0]["msg"]
             wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": message, "param": None}
             await self._send_events([_build_event("error", error={**wrong, "event_id": parse_event_id(data)})])
             return None
-        if isinstance(event, UpdateEvent):
+        if isinstance(event, SessionUpdateEvent):
             await self._send_events([_build_event("session.updated", session=self._session)])
-        return await self._resample_audio(event.audio) if isinstance(event, AppendEvent) else None
+        return await self._resample_audio(event.audio) if isinstance(event, AudioAppendEvent) else None
 
     async def _resample_audio(self, samples: bytes) -> Frame | None:
         self._received_bytes += len(samples)
         resampled = await self._resampler.resample(samples, SAMPLE_RATE, self._input_rate)
         return InputAudioRawFrame(resampled, self._input_rate, 1) if resampled else None
 
-    def build_session_created_event(self, conversation: str, token: str) -> Json:
+    def build_session_created_event(self, conversation: str, token: str) -> JsonObject:
         """Return the first event, with OpenAI's fields and the token for resuming the conversation."""
         form = {"type": "audio/pcm", "rate": SAMPLE_RATE}
         self._session = {
@@ -129,7 +129,7 @@ class RealtimeSerializer(FrameSerializer):
         }
         return _build_event("session.created", session=self._session)
 
-    def build_question_events(self, text: str) -> Iterator[Json]:
+    def build_question_events(self, text: str) -> Iterator[JsonObject]:
         """Yield the events for a question, with the caller's words."""
         yield _build_event("input_audio_buffer.speech_stopped", item_id=self._item_id, audio_end_ms=self._received_ms)
         yield _build_event("input_audio_buffer.committed", item_id=self._item_id, previous_item_id=None)
@@ -141,12 +141,12 @@ class RealtimeSerializer(FrameSerializer):
             usage={"type": "duration", "seconds": self._received_ms / 1000},
         )
 
-    def build_answer_events(self, text: str) -> Iterator[Json]:
+    def build_answer_events(self, text: str) -> Iterator[JsonObject]:
         """Yield the event with the agent's words."""
         if self._response_id:
             yield self._build_part_event("response.output_audio_transcript.done", transcript=text)
 
-    def build_response_done_events(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
+    def build_response_done_events(self, status: Literal["completed", "cancelled"]) -> Iterator[JsonObject]:
         """Yield the events for the end of an answer."""
         if self._response_id:
             yield self._build_part_event("response.output_audio.done")
@@ -156,16 +156,16 @@ class RealtimeSerializer(FrameSerializer):
             )
             self._response_id = ""
 
-    def _build_response_start_events(self) -> Iterator[Json]:
+    def _build_response_start_events(self) -> Iterator[JsonObject]:
         self._response_id, self._item_id = _generate_id("resp"), _generate_id("item")
         yield _build_event("response.created", response=self._build_response_description("in_progress"))
         item = {"id": self._item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
         yield _build_event("response.output_item.added", response_id=self._response_id, output_index=0, item=item)
 
-    def _build_response_description(self, status: str) -> Json:
+    def _build_response_description(self, status: str) -> JsonObject:
         return {"id": self._response_id, "object": "realtime.response", "status": status, "output": []}
 
-    def _build_part_event(self, kind: str, **fields: object) -> Json:
+    def _build_part_event(self, kind: str, **fields: object) -> JsonObject:
         ids = {"response_id": self._response_id, "item_id": self._item_id, "output_index": 0, "content_index": 0}
         return _build_event(kind, **ids, **fields)
 
@@ -173,12 +173,12 @@ class RealtimeSerializer(FrameSerializer):
     def _received_ms(self) -> int:
         return self._received_bytes * 1000 // (2 * SAMPLE_RATE)
 
-    async def _send_events(self, events: Iterator[Json] | list[Json]) -> None:
+    async def _send_events(self, events: Iterator[JsonObject] | list[JsonObject]) -> None:
         for event in events:
             await self._socket.send_text(json.dumps(event))
 
 
-def _build_event(kind: str, **fields: object) -> Json:
+def _build_event(kind: str, **fields: object) -> JsonObject:
     return {"type": kind, "event_id": _generate_id("event"), **fields}
 
 

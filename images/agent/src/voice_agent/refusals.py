@@ -4,8 +4,8 @@ import json
 
 from starlette.responses import JSONResponse
 
-UNAVAILABLE = 503
-FORWARDED_STATUSES = (401, 403, 429, UNAVAILABLE)
+HTTP_SERVICE_UNAVAILABLE = 503
+FORWARDED_STATUSES = (401, 403, 429, HTTP_SERVICE_UNAVAILABLE)
 """Statuses of the gateway's responses that are forwarded, since they concern the caller, not the agent."""
 
 
@@ -25,11 +25,11 @@ class RefusedError(Exception):
             error, detail = response["error"], response["detail"]
         except (ValueError, KeyError, TypeError):
             error, detail = "refused", f"the gateway answers {status}"
-        return cls(status if status in FORWARDED_STATUSES else UNAVAILABLE, str(error), str(detail))
+        return cls(status if status in FORWARDED_STATUSES else HTTP_SERVICE_UNAVAILABLE, str(error), str(detail))
 
     def to_response(self) -> JSONResponse:
         """Return the HTTP response for the caller."""
-        headers = {"Retry-After": "1"} if self.status == UNAVAILABLE else None
+        headers = {"Retry-After": "1"} if self.status == HTTP_SERVICE_UNAVAILABLE else None
         return JSONResponse({"error": self.error, "detail": str(self)}, self.status, headers)
 
 
@@ -37,4 +37,4 @@ class NoFreeSlotError(RefusedError):
     """This process has no free slot for the caller, but another process may have one."""
 
     def __init__(self, error: str, detail: str) -> None:
-        super().__init__(UNAVAILABLE, error, detail)
+        super().__init__(HTTP_SERVICE_UNAVAILABLE, error, detail)

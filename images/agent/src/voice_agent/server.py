@@ -24,11 +24,17 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 
 from voice_agent import tokens
-from voice_agent.connections import START_TIMEOUT_S, CallerConnection, ProtobufConnection, RealtimeConnection, Socket
+from voice_agent.connections import (
+    START_TIMEOUT_S,
+    CallerConnection,
+    CallerWebSocket,
+    ProtobufConnection,
+    RealtimeConnection,
+)
 from voice_agent.conversation import LAST_TURN_TIMEOUT_S, Conversation, Engines
-from voice_agent.memory import Memory
+from voice_agent.memory import ConversationHistory
 from voice_agent.metrics import Metrics
-from voice_agent.models import Models
+from voice_agent.models import TurnModels
 from voice_agent.refusals import NoFreeSlotError, RefusedError
 from voice_agent.settings import AgentSettings
 from voice_agent.siblings import (
@@ -55,8 +61,8 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, REALTIME_PATH
 from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S
 from voice_runtime import metrics, tasks
-from voice_runtime.fair_admission import FairAdmission
-from voice_runtime.http import KEEP_ALIVE_TIMEOUT_S, MAX_HEAD_BYTES, HeadTimeoutProtocol
+from voice_runtime.fair_admission import FairAdmissionController
+from voice_runtime.http import KEEP_ALIVE_TIMEOUT_S, MAX_REQUEST_HEAD_BYTES, RequestHeadTimeoutProtocol
 from voice_runtime.origins import OriginCheckMiddleware
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
@@ -90,13 +96,13 @@ class Agent:
         self.settings = settings
         self.store = store
         self.metrics = Metrics(settings.conversations, metrics.Metrics(settings.deployment, settings.fleet))
-        self.models = Models(settings.incomplete_within_s)
+        self.models = TurnModels(settings.incomplete_within_s)
         self.client = httpx2.AsyncClient(timeout=SPEECH_TIMEOUT_S)
         self.draining = asyncio.Event()
         self.shutting_down = asyncio.Event()
         self.siblings = SiblingRouter(settings, store)
         self.traces = ConversationTracer(settings.trace_collector, settings.traced_share, settings.deployment)
-        self.unauthenticated = FairAdmission(MAX_UNAUTHENTICATED_SOCKETS, AUTHENTICATION_TIMEOUT_S)
+        self.unauthenticated = FairAdmissionController(MAX_UNAUTHENTICATED_SOCKETS, AUTHENTICATION_TIMEOUT_S)
         self.count_changed = asyncio.Event()
         self.conversation_count = 0
 
@@ -107,14 +113,14 @@ class Agent:
         Raises:
             NoFreeSlotError: There is no free slot.
         """
-        self.check_slots()
+        self.require_free_slot()
         self._add_conversations(1)
         try:
             yield
         finally:
             self._add_conversations(-1)
 
-    def check_slots(self) -> None:
+    def require_free_slot(self) -> None:
         """Raise an error if there is no free slot.
 
         Raises:
@@ -140,7 +146,7 @@ class Agent:
         forwarder = self.siblings.parse_forwarder_address(caller_connection.socket.headers.get(FORWARDER_HEADER))
         try:
             # An agent without a free slot forwards the connection before any response.
-            self.check_slots()
+            self.require_free_slot()
             async with await self._authenticate(caller_connection) as caller:
                 with self.reserve_slot():
                     await self._run_conversation(caller_connection, caller, forwarder)
@@ -164,7 +170,7 @@ class Agent:
                 trace = self.traces.begin()
                 await self._check_store()
                 line = GatewayClient(self.settings, caller_connection.authorization, trace)
-                opened = await line.open()
+                opened = await line.open_session()
                 try:
                     name = read_caller_name(opened)
                     conversation = caller_connection.resolve_conversation(name)
@@ -194,7 +200,7 @@ class Agent:
     async def _run_conversation(self, caller_connection: CallerConnection, caller: "_Caller", forwarder: str) -> None:
         settings, conversation = self.settings, caller.conversation
         tools = Toolset(settings, self.client, caller.trace, CallerIdentity(conversation, caller.name))
-        known_tools = await tools.read()
+        known_tools = await tools.fetch_schema()
         usage = Usage()
         engines = Engines(
             self.client,
@@ -209,16 +215,16 @@ class Agent:
         )
         with contextlib.suppress(WebSocketDisconnect):  # the caller disconnected before it was accepted
             await caller_connection.accept(conversation, token)
-            memory = Memory(self.store, conversation, settings.token_ttl_s)
+            memory = ConversationHistory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
             try:
-                await holding.run(caller_connection, partial(self._wait_for_end, forwarder))
+                await holding.run(caller_connection, partial(self._wait_for_stop, forwarder))
             finally:
                 usage.log_usage(caller.name, conversation)
                 with contextlib.suppress(RedisError):  # the error has been logged
                     await usage.add_to_daily_usage(self.store, caller.name)
 
-    async def _wait_for_end(self, forwarder: str) -> None:
+    async def _wait_for_stop(self, forwarder: str) -> None:
         """Wait until this process or the forwarding agent stops."""
         while not self.shutting_down.is_set() and not (
             forwarder and await self.siblings.has_forwarder_stopped(forwarder)
@@ -256,14 +262,16 @@ class _Caller:
 
 
 class _ConversationApp:
-    """An ASGI application that serves a protocol. A function would get Starlette's own socket instead of ``Socket``."""
+    """An ASGI application that serves a protocol. A function would get Starlette's own socket."""
 
     def __init__(self, agent: Agent, connection_type: type[CallerConnection]) -> None:
         self._agent = agent
         self._connection_type = connection_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._agent.serve_caller(self._connection_type(Socket(scope, receive, send), self._agent.settings))
+        await self._agent.serve_caller(
+            self._connection_type(CallerWebSocket(scope, receive, send), self._agent.settings)
+        )
 
 
 def create_application(agent: Agent) -> Starlette:
@@ -310,8 +318,8 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
             create_application(agent),
             host=settings.bind_address,
             port=settings.http_port,
-            http=HeadTimeoutProtocol.with_connection_limit(),
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            http=RequestHeadTimeoutProtocol.with_connection_limit(),
+            h11_max_incomplete_event_size=MAX_REQUEST_HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
             ws=ForwardableConnection,
             ws_max_size=MAX_MESSAGE_BYTES,

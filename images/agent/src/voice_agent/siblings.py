@@ -19,9 +19,9 @@ from voice_agent import tokens
 from voice_agent.settings import ALL_INTERFACES, AgentSettings
 from voice_blueprint.contract.network import Tier
 from voice_runtime import tasks
-from voice_runtime.fair_admission import FairAdmission
+from voice_runtime.fair_admission import FairAdmissionController
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.websocket import READ_TIMEOUT_S, PacedWebSocket
+from voice_runtime.websocket import CLIENT_READ_TIMEOUT_S, PacedWebSocket
 
 FORWARDER_HEADER = "X-Voice-Handed-Over"
 """Header with the address of the forwarding agent, and a token for this address. Without a valid token, the header is
@@ -121,7 +121,7 @@ class SiblingRouter:
         self._registry = HostRegistry(store, Tier.AGENT)
         self._key = settings.token_key.get_secret_value()
         self._address = "" if settings.bind_address == ALL_INTERFACES else settings.bind_address
-        self._unauthenticated = FairAdmission(
+        self._unauthenticated = FairAdmissionController(
             MAX_UNAUTHENTICATED_CONNECTIONS, DISCOVERY_TIMEOUT_S + 2 * AUTHENTICATION_TIMEOUT_S
         )
         self.forwarded_count = self._authenticated_count = 0
@@ -272,4 +272,6 @@ async def _forward_bytes(connection: ForwardableConnection, sibling: _ForwardedE
     finally:
         for each in (connection.transport, sibling.transport):
             each.close()
-            asyncio.get_running_loop().call_later(READ_TIMEOUT_S, each.abort)  # with any data that is still unread
+            asyncio.get_running_loop().call_later(
+                CLIENT_READ_TIMEOUT_S, each.abort
+            )  # with any data that is still unread

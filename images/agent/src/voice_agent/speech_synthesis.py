@@ -24,9 +24,9 @@ INITIAL_SECONDS_PER_CHARACTER = 1 / 15
 MIN_CLAUSE_CHARACTERS = 15
 """Minimum length of a clause, which is about a second of speech. In this time, the following text can be generated and
 synthesized. After a shorter clause, there would be a gap."""
-CLAUSE_ENDS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
+CLAUSE_END_CHARACTERS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
 
-INVISIBLE_PATTERN = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+INVISIBLE_CHARACTER_PATTERN = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Directional marks and the byte order mark. The pattern keeps joiners, since Persian and Indic scripts use them."""
 EMOJI_PATTERN = re.compile(
     "[\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\ufe0e\ufe0f"
@@ -35,7 +35,7 @@ EMOJI_PATTERN = re.compile(
 """Emoji, arrows and similar characters: Unicode's blocks from Arrows to Symbols and Pictographs Extended-A."""
 MARKDOWN_PATTERN = re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^#{1,6}\s", re.MULTILINE)
 
-SILENCE_S = 0.02
+EMPTY_ANSWER_SILENCE_S = 0.02
 """Silence that is played for an answer without letters or digits."""
 SPEECH_TIMEOUT_S = 30.0
 """Timeout for the next audio of a sentence."""
@@ -47,21 +47,21 @@ class FirstClauseAggregator(SimpleTextAggregator):
     The clause is spoken while the rest of the answer is generated.
     """
 
-    _is_first = True
+    _is_first_clause = True
 
     async def _check_sentence_with_lookahead(self, char: str, *, protected_end: int = 0) -> Aggregation | None:
         sentence = await super()._check_sentence_with_lookahead(char, protected_end=protected_end)
-        if self._is_first and not sentence and char.isspace() and _is_clause(self._text.strip()):
+        if self._is_first_clause and not sentence and char.isspace() and _is_clause(self._text.strip()):
             sentence, self._text = Aggregation(self._text.strip(), TextType.SENTENCE), ""
-        self._is_first = self._is_first and not sentence
+        self._is_first_clause = self._is_first_clause and not sentence
         return sentence
 
     async def flush(self) -> Aggregation | None:
-        self._is_first = True
+        self._is_first_clause = True
         return await super().flush()
 
     async def handle_interruption(self) -> None:
-        self._is_first = True
+        self._is_first_clause = True
         await super().handle_interruption()
 
 
@@ -122,7 +122,10 @@ class SpeechSynthesisService(TTSService):
             # Pipecat ends a conversation after three answers without any audio.
             if not remove_unspeakable_characters(self.answer):
                 yield TTSAudioRawFrame(
-                    bytes(2 * round(SILENCE_S * self.sample_rate)), self.sample_rate, 1, context_id=context_id
+                    bytes(2 * round(EMPTY_ANSWER_SILENCE_S * self.sample_rate)),
+                    self.sample_rate,
+                    1,
+                    context_id=context_id,
                 )
             return
         self._usage.spoken_characters += len(speech_text)
@@ -144,7 +147,7 @@ class SpeechSynthesisService(TTSService):
                     if not isinstance(frame, TTSAudioRawFrame):
                         continue
                     if begin is None:
-                        begin = self._spoken_s = self._calculate_next_sound_position()
+                        begin = self._spoken_s = self._calculate_next_audio_position_s()
                     self._spoken_s += frame.num_frames / frame.sample_rate
                     due = [word for word in words if begin + word[1] * self._seconds_per_character < self._spoken_s]
                     words = words[len(due) :]
@@ -156,7 +159,7 @@ class SpeechSynthesisService(TTSService):
             self._seconds_per_character = (self._spoken_s - begin) / len(text)
             await self._report_word_times(words, begin, context_id)
 
-    def _calculate_next_sound_position(self) -> float:
+    def _calculate_next_audio_position_s(self) -> float:
         """Return the position of the next sound in the answer.
 
         It is the end of the last sound, or a later position if that sound has already been played.
@@ -181,13 +184,13 @@ def remove_unspeakable_characters(text: str) -> str:
 
     Voices read the names of emoji ("grinning face"), or fail.
     """
-    plain = EMOJI_PATTERN.sub(" ", MARKDOWN_PATTERN.sub("", INVISIBLE_PATTERN.sub("", text)))
+    plain = EMOJI_PATTERN.sub(" ", MARKDOWN_PATTERN.sub("", INVISIBLE_CHARACTER_PATTERN.sub("", text)))
     cleaned = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))
     return cleaned if any(map(str.isalnum, cleaned)) else ""
 
 
 def _is_clause(text: str) -> bool:
-    return len(text) >= MIN_CLAUSE_CHARACTERS and text[-1] in CLAUSE_ENDS
+    return len(text) >= MIN_CLAUSE_CHARACTERS and text[-1] in CLAUSE_END_CHARACTERS
 
 
 def _find_word_offsets(text: str) -> list[tuple[str, int]]:

@@ -82,7 +82,7 @@ class GatewayClient:
         self.url = f"ws{settings.gateway_url.removeprefix('http')}{path}"
         self.headers = {**({"Authorization": authorization} if authorization else {}), **trace.build_headers()}
 
-    async def open(self) -> ClientConnection:
+    async def open_session(self) -> ClientConnection:
         """Open a session at the gateway.
 
         Raises:
@@ -134,7 +134,7 @@ class PresenceConnection:
                     return
                 await asyncio.sleep(RECONNECT_PAUSE_S * 2**tries)
                 try:
-                    self._connection, tries = await self._gateway_client.open(), 0
+                    self._connection, tries = await self._gateway_client.open_session(), 0
                 except RefusedError:
                     tries += 1
         finally:
@@ -179,7 +179,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
         opened, self._initial_connection = self._initial_connection, None
-        connection = opened or await self._gateway_client.open()
+        connection = opened or await self._gateway_client.open_session()
         # Pipecat discards commits until it has this connection, so they get no transcript. There must be no ``await``
         # between this line and the return.
         self._pending_commits = 0

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import jwt
 
-ALGORITHM = "HS256"
-AUDIENCE = "voice-conversation"
+SIGNATURE_ALGORITHM = "HS256"
+CONVERSATION_AUDIENCE = "voice-conversation"
 """Audience of the tokens. It differs from the gateway's audience, so that a session's token is not valid for a
 conversation, and vice versa."""
 MIN_KEY_BYTES = 32
@@ -23,8 +23,8 @@ def create_token(key: str, conversation: str, lifetime_s: int, caller: str = "")
         caller: The gateway's name of the owner; empty if callers are not distinguished.
     """
     expires = datetime.now(UTC) + timedelta(seconds=lifetime_s)
-    claims = {"sub": conversation, "aud": AUDIENCE, "exp": expires, CALLER_CLAIM: caller}
-    return jwt.encode(claims, key, algorithm=ALGORITHM)
+    claims = {"sub": conversation, "aud": CONVERSATION_AUDIENCE, "exp": expires, CALLER_CLAIM: caller}
+    return jwt.encode(claims, key, algorithm=SIGNATURE_ALGORITHM)
 
 
 def verify_conversation_token(key: str, token: str, conversation: str) -> str | None:
@@ -33,8 +33,8 @@ def verify_conversation_token(key: str, token: str, conversation: str) -> str | 
         claims = jwt.decode(
             token,
             key,
-            algorithms=[ALGORITHM],
-            audience=AUDIENCE,
+            algorithms=[SIGNATURE_ALGORITHM],
+            audience=CONVERSATION_AUDIENCE,
             options={"require": ["sub", "aud", "exp", CALLER_CLAIM]},
         )
     except (jwt.InvalidTokenError, RecursionError):  # the header is parsed before its signature is verified

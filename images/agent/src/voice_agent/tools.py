@@ -22,13 +22,13 @@ from voice_agent.settings import AgentSettings
 from voice_agent.signing import create_signature_headers
 from voice_agent.trace import Trace
 
-TIMEOUT_S = 10.0
+TOOL_REQUEST_TIMEOUT_S = 10.0
 """Timeout of a call, since callers hang up after a longer silence."""
 
 log = logging.getLogger(__name__)
 
 
-class Parameters(BaseModel):
+class ToolParameters(BaseModel):
     """Parameters of a function: a JSON Schema of an object."""
 
     properties: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class Tool(BaseModel):
 
     name: str
     description: str
-    parameters: Parameters = Parameters()
+    parameters: ToolParameters = ToolParameters()
 
     def to_pipecat(self) -> FunctionSchema:
         return FunctionSchema(self.name, self.description, self.parameters.properties, self.parameters.required)
@@ -74,7 +74,7 @@ class Toolset:
         self._identity = identity
         self._names: frozenset[str] = frozenset()
 
-    async def read(self) -> ToolsSchema | NotGiven:
+    async def fetch_schema(self) -> ToolsSchema | NotGiven:
         """Read the tools from the endpoint, and return their schema for the model, if an endpoint is configured.
 
         Raises:
@@ -83,7 +83,7 @@ class Toolset:
         if not self._url:
             return NOT_GIVEN
         try:
-            answer = await self._request("GET", b"")
+            answer = await self._send_request("GET", b"")
             tools = _TOOLS_ADAPTER.validate_json(answer.content)
         except (httpx2.HTTPError, ValidationError) as error:
             detail = f"the endpoint of the agent's tools does not say which there are: {type(error).__name__}"
@@ -93,7 +93,7 @@ class Toolset:
 
     def register(self, model: LLMService[Any]) -> None:
         """Register the tools as functions that a model may call."""
-        model.register_function(None, self._handle_call, timeout_secs=2 * TIMEOUT_S)
+        model.register_function(None, self._handle_call, timeout_secs=2 * TOOL_REQUEST_TIMEOUT_S)
 
     async def _handle_call(self, call: FunctionCallParams) -> None:
         result = await self._run_tool(call.function_name, call.arguments)
@@ -113,14 +113,16 @@ class Toolset:
             }
         ).encode()
         try:
-            return (await self._request("POST", body)).json()
+            return (await self._send_request("POST", body)).json()
         except (httpx2.HTTPError, ValueError, RecursionError) as error:
             log.warning("a tool fails", extra={"fields": {"tool": name, "error": type(error).__name__}})
             return {"error": "the tool does not answer"}
 
-    async def _request(self, method: str, body: bytes) -> httpx2.Response:
+    async def _send_request(self, method: str, body: bytes) -> httpx2.Response:
         headers = {**self._trace.build_headers(), **create_signature_headers(self._key, body)}
         if body:
             headers["Content-Type"] = "application/json"
-        answer = await self._client.request(method, self._url, content=body, headers=headers, timeout=TIMEOUT_S)
+        answer = await self._client.request(
+            method, self._url, content=body, headers=headers, timeout=TOOL_REQUEST_TIMEOUT_S
+        )
         return answer.raise_for_status()

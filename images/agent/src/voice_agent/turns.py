@@ -23,15 +23,15 @@ class TurnTracker(BaseObserver):
         self._is_response_pending = self._is_speaking = False
         self._register_event_handler("on_silent")
 
-    def begin(self) -> None:
+    def mark_response_pending(self) -> None:
         """Record that the caller speaks, or waits for an answer."""
         self._is_response_pending = True
         self.ended.clear()
 
-    def end(self) -> None:
+    def clear_response_pending(self) -> None:
         """Record that no answer is pending. The last answer may still be playing."""
         self._is_response_pending = False
-        self._check_end()
+        self._mark_ended_if_idle()
 
     async def on_push_frame(self, data: FramePushed) -> None:
         """Update the turns if a frame starts or ends the agent's speech."""
@@ -42,8 +42,8 @@ class TurnTracker(BaseObserver):
             elif isinstance(data.frame, BotStoppedSpeakingFrame):
                 self._is_speaking = False
                 await self._call_event_handler("on_silent")
-                self._check_end()
+                self._mark_ended_if_idle()
 
-    def _check_end(self) -> None:
+    def _mark_ended_if_idle(self) -> None:
         if not (self._is_response_pending or self._is_speaking):
             self.ended.set()

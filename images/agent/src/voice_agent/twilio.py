@@ -16,9 +16,9 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from voice_agent.connections import CALLER_REFUSED, START_TIMEOUT_S, TRY_AGAIN_LATER, CallerConnection, Socket
+from voice_agent.connections import CALLER_REFUSED, START_TIMEOUT_S, TRY_AGAIN_LATER, CallerConnection, CallerWebSocket
 from voice_agent.messages import MalformedMessageError
-from voice_agent.refusals import UNAVAILABLE, RefusedError
+from voice_agent.refusals import HTTP_SERVICE_UNAVAILABLE, RefusedError
 from voice_agent.settings import AgentSettings
 
 SIGNATURE_HEADER = "X-Twilio-Signature"
@@ -85,17 +85,17 @@ def compute_signature(auth_token: str, url: str) -> str:
 class TwilioConnection(CallerConnection):
     """A telephone call through Twilio."""
 
-    def __init__(self, socket: Socket, settings: AgentSettings) -> None:
+    def __init__(self, socket: CallerWebSocket, settings: AgentSettings) -> None:
         super().__init__(socket, settings)
         self._call_id = ""
         self._is_signed = False
 
     async def identify_caller(self) -> None:
-        self._check_signature()
+        self._verify_signature()
         await self.socket.accept()
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                start = await self._receive_start()
+                start = await self._receive_start_message()
         except (TimeoutError, WebSocketDisconnect, KeyError, ValidationError):
             raise RefusedError(400, "bad request", "no start message, as Twilio's media streams begin") from None
         account = self._settings.twilio_account
@@ -109,7 +109,7 @@ class TwilioConnection(CallerConnection):
         key = start.customParameters.get("key", "")
         self.authorization = f"Bearer {key}" if key else self.authorization
 
-    async def _receive_start(self) -> _StreamStart:
+    async def _receive_start_message(self) -> _StreamStart:
         for _ in range(MAX_START_MESSAGES):
             # Starlette raises KeyError for a binary message.
             message = _Event.model_validate_json(await self.socket.receive_text())
@@ -130,7 +130,7 @@ class TwilioConnection(CallerConnection):
         key = self._settings.token_key.get_secret_value().encode()
         return f"call-{hmac.new(key, named, 'sha256').hexdigest()[:32]}"
 
-    def _check_signature(self) -> None:
+    def _verify_signature(self) -> None:
         """Verify Twilio's signature of the request, if Twilio's token is configured.
 
         Raises:
@@ -155,6 +155,6 @@ class TwilioConnection(CallerConnection):
         if not self.is_open:
             await super().refuse(refusal)
             return
-        self.socket.ending = TRY_AGAIN_LATER if refusal.status == UNAVAILABLE else CALLER_REFUSED
+        self.socket.ending = TRY_AGAIN_LATER if refusal.status == HTTP_SERVICE_UNAVAILABLE else CALLER_REFUSED
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await self.socket.close()

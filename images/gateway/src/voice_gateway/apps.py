@@ -35,7 +35,7 @@ from voice_gateway import client_secrets, transcript_routes
 from voice_gateway.audio_route import receive_audio
 from voice_gateway.event_stream import stream_events
 from voice_gateway.gateway import Gateway
-from voice_gateway.listen import ListenSocket
+from voice_gateway.listen import DeepgramSocket
 from voice_gateway.listen_file import transcribe_upload
 from voice_gateway.presence import serve_presence
 from voice_gateway.realtime import RealtimeSocket
@@ -52,13 +52,13 @@ from voice_runtime.origins import OriginCheckMiddleware
 
 CLIENT_ROUTES = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
-    WebSocketRoute(LISTEN_PATH, ListenSocket.run),
+    WebSocketRoute(LISTEN_PATH, DeepgramSocket.run),
     WebSocketRoute(PRESENCE_PATH, serve_presence),
     Route(TRANSCRIPTIONS_PATH, transcribe, methods=["POST"]),
     Route(LISTEN_PATH, transcribe_upload, methods=["POST"]),
     Route(MODELS_PATH, list_models, methods=["GET"]),
     Route(MODEL_PATH, get_model, methods=["GET"]),
-    Route(CLIENT_SECRETS_PATH, client_secrets.create_secret, methods=["POST"]),
+    Route(CLIENT_SECRETS_PATH, client_secrets.create_client_secret, methods=["POST"]),
 )
 """Routes for agents and for clients of other speech services.
 
@@ -82,7 +82,7 @@ async def get_liveness(request: Request) -> Response:
     never reach their store must fail before it replaces others, and a task that alone has lost the store is replaced.
     """
     gateway: Gateway = request.app.state.gateway
-    failure = gateway.fleet.store_failure
+    failure = gateway.fleet.store_failure_reason
     return PlainTextResponse(f"{failure}\n", 503) if failure else PlainTextResponse("ok\n")
 
 

@@ -91,7 +91,7 @@ class ArchivedTranscript:
 
     @classmethod
     def from_session(cls, session: ArchiveEntry, finals: Iterable[Transcript]) -> Self:
-        return cls(session, tuple(_build_final_line(session.id, final) for final in finals))
+        return cls(session, tuple(_build_transcript_line(session.id, final) for final in finals))
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
@@ -126,7 +126,7 @@ class Archive:
 
     async def write(self, transcript: ArchivedTranscript) -> None:
         """Write a session's transcript, replacing any earlier one."""
-        await self._put(transcript.session.key, transcript.pack())
+        await self._put_object(transcript.session.key, transcript.pack())
 
     async def write_index(self, entries: Sequence[str], now: datetime) -> None:
         """Write one or more index entries to an object.
@@ -134,11 +134,11 @@ class Archive:
         The first entry determines the object's key, so that a retry replaces the object.
         """
         first = json.loads(entries[0])["id"]
-        await self._put(f"{ARCHIVE_INDEX_PREFIX}date={now:%Y-%m-%d}/{first}.jsonl.gz", gzip_json_lines(entries))
+        await self._put_object(f"{ARCHIVE_INDEX_PREFIX}date={now:%Y-%m-%d}/{first}.jsonl.gz", gzip_json_lines(entries))
 
     async def write_usage(self, day: date, table: str) -> None:
         """Write the usage of a day as CSV, replacing any earlier file."""
-        await self._put(f"{USAGE_PREFIX}date={day.isoformat()}/callers.csv", table.encode())
+        await self._put_object(f"{USAGE_PREFIX}date={day.isoformat()}/callers.csv", table.encode())
 
     async def read(self, session_id: str) -> ArchivedTranscript | None:
         """Return the transcript of a session, or ``None`` if the archive does not contain it."""
@@ -153,7 +153,7 @@ class Archive:
         """Delete the transcript of a session, if there is one."""
         await obstore.delete_async(self._store, build_archive_key(session_id))
 
-    async def _put(self, name: str, body: bytes) -> None:
+    async def _put_object(self, name: str, body: bytes) -> None:
         await obstore.put_async(self._store, name, body, use_multipart=False)
 
 
@@ -170,7 +170,7 @@ def gzip_json_lines(lines: Iterable[str]) -> bytes:
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def _build_final_line(session_id: str, final: Transcript) -> dict[str, Any]:
+def _build_transcript_line(session_id: str, final: Transcript) -> dict[str, Any]:
     words = [[word.text, word.start_ms, word.end_ms] for word in final.words]
     return {
         "kind": "final",
@@ -187,6 +187,6 @@ def _format_iso_time(timestamp_s: float) -> str:
     return datetime.fromtimestamp(timestamp_s, UTC).isoformat(timespec="seconds")
 
 
-def filter_nonempty_finals(finals: Iterable[Transcript]) -> Iterator[Transcript]:
+def iter_nonempty_finals(finals: Iterable[Transcript]) -> Iterator[Transcript]:
     """Yield the finals with text. An utterance without words has an empty final."""
     return (final for final in finals if final.text)

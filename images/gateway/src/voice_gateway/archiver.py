@@ -13,7 +13,7 @@ from obstore.exceptions import BaseError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, filter_nonempty_finals
+from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, iter_nonempty_finals
 from voice_gateway.event_stream import FINALS_TIMEOUT_S, SETTLE_DELAY_S
 from voice_runtime import state
 from voice_runtime.sessions import SessionStore
@@ -56,7 +56,7 @@ class Archiver:
             await asyncio.sleep(SCAN_INTERVAL_S)
             try:
                 await self.archive_batch()
-                await self.write_pending_index()
+                await self.write_pending_index_entries()
             except (BaseError, TimeoutError) as failure:
                 reason = type(failure).__name__
                 log.error("transcripts are not archived", extra={"fields": {"reason": reason}})  # noqa: TRY400  no stack
@@ -107,7 +107,7 @@ class Archiver:
             return True
         if not session.is_transcribed and time.time() - ended_at < FINALS_TIMEOUT_S:
             return False
-        finals = list(filter_nonempty_finals(await self._transcripts.read_finals(ssrc)))
+        finals = list(iter_nonempty_finals(await self._transcripts.read_finals(ssrc)))
         if not finals:
             return True
         entry = ArchiveEntry.from_session(session, finals, ended_at)
@@ -119,7 +119,7 @@ class Archiver:
             await pipe.execute()
         return True
 
-    async def write_pending_index(self) -> None:
+    async def write_pending_index_entries(self) -> None:
         """Write pending index entries, unless another gateway has done so within the minute."""
         if not await self._store.set(state.INDEX_CLAIM_KEY, "1", nx=True, ex=INDEX_INTERVAL_S):
             return

@@ -68,7 +68,7 @@ class AudioFormat(BaseModel):
         return self
 
 
-class AudioError(ValueError):
+class InvalidAudioError(ValueError):
     """The bytes are not valid audio of the format."""
 
 
@@ -79,7 +79,7 @@ class Decoder(Protocol):
         """Return the samples of a message.
 
         Raises:
-            AudioError: The message is not valid audio.
+            InvalidAudioError: The message is not valid audio.
         """
 
     def flush(self) -> Samples:
@@ -99,7 +99,7 @@ class Pcm16Decoder:
     def decode(self, message: bytes) -> Samples:
         """Return the samples of a message, except those that the resampler buffers."""
         if not message:
-            raise AudioError("0 bytes are no audio")
+            raise InvalidAudioError("0 bytes are no audio")
         audio = self._remainder + message
         complete_bytes = len(audio) - len(audio) % (BYTES_PER_SAMPLE * self._channels)
         self._remainder = audio[complete_bytes:]
@@ -160,11 +160,11 @@ class OpusDecoder:
         """Return the samples of a packet, which lasts 2.5 to 120 ms."""
         # The decoder would treat an empty packet as lost, and conceal it.
         if not message:
-            raise AudioError("0 bytes are no Opus packet")
+            raise InvalidAudioError("0 bytes are no Opus packet")
         try:
             return np.frombuffer(self._decoder.decode(message, MAX_OPUS_PACKET_SAMPLES), np.int16)
         except OpusError as error:
-            raise AudioError(f"{len(message)} bytes are no Opus packet: {error}") from error
+            raise InvalidAudioError(f"{len(message)} bytes are no Opus packet: {error}") from error
 
     def flush(self) -> Samples:
         """Return an empty array, since the decoder buffers nothing."""
@@ -182,7 +182,7 @@ class Framer:
         """Return the frames that a message completes.
 
         Raises:
-            AudioError: The message is not audio of the format.
+            InvalidAudioError: The message is not audio of the format.
         """
         return self._split_frames(self._decoder.decode(message))
 

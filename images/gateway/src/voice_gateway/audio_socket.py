@@ -13,9 +13,9 @@ from redis.exceptions import RedisError
 from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
+from voice_gateway.audio import AudioFormat, Encoding, Framer, InvalidAudioError
 from voice_gateway.decoder_process import IncrementalDecoder
-from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS, Gateway
+from voice_gateway.gateway import MAX_CONTAINER_AUDIO_SOCKETS, Gateway
 from voice_gateway.latencies import SocketLatencyRecorder
 from voice_gateway.pacer import FRAME_S, MAX_REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
@@ -38,7 +38,7 @@ NORMAL_CLOSURE = 1000
 connection that is lost sends no code."""
 FLUSH_TIMEOUT_S = MAX_REDUCED_BUFFER_S + 2
 """Maximum time for sending buffered audio, if the socket closes before its caller has ended the audio."""
-MAX_REASON_BYTES = 123
+MAX_CLOSE_REASON_BYTES = 123
 """Maximum length of the reason in a close frame (RFC 6455, section 5.5)."""
 
 log = logging.getLogger(__name__)
@@ -90,16 +90,16 @@ class CloseReason:
 
 NORMAL_END = CloseReason(1000, "all audio has been taken", ends_session=True)
 SESSION_CLOSED = CloseReason(1000, "the session was closed", ends_session=True)
-DISCONNECTED = CloseReason(1006, "the connection broke off")
+CLIENT_DISCONNECTED = CloseReason(1006, "the connection broke off")
 SERVICE_RESTART = CloseReason(1012, "this gateway is stopping; connect again with the newest token")
 QUOTA_EXCEEDED = CloseReason(
     1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True
 )
 LEASE_LOST = CloseReason(1008, "another socket has this session")
-NO_HOST = CloseReason(1013, "no VAD host takes audio; try again")
-NO_SLOT = CloseReason(1013, "no ASR host takes this session; try again")
-NO_DECODER = CloseReason(
-    1013, f"this gateway decodes {MAX_CONCURRENT_CONTAINERS} containers at a time; try again, or send pcm16 or opus"
+VAD_HOST_UNAVAILABLE = CloseReason(1013, "no VAD host takes audio; try again")
+ASR_SLOT_UNAVAILABLE = CloseReason(1013, "no ASR host takes this session; try again")
+DECODER_UNAVAILABLE = CloseReason(
+    1013, f"this gateway decodes {MAX_CONTAINER_AUDIO_SOCKETS} containers at a time; try again, or send pcm16 or opus"
 )
 
 
@@ -107,11 +107,11 @@ class AudioSocket:
     """Receives a session's audio, and monitors the session.
 
     Attributes:
-        close_reasons_after_flush: Closes that are sent only after all audio has been forwarded. The caller may then
-            open another socket.
+        close_reasons_sent_after_flush: Closes that are sent only after all audio has been forwarded. The caller may
+            then open another socket.
     """
 
-    close_reasons_after_flush: tuple[CloseReason, ...] = (NORMAL_END, SERVICE_RESTART)
+    close_reasons_sent_after_flush: tuple[CloseReason, ...] = (NORMAL_END, SERVICE_RESTART)
 
     def __init__(
         self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame_number: int
@@ -137,7 +137,7 @@ class AudioSocket:
         closing_tasks = [
             asyncio.create_task(each)
             for each in (
-                self._receive(),
+                self._receive_messages(),
                 self._monitor_session(),
                 self._wait_for_shutdown(),
                 *self._create_additional_tasks(),
@@ -162,22 +162,22 @@ class AudioSocket:
         return ()
 
     async def _end(self, close: CloseReason) -> None:
-        if close not in (*self.close_reasons_after_flush, DISCONNECTED):
+        if close not in (*self.close_reasons_sent_after_flush, CLIENT_DISCONNECTED):
             await self._send_close(close)
         if close.ends_session:
             self._send_notice(BYE)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pacer.wait_until_empty(), FLUSH_TIMEOUT_S)
         try:
-            await self._release(close)
+            await self._release_session(close)
         except RedisError:
             log.exception("session could not be closed", extra={"fields": {"ssrc": self._session.ssrc}})
-        await self._finish(close)
+        await self._finish_before_close(close)
         log.info("socket closed", extra={"fields": {"ssrc": self._session.ssrc, "code": close.code}})
-        if close in self.close_reasons_after_flush:
+        if close in self.close_reasons_sent_after_flush:
             await self._send_close(close)
 
-    async def _finish(self, close: CloseReason) -> None:
+    async def _finish_before_close(self, close: CloseReason) -> None:
         """Complete the work after the session was released, and before the caller is informed."""
 
     async def _count_audio(self) -> bool:
@@ -185,7 +185,7 @@ class AudioSocket:
         frames, self._counted_frames = self._received_frames - self._counted_frames, self._received_frames
         return await self._gateway.usage.count_audio(self._session, frames * FRAME_S)
 
-    async def _release(self, close: CloseReason) -> None:
+    async def _release_session(self, close: CloseReason) -> None:
         with contextlib.suppress(RedisError):
             await self._count_audio()
         grace_s = 0.0 if close.ends_session else self._gateway.settings.reconnect_grace_s
@@ -204,23 +204,23 @@ class AudioSocket:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.close(close.code, close.reason)
 
-    async def _receive(self) -> CloseReason:
+    async def _receive_messages(self) -> CloseReason:
         """Receive messages until the caller ends the audio, disconnects, or sends an invalid message."""
         try:
             while True:
                 await self._pacer.wait_until_not_full()
-                # There is no timeout here, since it would need two timers per message; `_watch` checks the clock.
+                # A timeout here would need two timers per message; `_monitor_session` checks the clock.
                 message = await self._websocket.receive()
                 self._received_at = time.monotonic()
                 close = await self._handle_message(message)
                 if close:
                     return await self._flush(close)
-        except AudioError as error:
+        except InvalidAudioError as error:
             return CloseReason(1007, _truncate_reason(str(error)))
 
     async def _flush(self, close: CloseReason) -> CloseReason:
         """Wait until all audio that the caller has sent ahead of real time has been forwarded."""
-        if close in (NORMAL_END, DISCONNECTED):
+        if close in (NORMAL_END, CLIENT_DISCONNECTED):
             if self._container:
                 await self._container.finish()
             await self._pacer.wait_until_empty()
@@ -228,9 +228,9 @@ class AudioSocket:
 
     async def _handle_message(self, message: Message) -> CloseReason | None:
         if message["type"] == "websocket.disconnect":
-            return NORMAL_END if message["code"] == NORMAL_CLOSURE else DISCONNECTED
+            return NORMAL_END if message["code"] == NORMAL_CLOSURE else CLIENT_DISCONNECTED
         audio: bytes | None = message.get("bytes")
-        return await self._handle_control(message["text"]) if audio is None else await self._add_audio(audio)
+        return await self._handle_control_message(message["text"]) if audio is None else await self._add_audio(audio)
 
     async def _add_audio(self, audio: bytes) -> CloseReason | None:
         if self._format.encoding is not Encoding.CONTAINER:
@@ -238,7 +238,7 @@ class AudioSocket:
             return None
         if self._container is None:
             if self._gateway.container_slots.locked():
-                return NO_DECODER
+                return DECODER_UNAVAILABLE
             await self._gateway.container_slots.acquire()
             self._container = IncrementalDecoder(self._gateway.settings.session_max_s, self._send_decoded_audio)
         await self._container.add(audio)
@@ -248,7 +248,7 @@ class AudioSocket:
         """Send audio in frames.
 
         Raises:
-            AudioError: The bytes are not audio of the format.
+            InvalidAudioError: The bytes are not audio of the format.
         """
         self._framer = self._framer or Framer(self._format)
         self._enqueue_frames(self._framer.push(audio))
@@ -261,7 +261,7 @@ class AudioSocket:
         self._received_frames += len(frames)
         self._pacer.put(frames)
 
-    async def _handle_control(self, text: str) -> CloseReason | None:
+    async def _handle_control_message(self, text: str) -> CloseReason | None:
         try:
             message = CONTROL_MESSAGE_ADAPTER.validate_json(text)
         except ValidationError as error:
@@ -306,12 +306,12 @@ class AudioSocket:
             if self._rtp.has_host:
                 host_seen_at = time.monotonic()
             elif time.monotonic() - host_seen_at > VAD_HOST_WAIT_TIMEOUT_S:
-                return NO_HOST
+                return VAD_HOST_UNAVAILABLE
             with contextlib.suppress(RedisError):
-                if close := await self._renew():
+                if close := await self._renew_lease_and_slot():
                     return close
 
-    async def _renew(self) -> CloseReason | None:
+    async def _renew_lease_and_slot(self) -> CloseReason | None:
         """Renew the lease and the slot. Return a reason for closing if the socket cannot continue."""
         if not await self._lease.renew():
             return LEASE_LOST
@@ -320,7 +320,7 @@ class AudioSocket:
             return SESSION_CLOSED
         if session.refused_at:
             self._gateway.metrics.count("SessionsRefused")
-            return NO_SLOT
+            return ASR_SLOT_UNAVAILABLE
         if not await self._count_audio():
             return QUOTA_EXCEEDED
         await self._gateway.reservations.extend(session.ssrc, time.time() + RESERVATION_TTL_S)
@@ -354,4 +354,4 @@ class AudioSocket:
 
 def _truncate_reason(text: str) -> str:
     """Return the beginning of a text that fits a close frame."""
-    return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+    return text.encode()[:MAX_CLOSE_REASON_BYTES].decode(errors="ignore")

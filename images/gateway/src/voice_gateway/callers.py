@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway.refusals import Refusal, build_retry_after_header
-from voice_runtime.fair_admission import FairAdmission
+from voice_runtime.fair_admission import FairAdmissionController
 from voice_runtime.http import get_client_address
 
 ANONYMOUS_CALLER = "api"
@@ -35,7 +35,7 @@ MAX_CLOCK_SKEW_S = 30
 """Permitted deviation of the issuer's clock."""
 
 log = logging.getLogger(__name__)
-_NAME_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
+_CALLER_NAME_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class CallerIdentifier(Protocol):
@@ -54,7 +54,7 @@ class TrustedCallerIdentifier:
 
     async def identify(self, request: HTTPConnection) -> str:
         """Return the name that API Gateway reports, or the shared name if it reports none."""
-        return _validate_name(request.headers.get(CALLER_HEADER) or ANONYMOUS_CALLER)
+        return _validate_caller_name(request.headers.get(CALLER_HEADER) or ANONYMOUS_CALLER)
 
 
 class JwtCallerIdentifier:
@@ -76,7 +76,7 @@ class JwtCallerIdentifier:
         self._stale_at = float("-inf")
         self._next_reload_at = float("-inf")
         self._reload: asyncio.Task[None] | None = None
-        self._waiting = FairAdmission(MAX_WAITING_CALLERS, 2 * ISSUER_TIMEOUT_S)
+        self._waiting = FairAdmissionController(MAX_WAITING_CALLERS, 2 * ISSUER_TIMEOUT_S)
 
     async def identify(self, request: HTTPConnection) -> str:
         """Return the subject of the request's bearer token."""
@@ -108,7 +108,7 @@ class JwtCallerIdentifier:
             )
         except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
             raise build_unauthorized_refusal(f"the caller's token is not valid: {type(error).__name__}") from None
-        return _validate_name(claims["sub"])
+        return _validate_caller_name(claims["sub"])
 
     async def _get_signing_key(self, key_id: str, address: str) -> jwt.PyJWK:
         """Return a key of the issuer. A known key is returned immediately, even while the keys are reloaded."""
@@ -161,7 +161,7 @@ def build_unauthorized_refusal(detail: str) -> Refusal:
     return Refusal(401, "unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
-def _validate_name(name: object) -> str:
-    if not isinstance(name, str) or not _NAME_PATTERN.fullmatch(name):
+def _validate_caller_name(name: object) -> str:
+    if not isinstance(name, str) or not _CALLER_NAME_PATTERN.fullmatch(name):
         raise build_unauthorized_refusal("the caller's name has to be 1 to 255 visible ASCII characters")
     return name

@@ -39,7 +39,7 @@ class CellRouter:
         self.own_name = _parse_cell_name(own_api)
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
-    def parse_names(self, names: str) -> set[str]:
+    def parse_cell_names(self, names: str) -> set[str]:
         """Return the known cells in a comma-separated list of names."""
         return self._api_urls.keys() & names.split(",")
 

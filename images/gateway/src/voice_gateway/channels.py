@@ -34,7 +34,7 @@ class ChannelSplitter:
         self._remainder = b""
         self.sockets = [self._create_socket(channel) for channel in range(self._channel_count)]
 
-    def complete_channel(self) -> bool:
+    def mark_channel_complete(self) -> bool:
         """Record that a channel is complete, and return True if it is the last one."""
         self._active_channels -= 1
         return self._active_channels == 0
@@ -44,7 +44,7 @@ class ChannelSplitter:
         while True:
             message = await self._websocket.receive()
             audio: bytes | None = message.get("bytes")
-            parts = self._split(audio) if audio else [audio] * self._channel_count
+            parts = self._split_channels(audio) if audio else [audio] * self._channel_count
             for channel, queue in list(self._queues.items()):
                 if not audio:
                     await queue.put(message)
@@ -53,7 +53,7 @@ class ChannelSplitter:
             if message["type"] == "websocket.disconnect":
                 return
 
-    def _split(self, audio: bytes) -> Sequence[bytes | None]:
+    def _split_channels(self, audio: bytes) -> Sequence[bytes | None]:
         audio = self._remainder + audio
         complete_bytes = len(audio) - len(audio) % (self._sample_bytes * self._channel_count)
         self._remainder = audio[complete_bytes:]

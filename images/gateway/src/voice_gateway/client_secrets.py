@@ -21,7 +21,7 @@ CONVERSATION_UNSUPPORTED_DETAIL = (
 )
 
 
-class SecretRequest(BaseModel):
+class ClientSecretRequest(BaseModel):
     """The body of a request for a secret.
 
     A secret is valid for as long as the deployment's tokens, regardless of ``expires_after``.
@@ -30,15 +30,15 @@ class SecretRequest(BaseModel):
     session: SessionUpdate = SessionUpdate(type="transcription")
 
 
-async def create_secret(request: Request) -> Response:
+async def create_client_secret(request: Request) -> Response:
     """Open a session, and respond with its token."""
     try:
-        return await _create_secret(request.app.state.gateway, request)
+        return await _create_client_secret(request.app.state.gateway, request)
     except (HTTPException, RedisError) as error:
         return to_openai_response(build_store_unavailable_refusal() if isinstance(error, RedisError) else error)
 
 
-async def _create_secret(gateway: Gateway, request: Request) -> Response:
+async def _create_client_secret(gateway: Gateway, request: Request) -> Response:
     caller = await authenticate_by_key(gateway, request)
     input_settings = _parse_body(await read_body(request)).session.audio.input
     turn_detection, transcription = input_settings.turn_detection, input_settings.transcription
@@ -61,9 +61,9 @@ async def _create_secret(gateway: Gateway, request: Request) -> Response:
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
 
-def _parse_body(body: bytes) -> SecretRequest:
+def _parse_body(body: bytes) -> ClientSecretRequest:
     try:
-        return SecretRequest.model_validate_json(body or b"{}")
+        return ClientSecretRequest.model_validate_json(body or b"{}")
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, problem["loc"])) or "body"

@@ -32,7 +32,7 @@ MAX_OUTBOX_MESSAGES = 256
 """Maximum number of queued messages for a slow client. Further transcripts wait in the store."""
 FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a client that has sent all audio waits for its last finals."""
-PAUSE_TIMEOUT_S = 2.0
+SPEECH_PAUSE_TIMEOUT_S = 2.0
 """Maximum time for which a stopping process waits for a speaker to pause, if the session ends with the socket."""
 SHUTDOWN_TIMEOUT_S = 2.5
 """Maximum time for which a stopping process then waits for the last finals, within a total of five seconds."""
@@ -68,7 +68,7 @@ class ClientSocket(AudioSocket):
     for the caller as usual, and continues after the last final that was sent.
     """
 
-    close_reasons_after_flush = (NORMAL_END, SERVICE_RESTART, SHUTDOWN)
+    close_reasons_sent_after_flush = (NORMAL_END, SERVICE_RESTART, SHUTDOWN)
 
     def __init__(self, gateway: Gateway, websocket: WebSocket, arguments: SocketArguments) -> None:
         super().__init__(gateway, websocket, arguments.session, arguments.lease, arguments.frame_number)
@@ -182,7 +182,7 @@ class ClientSocket(AudioSocket):
         return ()
 
     def _create_additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
-        return (self._follow_transcripts(), self._deliver_messages())
+        return (self._enqueue_transcript_messages(), self._send_queued_messages())
 
     async def _end(self, close: CloseReason) -> None:
         # A session without a known token cannot be resumed.
@@ -196,12 +196,12 @@ class ClientSocket(AudioSocket):
         close = await super()._wait_for_shutdown()
         if not self._arguments.session_outlives_socket:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._speech_paused.wait(), PAUSE_TIMEOUT_S)
+                await asyncio.wait_for(self._speech_paused.wait(), SPEECH_PAUSE_TIMEOUT_S)
         return close
 
-    async def _finish(self, close: CloseReason) -> None:
+    async def _finish_before_close(self, close: CloseReason) -> None:
         """Send the remaining transcripts."""
-        if self._is_disconnected or close not in self.close_reasons_after_flush:
+        if self._is_disconnected or close not in self.close_reasons_sent_after_flush:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(
@@ -267,7 +267,7 @@ class ClientSocket(AudioSocket):
             with contextlib.suppress(asyncio.QueueFull):
                 self._outbox.put_nowait(message)
 
-    async def _follow_transcripts(self) -> CloseReason:
+    async def _enqueue_transcript_messages(self) -> CloseReason:
         """Enqueue the messages of new transcripts until the session has ended."""
         while not self._delivery_complete.is_set():
             new_events, complete = await self._stream.read_events()
@@ -292,7 +292,7 @@ class ClientSocket(AudioSocket):
                 self._delivery_complete.set()
         return NORMAL_END
 
-    async def _deliver_messages(self) -> CloseReason:
+    async def _send_queued_messages(self) -> CloseReason:
         """Send queued messages to the client until cancelled."""
         while True:
             message = await self._outbox.get()

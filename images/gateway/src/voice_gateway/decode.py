@@ -30,14 +30,14 @@ FORMAT_WHITELIST = "aac,flac,matroska,mov,mp3,ogg,wav"
 """Demuxers that only read one file. Other demuxers open the files to which it refers."""
 
 
-NO_CHANNEL_EXIT_CODE = 2
+CHANNEL_NOT_FOUND_EXIT_CODE = 2
 
 
-class NoChannelError(Exception):
+class ChannelNotFoundError(Exception):
     """The file does not have the requested channel."""
 
 
-class BadFileError(Exception):
+class InvalidFileError(Exception):
     """The file is invalid. The message contains the reason."""
 
 
@@ -62,9 +62,9 @@ def main() -> int:
         ):
             max_duration_s, *channels = map(int, sys.argv[1:])
             _write_samples(container, max_duration_s, next(iter(channels), None))
-    except NoChannelError:
-        return NO_CHANNEL_EXIT_CODE
-    except BadFileError as error:
+    except ChannelNotFoundError:
+        return CHANNEL_NOT_FOUND_EXIT_CODE
+    except InvalidFileError as error:
         sys.stderr.write(str(error))
         return 1
     except (av.FFmpegError, MemoryError):
@@ -75,21 +75,23 @@ def main() -> int:
 
 def _write_samples(container: InputContainer, max_duration_s: int, channel: int | None) -> None:
     if not container.streams.audio:
-        raise BadFileError("there is no audio in it")
+        raise InvalidFileError("there is no audio in it")
     if container.duration and container.duration / av.time_base > max_duration_s:
-        raise BadFileError(f"it lasts {container.duration / av.time_base:.0f} s, and the limit is {max_duration_s} s")
+        raise InvalidFileError(
+            f"it lasts {container.duration / av.time_base:.0f} s, and the limit is {max_duration_s} s"
+        )
     layout = container.streams.audio[0].layout
     if channel is not None and channel >= layout.nb_channels:
-        raise NoChannelError
+        raise ChannelNotFoundError
     written = 0
     for frame in _resample_frames(container, "mono" if channel is None else layout.name):
         written += frame.samples
         if written > max_duration_s * SAMPLE_RATE_HZ:
-            raise BadFileError(f"it lasts longer than it says, and the limit is {max_duration_s} s")
+            raise InvalidFileError(f"it lasts longer than it says, and the limit is {max_duration_s} s")
         sys.stdout.buffer.write(bytes(frame.planes[channel or 0])[: 2 * frame.samples])
         sys.stdout.buffer.flush()
     if not written:
-        raise BadFileError("there is no audio in it that can be decoded")
+        raise InvalidFileError("there is no audio in it that can be decoded")
 
 
 def _resample_frames(container: InputContainer, layout: str) -> Iterator[AudioFrame]:

@@ -8,7 +8,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import IO
 
-from voice_gateway.audio import AudioError
+from voice_gateway.audio import InvalidAudioError
 
 READ_SIZE_BYTES = 1 << 17
 QUIET_PERIOD_S = 0.1
@@ -16,11 +16,11 @@ QUIET_PERIOD_S = 0.1
 SETTLE_TIMEOUT_S = 1.0
 
 
-NO_CHANNEL_EXIT_CODE = 2
+CHANNEL_NOT_FOUND_EXIT_CODE = 2
 """Exit code of a decoder for a missing channel. It is repeated here, since the decoder's module imports FFmpeg."""
 
 
-class NoChannelError(Exception):
+class ChannelNotFoundError(Exception):
     """The file does not have the requested channel."""
 
 
@@ -52,8 +52,8 @@ async def read_samples(process: Process) -> AsyncGenerator[bytes]:
     """Yield the decoded PCM16 in whole samples, as soon as the decoder writes them.
 
     Raises:
-        AudioError: The container cannot be decoded.
-        NoChannelError: The container does not have the channel.
+        InvalidAudioError: The container cannot be decoded.
+        ChannelNotFoundError: The container does not have the channel.
     """
     assert process.stdout  # noqa: S101  a pipe was asked for
     assert process.stderr  # noqa: S101
@@ -63,10 +63,10 @@ async def read_samples(process: Process) -> AsyncGenerator[bytes]:
         remainder = samples[len(samples) & ~1 :]
         yield samples[: len(samples) & ~1]
     message = (await process.stderr.read()).decode(errors="replace")
-    if await process.wait() == NO_CHANNEL_EXIT_CODE:
-        raise NoChannelError(message)
+    if await process.wait() == CHANNEL_NOT_FOUND_EXIT_CODE:
+        raise ChannelNotFoundError(message)
     if process.returncode:
-        raise AudioError(message if process.returncode == 1 else "its decoder gave up on it")
+        raise InvalidAudioError(message if process.returncode == 1 else "its decoder gave up on it")
 
 
 async def stop_decoder(process: Process) -> None:
@@ -95,7 +95,7 @@ class IncrementalDecoder:
         """Decode a piece, and wait while the decoder is busy.
 
         Raises:
-            AudioError: The data so far is not a decodable container.
+            InvalidAudioError: The data so far is not a decodable container.
         """
         if self._process is None:
             self._process = await start_decoder(self._max_duration_s, PIPE)
@@ -119,7 +119,7 @@ class IncrementalDecoder:
         """Decode the remaining data.
 
         Raises:
-            AudioError: The data is not a decodable container.
+            InvalidAudioError: The data is not a decodable container.
         """
         if self._process and self._read_task:
             assert self._process.stdin  # noqa: S101
@@ -136,7 +136,7 @@ class IncrementalDecoder:
     async def _raise_if_ended(self) -> None:
         if self._read_task and self._read_task.done():
             await self._read_task
-            raise AudioError("the container has ended")
+            raise InvalidAudioError("the container has ended")
 
     async def _read(self, process: Process) -> None:
         async for samples in read_samples(process):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_gateway import decoder_process
-from voice_gateway.audio import SAMPLE_RATE_HZ, AudioError
+from voice_gateway.audio import SAMPLE_RATE_HZ, InvalidAudioError
 from voice_gateway.refusals import Refusal
 
 MAX_DURATION_S = 3660
@@ -49,7 +49,7 @@ class AudioSplitter:
     """Splits audio at the quietest positions, and omits silence.
 
     Attributes:
-        length_s: Total duration of the input.
+        total_duration_s: Total duration of the input.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class AudioSplitter:
         self._position = 0
 
     @property
-    def length_s(self) -> float:
+    def total_duration_s(self) -> float:
         return (self._position + len(self._buffer)) / SAMPLE_RATE_HZ
 
     def push(self, samples: Samples) -> Iterator[SpeechSegment]:
@@ -65,7 +65,8 @@ class AudioSplitter:
         self._buffer = np.concatenate([self._buffer, samples])
         while len(self._buffer) >= MAX_SEGMENT_S * SAMPLE_RATE_HZ:
             yield from self._extract_segment(
-                SAMPLES_PER_FRAME * _find_split(_compute_frame_levels(self._buffer[: MAX_SEGMENT_S * SAMPLE_RATE_HZ]))
+                SAMPLES_PER_FRAME
+                * _find_split_frame(_compute_frame_levels(self._buffer[: MAX_SEGMENT_S * SAMPLE_RATE_HZ]))
             )
 
     def flush(self) -> Iterator[SpeechSegment]:
@@ -90,7 +91,7 @@ def _compute_frame_levels(samples: Samples) -> NDArray[np.float64]:
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
 
-def _find_split(levels: NDArray[np.float64]) -> int:
+def _find_split_frame(levels: NDArray[np.float64]) -> int:
     """Return the frame at which audio is split: the middle of the last pause."""
     pauses = np.convolve(levels, np.ones(PAUSE_FRAMES) / PAUSE_FRAMES, "valid")
     first = MIN_SEGMENT_S * SAMPLE_RATE_HZ // SAMPLES_PER_FRAME
@@ -108,7 +109,7 @@ async def split_file(
 
     Raises:
         Refusal: The file cannot be decoded, or is longer than an hour.
-        NoChannelError: The file does not have the channel.
+        ChannelNotFoundError: The file does not have the channel.
     """
     process = await decoder_process.start_decoder(MAX_DURATION_S, file, channel)
     try:
@@ -117,7 +118,7 @@ async def split_file(
                 yield segment
         for segment in splitter.flush():
             yield segment
-    except AudioError as error:
+    except InvalidAudioError as error:
         raise Refusal(400, "bad file", f"file: {error}") from None
     finally:
         await decoder_process.stop_decoder(process)

@@ -153,7 +153,7 @@ class Upload:
                 await self.receive()
 
 
-class StartedResponse(StreamingResponse):
+class PrefetchedStreamingResponse(StreamingResponse):
     """A streaming response whose first part is available, and which releases its resources at its end."""
 
     def __init__(
@@ -221,11 +221,11 @@ async def transcribe_file(
 
     Raises:
         Refusal: The file cannot be decoded, no host accepts its pieces, or no engine supports its language.
-        NoChannelError: The file does not have the channel.
+        ChannelNotFoundError: The file does not have the channel.
     """
     check_language(gateway, hints.language)
     language, splitter = (hints.language or "").partition("-")[0] or None, AudioSplitter()
-    pending = PendingPieces(FilePieceQueue(gateway.store))
+    pending = PendingPieceQueue(FilePieceQueue(gateway.store))
     file.seek(0)
     async with contextlib.aclosing(split_file(file, splitter, channel)) as segments, contextlib.aclosing(pending):
         async for segment in segments:
@@ -234,10 +234,10 @@ async def transcribe_file(
                 yield transcript.add(*await pending.wait_for_next_transcript())
         while len(pending):
             yield transcript.add(*await pending.wait_for_next_transcript())
-    transcript.duration_s = splitter.length_s
+    transcript.duration_s = splitter.total_duration_s
 
 
-class PendingPieces:
+class PendingPieceQueue:
     """The pieces of a file that have not been transcribed yet."""
 
     def __init__(self, pieces: FilePieceQueue) -> None:

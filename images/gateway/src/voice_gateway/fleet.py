@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, RedisError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
 from voice_runtime.hosts import Host, HostRegistry
 
 REFRESH_INTERVAL_S = 0.5
@@ -29,9 +29,9 @@ class Fleet:
         self._age_s = math.inf
         self._is_rejected = False
 
-    async def watch(self) -> None:
+    async def refresh_periodically(self) -> None:
         """Refresh the hosts until cancelled. The last result remains valid while the state store is unavailable."""
-        age_task = asyncio.create_task(self._track_age())
+        age_task = asyncio.create_task(self._track_refresh_age())
         try:
             while True:
                 try:
@@ -43,7 +43,7 @@ class Fleet:
         finally:
             age_task.cancel()
 
-    async def _track_age(self) -> None:
+    async def _track_refresh_age(self) -> None:
         """Track the time since the last refresh.
 
         The time is counted in iterations of the event loop, since a busy loop also delays refreshes.
@@ -69,10 +69,10 @@ class Fleet:
     @property
     def is_store_available(self) -> bool:
         """Whether the state store has responded recently."""
-        return self._age_s < HOST_DEAD_AFTER_S
+        return self._age_s < HOST_HEARTBEAT_TIMEOUT_S
 
     @property
-    def store_failure(self) -> str | None:
+    def store_failure_reason(self) -> str | None:
         """Why this process must be replaced to reach the state store, or ``None``.
 
         Short outages are no reason, but rejected credentials are: a new process reads the current password.

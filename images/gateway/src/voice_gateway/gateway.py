@@ -21,18 +21,18 @@ from voice_gateway.refusals import (
     build_unknown_session_refusal,
 )
 from voice_gateway.settings import GatewaySettings
-from voice_gateway.slot_reservations import SlotReservations
+from voice_gateway.slot_reservations import SlotReservationStore
 from voice_gateway.tokens import ForeignTokenError, SessionTokenManager, TokenError
 from voice_gateway.traces import CallTracer
 from voice_gateway.usage import UsageCounter
-from voice_runtime.fair_admission import FairAdmission
+from voice_runtime.fair_admission import FairAdmissionController
 from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, SessionStore
 from voice_runtime.transcripts import TranscriptStore
 
 MAX_CONCURRENT_FILES = 2
 """Maximum number of files that a gateway decodes concurrently, each in a decoder process."""
-MAX_CONCURRENT_CONTAINERS = 16
+MAX_CONTAINER_AUDIO_SOCKETS = 16
 """Maximum number of sockets of a gateway with container audio: each has a decoder process with about 50 MB."""
 MAX_UPLOADS = 16
 """Maximum number of concurrent uploads, which corresponds to 2 GiB of temporary files. Above this number, the oldest
@@ -41,7 +41,7 @@ UPLOAD_TIMEOUT_S = 600.0
 MAX_UNAUTHENTICATED_UPLOADS = 64
 """Maximum number of uploads without a valid key that are read before the response. Above this number, the oldest upload
 of the address with the most uploads is cancelled."""
-DISCARD_TIMEOUT_S = 10.0
+UPLOAD_DISCARD_TIMEOUT_S = 10.0
 """Maximum time for reading an upload without a valid key."""
 MAX_READERS_PER_SESSION = 4
 """Maximum number of event streams of a session at a gateway: a page, its reload, and another reader."""
@@ -72,7 +72,7 @@ class Gateway:
         self.followers = EventPoller(self.transcripts)
         self.tokens = SessionTokenManager(settings.token_key.get_secret_value(), settings.token_ttl_s)
         self.fleet = Fleet(store)
-        self.reservations = SlotReservations(store, self.fleet)
+        self.reservations = SlotReservationStore(store, self.fleet)
         self.cells = CellRouter(settings.api_url, settings.cells) if settings.cells else None
         self.usage = UsageCounter(store, metrics, settings.caller_minutes_per_day)
         self.callers: CallerIdentifier = (
@@ -84,10 +84,10 @@ class Gateway:
         self.traces = CallTracer(settings.trace_collector, settings.traced_share, settings.deployment)
         self.draining = asyncio.Event()
         self.shutting_down = asyncio.Event()
-        self.uploads = FairAdmission(MAX_UPLOADS, UPLOAD_TIMEOUT_S)
-        self.unauthenticated_uploads = FairAdmission(MAX_UNAUTHENTICATED_UPLOADS, DISCARD_TIMEOUT_S)
+        self.uploads = FairAdmissionController(MAX_UPLOADS, UPLOAD_TIMEOUT_S)
+        self.unauthenticated_uploads = FairAdmissionController(MAX_UNAUTHENTICATED_UPLOADS, UPLOAD_DISCARD_TIMEOUT_S)
         self.file_slots = asyncio.Semaphore(MAX_CONCURRENT_FILES)
-        self.container_slots = asyncio.Semaphore(MAX_CONCURRENT_CONTAINERS)
+        self.container_slots = asyncio.Semaphore(MAX_CONTAINER_AUDIO_SOCKETS)
         self.backlog = Backlog()
         self.connections = 0
         self._readers: Counter[int] = Counter()

@@ -1,7 +1,7 @@
 """``WS /v1/listen``: Deepgram's live transcription, for its clients.
 
 https://developers.deepgram.com/reference/speech-to-text/listen-streaming. Query parameters other than those of
-``ListenQuery`` are ignored, as Deepgram does with options that a model does not support.
+``DeepgramQuery`` are ignored, as Deepgram does with options that a model does not support.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ ENCODINGS_BY_NAME = {
 """Encodings by Deepgram's name. Audio without a name is in a container, which specifies the codec."""
 SELF_DESCRIBING_ENCODINGS = (Encoding.OPUS, Encoding.CONTAINER)
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
-class ListenQuery(BaseModel):
+class DeepgramQuery(BaseModel):
     """The query parameters.
 
     Attributes:
@@ -156,7 +156,7 @@ class ControlMessage(BaseModel):
     type: Literal["KeepAlive", "Finalize", "CloseStream", "Configure"]
 
 
-class ListenSocket(ClientSocket):
+class DeepgramSocket(ClientSocket):
     """The socket of one of Deepgram's clients."""
 
     def __init__(
@@ -170,7 +170,7 @@ class ListenSocket(ClientSocket):
         super().__init__(gateway, websocket, arguments)
         self._channels = channels
         self._channel_index = [channels.sockets.index(websocket), len(channels.sockets)] if channels else [0, 1]
-        self._query = ListenQuery.parse(websocket.query_params)
+        self._query = DeepgramQuery.parse(websocket.query_params)
         audio = self._query.audio_format
         self._set_audio_format(audio.model_copy(update={"channels": 1}) if channels else audio)
         self._created_at = datetime.now(UTC)
@@ -180,7 +180,7 @@ class ListenSocket(ClientSocket):
 
     @classmethod
     async def _serve(cls, gateway: Gateway, websocket: WebSocket) -> None:
-        listening = ListenQuery.parse(websocket.query_params)
+        listening = DeepgramQuery.parse(websocket.query_params)
         if not listening.has_separate_channels:
             await super()._serve(gateway, websocket)
             return
@@ -218,11 +218,11 @@ class ListenSocket(ClientSocket):
 
     @classmethod
     def validate_query(cls, query: QueryParams) -> None:
-        ListenQuery.parse(query)
+        DeepgramQuery.parse(query)
 
     @classmethod
     def parse_session_settings(cls, query: QueryParams) -> Mapping[str, object]:
-        return parse_session_settings(query) | {"end_of_turn_ms": ListenQuery.parse(query).end_of_turn_ms}
+        return parse_session_settings(query) | {"end_of_turn_ms": DeepgramQuery.parse(query).end_of_turn_ms}
 
     @classmethod
     def build_response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:
@@ -232,7 +232,7 @@ class ListenSocket(ClientSocket):
         # An empty message ended a stream before CloseStream existed.
         return NORMAL_END if message.get("bytes") == b"" else await super()._handle_message(message)
 
-    async def _handle_control(self, text: str) -> CloseReason | None:
+    async def _handle_control_message(self, text: str) -> CloseReason | None:
         try:
             control = ControlMessage.model_validate_json(text)
         except ValidationError:
@@ -241,7 +241,7 @@ class ListenSocket(ClientSocket):
             await self._commit_audio()
         return NORMAL_END if control.type == "CloseStream" else None
 
-    def _convert_event(self, transcript: Transcript) -> Iterator[Json]:
+    def _convert_event(self, transcript: Transcript) -> Iterator[JsonObject]:
         self._transcribed_ms = max(self._transcribed_ms, transcript.end_ms)
         if transcript.kind is EventKind.SPEECH_STARTED:
             yield from self._build_delayed_utterance_end(transcript.start_ms / 1000)
@@ -256,7 +256,7 @@ class ListenSocket(ClientSocket):
     def _is_checkpoint(self, transcript: Transcript) -> bool:
         return transcript.kind is EventKind.FINAL
 
-    def _build_result_message(self, transcript: Transcript) -> Json:
+    def _build_result_message(self, transcript: Transcript) -> JsonObject:
         is_final = transcript.kind is EventKind.FINAL
         if self._query.numerals:
             transcript = convert_numbers_in_transcript(transcript, self._session.language)
@@ -288,12 +288,12 @@ class ListenSocket(ClientSocket):
             self._query.utterance_end_ms / 1000, lambda: self._enqueue_messages(self._build_utterance_end_messages())
         )
 
-    def _build_utterance_end_messages(self) -> Iterator[Json]:
+    def _build_utterance_end_messages(self) -> Iterator[JsonObject]:
         if self._last_word_s is not None:
             yield {"type": "UtteranceEnd", "channel": self._channel_index, "last_word_end": self._last_word_s}
         self._cancel_utterance_end()
 
-    def _build_delayed_utterance_end(self, at_s: float) -> Iterator[Json]:
+    def _build_delayed_utterance_end(self, at_s: float) -> Iterator[JsonObject]:
         """Yield the message for the end of the last utterance if the next one starts after the requested silence.
 
         The timer may not have expired yet, since it starts only when the final arrives.
@@ -308,9 +308,9 @@ class ListenSocket(ClientSocket):
             self._end_timer.cancel()
         self._end_timer = self._last_word_s = None
 
-    def _build_final_messages(self) -> Iterator[Json]:
+    def _build_final_messages(self) -> Iterator[JsonObject]:
         yield from self._build_utterance_end_messages()
-        if self._channels and not self._channels.complete_channel():
+        if self._channels and not self._channels.mark_channel_complete():
             return
         yield {
             "type": "Metadata",
@@ -334,7 +334,7 @@ def _normalize_word(word: str) -> str:
     return "".join(each for each in word.lower() if each.isalnum() or each in "'-")
 
 
-def format_words(words: Iterable[TimedWord], *, punctuate: bool) -> list[Json]:
+def format_words(words: Iterable[TimedWord], *, punctuate: bool) -> list[JsonObject]:
     """Return words in Deepgram's format."""
     return [
         {

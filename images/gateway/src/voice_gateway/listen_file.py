@@ -1,7 +1,7 @@
 """``POST /v1/listen``: transcription of files, for Deepgram's clients.
 
 https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded. Query parameters other than those of
-``ListenFileQuery`` are ignored, except an unsupported redaction.
+``DeepgramFileQuery`` are ignored, except an unsupported redaction.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from starlette.responses import JSONResponse, Response
 
 from voice_gateway.audio import MAX_CHANNELS
 from voice_gateway.bearer import authenticate_request
-from voice_gateway.decoder_process import NoChannelError
+from voice_gateway.decoder_process import ChannelNotFoundError
 from voice_gateway.file_transcription import (
     CLOSE_CONNECTION_HEADERS,
-    StartedResponse,
+    PrefetchedStreamingResponse,
     TranscriptionHints,
     Upload,
     admit_upload,
@@ -43,11 +43,11 @@ from voice_gateway.subtitles import FileTranscript, Segment
 from voice_gateway.transcriptions import MODEL_ID
 from voice_runtime.redaction import Redaction, redact_text, redact_words
 
-MAX_MEMORY_BYTES = 1 << 20
+MAX_IN_MEMORY_FILE_BYTES = 1 << 20
 """Maximum size of a file that is kept in memory. Larger files are stored on disk."""
 
 
-class ListenFileQuery(BaseModel):
+class DeepgramFileQuery(BaseModel):
     """The query parameters.
 
     Attributes:
@@ -64,7 +64,7 @@ class ListenFileQuery(BaseModel):
 
 
 @dataclass
-class ListenDocument:
+class DeepgramTranscript:
     """Transcript of a file in Deepgram's format.
 
     Attributes:
@@ -73,7 +73,7 @@ class ListenDocument:
     """
 
     sha256: str
-    query: ListenFileQuery
+    query: DeepgramFileQuery
     redact: frozenset[Redaction]
     channels: list[FileTranscript] = field(default_factory=list)
 
@@ -160,24 +160,24 @@ async def _transcribe_upload(request: Request, upload: Upload, resources: contex
     async with admit_upload(gateway, caller):
         upload.check_declared_size(request)
         query, fields = _parse_query(request)
-        file = resources.enter_context(tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES))  # noqa: SIM115  the answer closes it
-        document = ListenDocument(await _store_body(request, file), query, frozenset(fields.redact))
+        file = resources.enter_context(tempfile.SpooledTemporaryFile(MAX_IN_MEMORY_FILE_BYTES))  # noqa: SIM115  the answer closes it
+        document = DeepgramTranscript(await _store_body(request, file), query, frozenset(fields.redact))
     await resources.enter_async_context(reserve_decoding_slot(gateway))
     resources.push_async_callback(gateway.usage.count_file, caller, document.channels)
     hints = TranscriptionHints(fields.language, fields.prompt or "")
     lines = await resources.enter_async_context(contextlib.aclosing(_generate_document(gateway, hints, file, document)))
     first = await upload.run_until_disconnect(anext(lines))
-    return StartedResponse(first, lines, resources.pop_all(), "application/json")
+    return PrefetchedStreamingResponse(first, lines, resources.pop_all(), "application/json")
 
 
-def _parse_query(request: Request) -> tuple[ListenFileQuery, SessionRequest]:
+def _parse_query(request: Request) -> tuple[DeepgramFileQuery, SessionRequest]:
     if "json" in request.headers.get("Content-Type", ""):
         raise Refusal(400, "bad request", "url: send the file itself as the body; nothing is fetched from here")
     try:
         fields = SessionRequest.model_validate(
             {"transport": "websocket", **parse_session_settings(request.query_params)}
         )
-        return ListenFileQuery.model_validate(dict(request.query_params)), fields
+        return DeepgramFileQuery.model_validate(dict(request.query_params)), fields
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         raise Refusal(400, "bad request", f"{problem['loc'][0]}: {problem['msg']}") from None
@@ -199,7 +199,7 @@ async def _store_body(request: Request, file: IO[bytes]) -> str:
 
 
 async def _generate_document(
-    gateway: Gateway, hints: TranscriptionHints, file: IO[bytes], document: ListenDocument
+    gateway: Gateway, hints: TranscriptionHints, file: IO[bytes], document: DeepgramTranscript
 ) -> AsyncGenerator[str]:
     channels = range(MAX_CHANNELS) if document.query.multichannel else (None,)
     for channel in channels:
@@ -207,7 +207,7 @@ async def _generate_document(
         try:
             async for _ in transcribe_file(gateway, hints, file, transcript, channel):
                 yield "\n"  # white space before a JSON document keeps the connection alive
-        except NoChannelError:
+        except ChannelNotFoundError:
             break
         document.channels.append(transcript)
     yield document.to_json()

@@ -19,7 +19,7 @@ _BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (MAX
 MAX_CATCH_UP_S = 0.2
 """Maximum delay of frames that are sent immediately to catch up. A longer delay shifts all following frames."""
 
-MAX_SENT_TIMES = 3000
+MAX_STORED_SEND_TIMES = 3000
 """Maximum number of stored send times, which is a minute of frames. They are only needed for an utterance that has just
 ended."""
 
@@ -58,7 +58,7 @@ class Pacer:
         self._due_at = self._loop.time() + FRAME_S
         self._changed = asyncio.Event()
         self._sent_count = 0
-        self._sent_at: deque[float] = deque(maxlen=MAX_SENT_TIMES)
+        self._sent_at: deque[float] = deque(maxlen=MAX_STORED_SEND_TIMES)
 
     def put(self, frames: Iterable[bytes]) -> None:
         for frame in frames:

@@ -37,7 +37,7 @@ MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + MAX_MESSAGE_BYTES
 MAX_SLICE_CHARACTERS = MAX_MESSAGE_BYTES // 3 * 4
 """Number of base64 characters that are decoded at once, so that other callers are served in between."""
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 class RealtimeAudioFormat(BaseModel):
@@ -52,10 +52,10 @@ class RealtimeAudioFormat(BaseModel):
         return AudioFormat(encoding=encoding, rate=self.rate or default)
 
 
-DEFAULT_FORMAT = RealtimeAudioFormat(type="audio/pcm", rate=REALTIME_SAMPLE_RATE_HZ)
+DEFAULT_AUDIO_FORMAT = RealtimeAudioFormat(type="audio/pcm", rate=REALTIME_SAMPLE_RATE_HZ)
 
 
-class Transcription(BaseModel):
+class TranscriptionSettings(BaseModel):
     """Transcription settings of a session. Other fields have no effect."""
 
     model: str | None = None
@@ -70,7 +70,7 @@ class Transcription(BaseModel):
         return None if self.prompt is None and self.keywords is None else hints[:MAX_PROMPT_CHARACTERS]
 
 
-class TurnDetection(BaseModel):
+class TurnDetectionSettings(BaseModel):
     """Turn detection settings of a session. Thresholds are those of the deployment."""
 
     model_config = ConfigDict(extra="allow")
@@ -82,17 +82,17 @@ class InputSettings(BaseModel):
     """Settings for the input audio of a session."""
 
     format: RealtimeAudioFormat | None = None
-    transcription: Transcription | None = None
-    turn_detection: TurnDetection | None = None
+    transcription: TranscriptionSettings | None = None
+    turn_detection: TurnDetectionSettings | None = None
 
     @classmethod
     def from_session(cls, session: Session, model: str | None = None) -> Self:
         """Return the initial settings of a session, before the client changes any."""
         changes = cls.model_validate_json(session.realtime or "{}")
         return cls(
-            format=DEFAULT_FORMAT,
-            transcription=Transcription(model=model, language=session.language),
-            turn_detection=TurnDetection(type="server_vad", silence_duration_ms=session.end_of_turn_ms),
+            format=DEFAULT_AUDIO_FORMAT,
+            transcription=TranscriptionSettings(model=model, language=session.language),
+            turn_detection=TurnDetectionSettings(type="server_vad", silence_duration_ms=session.end_of_turn_ms),
         ).merge(changes)
 
     def merge(self, changes: Self) -> Self:
@@ -125,33 +125,33 @@ class ClientEvent(BaseModel):
     event_id: Annotated[str, Field(max_length=MAX_ID_CHARACTERS)] | None = None
 
 
-class UpdateEvent(ClientEvent):
+class SessionUpdateEvent(ClientEvent):
     """Updates the session. Omitted fields are unchanged."""
 
     type: Literal["session.update"]
     session: SessionUpdate
 
 
-class AppendEvent(ClientEvent):
+class AudioAppendEvent(ClientEvent):
     """Adds audio to the buffer."""
 
     type: Literal["input_audio_buffer.append"]
     audio: str
 
 
-class BufferEvent(ClientEvent):
+class AudioBufferEvent(ClientEvent):
     """Requests a transcript of the audio since the last commit, or discards this audio."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear"]
 
 
-CLIENT_EVENT_ADAPTER = TypeAdapter[UpdateEvent | AppendEvent | BufferEvent](
-    Annotated[UpdateEvent | AppendEvent | BufferEvent, Field(discriminator="type")]
+CLIENT_EVENT_ADAPTER = TypeAdapter[SessionUpdateEvent | AudioAppendEvent | AudioBufferEvent](
+    Annotated[SessionUpdateEvent | AudioAppendEvent | AudioBufferEvent, Field(discriminator="type")]
 )
 
 
 @dataclass
-class Item:
+class ConversationItem:
     """A transcribed item: an utterance, or all audio that the client commits at once.
 
     Attributes:
@@ -187,8 +187,8 @@ class RealtimeSocket(ClientSocket):
     def __init__(self, gateway: Gateway, websocket: WebSocket, arguments: SocketArguments) -> None:
         super().__init__(gateway, websocket, arguments)
         self._settings = InputSettings.from_session(arguments.session, websocket.query_params.get("model"))
-        self._set_audio_format((self._settings.format or DEFAULT_FORMAT).to_audio_format())
-        self._items: deque[Item] = deque()
+        self._set_audio_format((self._settings.format or DEFAULT_AUDIO_FORMAT).to_audio_format())
+        self._items: deque[ConversationItem] = deque()
         self._previous_item_id: str | None = None
         self._has_uncommitted_audio = False
         self._committed_ms = self._position_ms
@@ -207,7 +207,7 @@ class RealtimeSocket(ClientSocket):
 
     # --- Messages from the client ----------------------------------------------------------------------------
 
-    async def _handle_control(self, text: str) -> CloseReason | None:
+    async def _handle_control_message(self, text: str) -> CloseReason | None:
         try:
             event = CLIENT_EVENT_ADAPTER.validate_json(text)
         except ValidationError as error:
@@ -216,9 +216,9 @@ class RealtimeSocket(ClientSocket):
             self._send_error(problem["msg"], ".".join(map(str, problem["loc"][1:])))
             return None
         self._event_id = event.event_id
-        if isinstance(event, AppendEvent):
+        if isinstance(event, AudioAppendEvent):
             return await self._append_audio(event.audio)
-        if isinstance(event, UpdateEvent):
+        if isinstance(event, SessionUpdateEvent):
             self._update_settings(event.session.audio.input)
         elif event.type == "input_audio_buffer.commit":
             self._commit()
@@ -269,7 +269,7 @@ class RealtimeSocket(ClientSocket):
     def _commit(self) -> None:
         if not self._has_uncommitted_audio:
             # An error would end the stream in some clients, and nothing is lost.
-            self._enqueue_messages(self._build_completed_events(Item(), immediately=True))
+            self._enqueue_messages(self._build_completed_events(ConversationItem(), immediately=True))
             return
         self._send_commit()
         if self._detects_turns:
@@ -296,7 +296,7 @@ class RealtimeSocket(ClientSocket):
 
     # --- Messages to the client --------------------------------------------------------------------------
 
-    def _convert_event(self, transcript: Transcript) -> Iterator[Json]:
+    def _convert_event(self, transcript: Transcript) -> Iterator[JsonObject]:
         if self._is_cleared(transcript):
             return
         if transcript.kind is EventKind.SPEECH_STARTED:
@@ -321,18 +321,18 @@ class RealtimeSocket(ClientSocket):
     def _is_checkpoint(self, transcript: Transcript) -> bool:
         return transcript.kind is EventKind.FINAL and not any(item.finals for item in self._items)
 
-    def _build_speech_started_events(self, transcript: Transcript) -> Iterator[Json]:
+    def _build_speech_started_events(self, transcript: Transcript) -> Iterator[JsonObject]:
         if self._detects_turns:
             self._items.clear()
             item = self._create_item(transcript.start_ms)
             yield _build_event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=transcript.start_ms)
 
-    def _build_delta_events(self, text: str) -> Iterator[Json]:
+    def _build_delta_events(self, text: str) -> Iterator[JsonObject]:
         item = self._items[0] if self._items else self._create_item()
         if delta := item.append_delta(text):
             yield _build_event(f"{TRANSCRIPTION_EVENT_PREFIX}.delta", item_id=item.id, content_index=0, delta=delta)
 
-    def _build_final_events(self, transcript: Transcript) -> Iterator[Json]:
+    def _build_final_events(self, transcript: Transcript) -> Iterator[JsonObject]:
         yield from self._build_delta_events(transcript.text)
         item = self._items[0]
         item.finals += filter(None, [transcript.text])
@@ -341,7 +341,7 @@ class RealtimeSocket(ClientSocket):
             self._items.popleft()
             yield from self._build_completed_events(item)
 
-    def _build_completed_events(self, item: Item, *, immediately: bool = False) -> Iterator[Json]:
+    def _build_completed_events(self, item: ConversationItem, *, immediately: bool = False) -> Iterator[JsonObject]:
         if immediately or not item.is_committed:
             yield from self._build_committed_events(item)
         yield _build_event(
@@ -352,20 +352,20 @@ class RealtimeSocket(ClientSocket):
             usage={"type": "duration", "seconds": item.audio_ms / 1000},
         )
 
-    def _build_committed_events(self, item: Item) -> Iterable[Json]:
+    def _build_committed_events(self, item: ConversationItem) -> Iterable[JsonObject]:
         item.is_committed = True
         previous, self._previous_item_id = self._previous_item_id, item.id
         yield _build_event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
 
-    def _create_item(self, start_ms: int = -1) -> Item:
-        self._items.append(Item(start_ms=start_ms))
+    def _create_item(self, start_ms: int = -1) -> ConversationItem:
+        self._items.append(ConversationItem(start_ms=start_ms))
         return self._items[-1]
 
     @property
     def _detects_turns(self) -> bool:
         return self._settings.turn_detection is not None
 
-    def _build_session_event(self, kind: str) -> Json:
+    def _build_session_event(self, kind: str) -> JsonObject:
         return _build_event(kind, session=describe_session(self._arguments.session, self._settings))
 
     def _send_error(self, message: str, parameter: str, code: str = "invalid_value") -> None:
@@ -374,7 +374,7 @@ class RealtimeSocket(ClientSocket):
         self._enqueue_messages([_build_event("error", error=error | {"event_id": self._event_id})])
 
 
-def describe_session(session: Session, settings: InputSettings) -> Json:
+def describe_session(session: Session, settings: InputSettings) -> JsonObject:
     """Return a session in OpenAI's format."""
     return {
         "type": "transcription",
@@ -388,7 +388,7 @@ def describe_session(session: Session, settings: InputSettings) -> Json:
 TRANSCRIPTION_EVENT_PREFIX = "conversation.item.input_audio_transcription"
 
 
-def _build_event(kind: str, **fields: Any) -> Json:  # noqa: ANN401  JSON
+def _build_event(kind: str, **fields: Any) -> JsonObject:  # noqa: ANN401  JSON
     return {"type": kind, "event_id": _generate_id("event"), **fields}
 
 

@@ -9,7 +9,7 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_gateway.fleet import Fleet
 from voice_runtime.hosts import Host
 
-VERSION_2_BITS = 0x80
+RTP_VERSION_BITS = 0x80
 PAYLOAD_TYPE = 96
 """First dynamic payload type, since L16 at 16 kHz has no static payload type (RFC 3551, section 6)."""
 
@@ -29,10 +29,10 @@ def find_source_address(host: Host) -> str:
 
 def build_notice_packet(kind: bytes, ssrc: int) -> bytes:
     """Return the RTCP packet of ``COMMIT`` or ``BYE``: an empty receiver report, and APP or BYE (RFC 3550)."""
-    report = struct.pack(">BBHI", VERSION_2_BITS, 201, 1, ssrc)
+    report = struct.pack(">BBHI", RTP_VERSION_BITS, 201, 1, ssrc)
     if kind == COMMIT:
-        return report + struct.pack(">BBHI4s", VERSION_2_BITS, 204, 2, ssrc, b"cmit")
-    return report + struct.pack(">BBHI", VERSION_2_BITS | 1, 203, 1, ssrc)
+        return report + struct.pack(">BBHI4s", RTP_VERSION_BITS, 204, 2, ssrc, b"cmit")
+    return report + struct.pack(">BBHI", RTP_VERSION_BITS | 1, 203, 1, ssrc)
 
 
 def calculate_first_frame_number() -> int:
@@ -83,7 +83,7 @@ class RtpSender:
             packet = build_notice_packet(payload, self._ssrc)
         else:
             sequence, timestamp = self._frame & 0xFFFF, calculate_rtp_timestamp(self._frame)
-            packet = _RTP_HEADER.pack(VERSION_2_BITS, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
+            packet = _RTP_HEADER.pack(RTP_VERSION_BITS, PAYLOAD_TYPE, sequence, timestamp, self._ssrc) + payload
             self._frame += 1
         # A packet that the network rejects is lost, as on the rest of its path.
         with contextlib.suppress(OSError):

@@ -23,7 +23,12 @@ from voice_gateway.settings import GatewaySettings
 from voice_gateway.synthetic_call import SyntheticCaller
 from voice_gateway.usage_report import UsageReporter
 from voice_runtime import tasks
-from voice_runtime.http import KEEP_ALIVE_TIMEOUT_S, MAX_HEAD_BYTES, MAX_IDLE_CONNECTIONS, HeadTimeoutProtocol
+from voice_runtime.http import (
+    KEEP_ALIVE_TIMEOUT_S,
+    MAX_IDLE_CONNECTIONS,
+    MAX_REQUEST_HEAD_BYTES,
+    RequestHeadTimeoutProtocol,
+)
 from voice_runtime.metrics import Metrics
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
@@ -66,11 +71,11 @@ def _create_server(app: Starlette, settings: GatewaySettings) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=HeadTimeoutProtocol.with_connection_limit(),
+            http=RequestHeadTimeoutProtocol.with_connection_limit(),
             ws=PacedWebSocket.with_limits({REALTIME_PATH: MAX_EVENT_BYTES}),
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            h11_max_incomplete_event_size=MAX_REQUEST_HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
             limit_concurrency=MAX_CONNECTIONS_PER_CALLER * settings.max_connections + MAX_IDLE_CONNECTIONS,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
@@ -96,7 +101,12 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, gateway.draining.set)
     protection = TaskProtection(store, Tier.GATEWAY, lambda: gateway.connections > 0)
-    coroutines = [gateway.fleet.watch(), gateway.followers.run(), _publish_metrics(gateway), protection.run()]
+    coroutines = [
+        gateway.fleet.refresh_periodically(),
+        gateway.followers.run(),
+        _publish_metrics(gateway),
+        protection.run(),
+    ]
     if settings.media_tls:
         coroutines += [
             PublicHostProber(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),

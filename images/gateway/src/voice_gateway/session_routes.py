@@ -28,7 +28,7 @@ from voice_blueprint.contract.session_api import (
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, build_draining_refusal, build_no_capacity_refusal, build_retry_after_header
 from voice_runtime import state
-from voice_runtime.media import DEFAULT_MEDIA, MediaFormat
+from voice_runtime.media import DEFAULT_MEDIA_FORMAT, MediaFormat
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, get_primary_language
 
@@ -63,7 +63,7 @@ class MediaRequest(BaseModel):
             spec.channels[0] if self.channels is None else self.channels,
             self.packet_ms,
             spec.payload_types[0] if self.payload_type is None else self.payload_type,
-            DEFAULT_MEDIA.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
+            DEFAULT_MEDIA_FORMAT.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
         )
 
 
@@ -129,7 +129,7 @@ async def open_session(
         raise Refusal(400, "no archive", "this deployment archives no transcripts; leave archive out")
     if decoded_here:
         _check_capacity(gateway, session_request)
-    session = await _open_with_free_ssrc(gateway, caller, session_request, realtime)
+    session = await _open_session_with_free_ssrc(gateway, caller, session_request, realtime)
     gateway.metrics.count("SessionsCreated")
     log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
     return session
@@ -189,7 +189,7 @@ async def _find_redirect_url(
     """
     if gateway.cells is None:
         return None
-    names = gateway.cells.parse_names(full_cells)
+    names = gateway.cells.parse_cell_names(full_cells)
     if find_full_tier(gateway, session_request):
         names.add(gateway.cells.own_name)
     cell = await gateway.cells.select_cell(call, names)
@@ -251,7 +251,7 @@ async def read_body(request: Request) -> bytes:
     return body
 
 
-async def _open_with_free_ssrc(
+async def _open_session_with_free_ssrc(
     gateway: Gateway, caller: str, session_request: SessionRequest, realtime: str | None
 ) -> Session:
     external = session_request.transport == "srtp"
@@ -269,7 +269,7 @@ async def _open_with_free_ssrc(
             srtp_key=base64.b64encode(secrets.token_bytes(SRTP_KEY_BYTES_BY_SUITE[suite])).decode()
             if external
             else None,
-            media=session_request.media.to_media_format() if session_request.media else DEFAULT_MEDIA,
+            media=session_request.media.to_media_format() if session_request.media else DEFAULT_MEDIA_FORMAT,
             language=session_request.language,
             end_of_turn_ms=settings.end_of_turn_ms
             if session_request.end_of_turn_ms is None

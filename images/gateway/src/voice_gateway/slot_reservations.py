@@ -17,7 +17,7 @@ RELEASE_DELAY_S = 5
 """Time within which an engine detects the end of a session, and reuses the session's slot."""
 
 
-class SlotReservations:
+class SlotReservationStore:
     """Reservations of slots, each of which expires unless it is extended."""
 
     def __init__(self, store: Redis, fleet: Fleet) -> None:

@@ -20,16 +20,16 @@ class SocketLease:
 
         A caller can detect the loss of the old connection, and reconnect, before that connection's gateway detects it.
         """
-        await self._store.set(self._key, self._owner_id, ex=state.LEASE_S)
+        await self._store.set(self._key, self._owner_id, ex=state.SESSION_LEASE_TTL_S)
 
     async def renew(self) -> bool:
         """Renew the lease, and return True if it still belongs to this socket."""
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.get(self._key)
-            pipe.expire(self._key, state.LEASE_S)
+            pipe.expire(self._key, state.SESSION_LEASE_TTL_S)
             owner, _ = await pipe.execute()
         if owner is None:
-            return bool(await self._store.set(self._key, self._owner_id, nx=True, ex=state.LEASE_S))
+            return bool(await self._store.set(self._key, self._owner_id, nx=True, ex=state.SESSION_LEASE_TTL_S))
         return bool(owner == self._owner_id)
 
     async def is_held(self) -> bool:

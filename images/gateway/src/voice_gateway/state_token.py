@@ -35,7 +35,7 @@ class TokenSettings(BaseSettings):
     voice_state_token_file: Path = Path("/run/voice/token/token")
 
 
-class Token(BaseModel):
+class AccessToken(BaseModel):
     """The token in Microsoft Entra's response."""
 
     access_token: str = Field(min_length=1)
@@ -43,7 +43,7 @@ class Token(BaseModel):
     """Seconds."""
 
 
-def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
+def request_token(settings: TokenSettings, client: httpx2.Client) -> AccessToken:
     """Exchange the service account's token for a token of the state store.
 
     Raises:
@@ -61,7 +61,7 @@ def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
             "client_assertion": settings.azure_federated_token_file.read_text(encoding="ascii").strip(),
         },
     )
-    return Token.model_validate_json(response.raise_for_status().content)
+    return AccessToken.model_validate_json(response.raise_for_status().content)
 
 
 def refresh_token_file(settings: TokenSettings, client: httpx2.Client) -> float:

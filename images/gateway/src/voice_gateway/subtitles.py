@@ -98,7 +98,7 @@ class FileTranscript:
         self.segments += added
         return added
 
-    def usage(self) -> dict[str, Any]:
+    def build_usage(self) -> dict[str, Any]:
         return {"type": "duration", "seconds": math.ceil(self.duration_s)}
 
 
@@ -107,17 +107,17 @@ def _split_into_segments(words: Iterable[SpokenWord]) -> Iterator[Segment]:
     for word in words:
         characters = sum(len(each.word) + 1 for each in pending) + len(word.word)
         if pending and (word.end - pending[0].start > MAX_SUBTITLE_S or characters > MAX_SUBTITLE_CHARACTERS):
-            yield _join_words(pending)
+            yield _build_segment(pending)
             pending = []
         pending.append(word)
         if word.word.endswith(SENTENCE_ENDINGS):
-            yield _join_words(pending)
+            yield _build_segment(pending)
             pending = []
     if pending:
-        yield _join_words(pending)
+        yield _build_segment(pending)
 
 
-def _join_words(words: list[SpokenWord]) -> Segment:
+def _build_segment(words: list[SpokenWord]) -> Segment:
     return Segment(" ".join(word.word for word in words), words[0].start, words[-1].end)
 
 
@@ -155,7 +155,7 @@ def format_footer(output_format: TranscriptFormat, transcript: FileTranscript, *
         words: Whether verbose JSON contains words.
     """
     if output_format is TranscriptFormat.JSON:
-        return json.dumps({"text": transcript.text, "usage": transcript.usage()})
+        return json.dumps({"text": transcript.text, "usage": transcript.build_usage()})
     if output_format is not TranscriptFormat.VERBOSE_JSON:
         return ""
     # These fields are required, but not available from this engine, so they have neutral values.
@@ -177,7 +177,7 @@ def format_footer(output_format: TranscriptFormat, transcript: FileTranscript, *
                 {"id": number, **asdict(each), **neutral_fields} for number, each in enumerate(transcript.segments)
             ],
             **({"words": [asdict(word) for word in transcript.words]} if words else {}),
-            "usage": transcript.usage(),
+            "usage": transcript.build_usage(),
         }
     )
 

@@ -19,10 +19,10 @@ from starlette.responses import JSONResponse, Response
 from voice_blueprint.contract.session_api import MAX_PROMPT_CHARACTERS
 from voice_gateway.audio import MAX_CHANNELS
 from voice_gateway.bearer import authenticate_request
-from voice_gateway.decoder_process import NoChannelError
+from voice_gateway.decoder_process import ChannelNotFoundError
 from voice_gateway.file_transcription import (
     CLOSE_CONNECTION_HEADERS,
-    StartedResponse,
+    PrefetchedStreamingResponse,
     TranscriptionHints,
     Upload,
     admit_upload,
@@ -115,7 +115,7 @@ async def _transcribe(request: Request, upload: Upload, resources: contextlib.As
     lines = await resources.enter_async_context(contextlib.aclosing(output))
     first = await upload.run_until_disconnect(anext(lines))
     media_type = "text/event-stream" if options.stream else MEDIA_TYPES_BY_FORMAT[options.response_format]
-    return StartedResponse(first, lines, resources.pop_all(), media_type)
+    return PrefetchedStreamingResponse(first, lines, resources.pop_all(), media_type)
 
 
 async def _read_form(request: Request, resources: contextlib.AsyncExitStack) -> tuple[TranscriptionForm, IO[bytes]]:
@@ -164,7 +164,7 @@ async def _generate_diarized_document(
         for channel in reversed(range(MAX_CHANNELS)):
             async for _ in transcribe_file(gateway, options.hints, file, transcripts[channel], channel):
                 yield format_segments(TranscriptFormat.DIARIZED_JSON, transcripts[channel], [])
-    except NoChannelError:
+    except ChannelNotFoundError:
         raise Refusal(
             400, "bad request", "response_format: diarized_json needs a channel for each speaker, and this file has one"
         ) from None

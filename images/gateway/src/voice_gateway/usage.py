@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class UsageAmounts:
+class UsageRecord:
     """Usage of a session or a file.
 
     Attributes:
@@ -81,7 +81,7 @@ class UsageCounter:
     async def count_audio(self, session: Session, audio_s: float) -> bool:
         """Count audio of a session, and return True if the caller may send more audio today."""
         await self._sessions.add_audio(session, audio_s)
-        used = await self._add_amounts(session.caller, UsageAmounts(audio_s=audio_s))
+        used = await self._add_amounts(session.caller, UsageRecord(audio_s=audio_s))
         return not self._seconds_per_day or used < self._seconds_per_day
 
     def schedule_report(self, session: Session, timeout_s: float) -> None:
@@ -103,7 +103,7 @@ class UsageCounter:
 
     async def count_file(self, caller: str, channels: Sequence[FileTranscript]) -> None:
         """Count the transcribed part of a caller's file."""
-        used = UsageAmounts(
+        used = UsageRecord(
             audio_s=sum(transcript.duration_s for transcript in channels),
             speech_s=sum(transcript.speech_s for transcript in channels),
             characters=sum(len(transcript.text) for transcript in channels),
@@ -124,15 +124,15 @@ class UsageCounter:
                     break
             if record is None or not record.is_over or not await self._sessions.mark_usage_reported(session):
                 return
-            used = UsageAmounts(record.audio_s, record.chunk_count * CHUNK_DURATION_S, record.characters)
-            if used == UsageAmounts():
+            used = UsageRecord(record.audio_s, record.chunk_count * CHUNK_DURATION_S, record.characters)
+            if used == UsageRecord():
                 return
             # A gateway's sockets have counted their audio on arrival.
             already_counted_s = used.audio_s if record.kind is SessionKind.GATEWAY else 0.0
             await self._add_amounts(session.caller, replace(used, audio_s=used.audio_s - already_counted_s))
             self._log_usage(session.caller, session.id, used)
 
-    async def _add_amounts(self, caller: str, amounts: UsageAmounts) -> float:
+    async def _add_amounts(self, caller: str, amounts: UsageRecord) -> float:
         """Add to a caller's usage of the day, and return the day's total audio in seconds."""
         day = _get_current_day()
         key, callers = state.build_caller_usage_key(caller, day), state.build_day_callers_key(day)
@@ -146,7 +146,7 @@ class UsageCounter:
             total, *_ = await pipe.execute()
         return float(total)
 
-    def _log_usage(self, caller: str, session_id: str, amounts: UsageAmounts) -> None:
+    def _log_usage(self, caller: str, session_id: str, amounts: UsageRecord) -> None:
         self._metrics.observe("AudioSeconds", amounts.audio_s)
         self._metrics.observe("SpeechSeconds", amounts.speech_s)
         self._metrics.observe("TranscribedCharacters", amounts.characters)

@@ -63,7 +63,7 @@ class UsageReporter:
         newest = (now - REPORT_DELAY).date()
         for days in range(MAX_REPORT_AGE_DAYS, 0, -1):
             day = newest - timedelta(days=days)
-            claim = state.build_day_report_key(day.isoformat())
+            claim = state.build_usage_report_claim_key(day.isoformat())
             if not await self._store.set(claim, "1", nx=True, ex=CLAIM_TTL_S):
                 continue
             if rows := await self._read_usage_rows(day.isoformat()):

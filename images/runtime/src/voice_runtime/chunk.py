@@ -22,7 +22,7 @@ MAX_COUNT_BY_KIND = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK
 """Maximum ``count`` of each kind."""
 
 
-class MalformedReason(StrEnum):
+class MalformedChunkReason(StrEnum):
     """Reason for an invalid datagram, which is also the name of a counter."""
 
     LENGTH = "wrong-length"
@@ -39,7 +39,7 @@ class MalformedChunkError(Exception):
         reason: Counter of the reason.
     """
 
-    def __init__(self, reason: MalformedReason) -> None:
+    def __init__(self, reason: MalformedChunkReason) -> None:
         super().__init__(reason.value)
         self.reason = reason
 
@@ -74,14 +74,14 @@ class AudioChunk:
             MalformedChunkError: The datagram is not a valid chunk.
         """
         if len(datagram) != DATAGRAM_BYTES:
-            raise MalformedChunkError(MalformedReason.LENGTH)
+            raise MalformedChunkError(MalformedChunkReason.LENGTH)
         session, number, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
         if kind not in MAX_COUNT_BY_KIND:
-            raise MalformedChunkError(MalformedReason.KIND)
+            raise MalformedChunkError(MalformedChunkReason.KIND)
         if flags & ~ALL_FLAGS:
-            raise MalformedChunkError(MalformedReason.FLAGS)
+            raise MalformedChunkError(MalformedChunkReason.FLAGS)
         if count > MAX_COUNT_BY_KIND[kind]:
-            raise MalformedChunkError(MalformedReason.COUNT)
+            raise MalformedChunkError(MalformedChunkReason.COUNT)
         return cls(session, sequence, ChunkFlag(flags), _read_values(datagram, ChunkKind(kind), count), number)
 
     def to_datagram(self) -> bytes:
@@ -96,5 +96,5 @@ def _read_values(datagram: bytes | memoryview, kind: ChunkKind, count: int) -> N
     mel = np.frombuffer(datagram, "<f4", count * CHUNK_MEL_BINS, CHUNK_HEADER.size).reshape(count, CHUNK_MEL_BINS)
     # A single NaN or infinity would corrupt a whole batch with features of other sessions.
     if not np.isfinite(mel).all():
-        raise MalformedChunkError(MalformedReason.VALUES)
+        raise MalformedChunkError(MalformedChunkReason.VALUES)
     return mel

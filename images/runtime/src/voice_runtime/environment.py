@@ -21,12 +21,12 @@ def read_settings(settings_type: type[SettingsType]) -> SettingsType:
     try:
         return settings_type()
     except ValidationError as error:
-        for problem in describe_problems(settings_type, error):
+        for problem in describe_invalid_variables(settings_type, error):
             sys.stderr.write(f"{problem}\n")
         raise SystemExit(INVALID_SETTINGS_EXIT_CODE) from None
 
 
-def describe_problems(settings_type: type[BaseSettings], error: ValidationError) -> list[str]:
+def describe_invalid_variables(settings_type: type[BaseSettings], error: ValidationError) -> list[str]:
     """Return a description of each invalid variable with its permitted values.
 
     The value of a secret is not included.

@@ -72,7 +72,7 @@ class SourceLimitedSet(Generic[Item]):
                 del self._items[source]
 
 
-class FairAdmission:
+class FairAdmissionController:
     """The clients of a process that wait for their authentication.
 
     Args:

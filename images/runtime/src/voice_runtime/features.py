@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_MEL_BINS
 
-SAMPLE_RATE = 16000
+SAMPLE_RATE_HZ = 16000
 WINDOW_SAMPLES = 400
 HOP_SAMPLES = 160
 HOP_MS = 10
@@ -41,7 +41,7 @@ class LogMelExtractor:
         if not self._reflected:
             if len(self._buffer) < PADDING_SAMPLES:
                 return np.empty((0, self._bins), np.float32)
-            self._reflect()
+            self._prepend_reflection()
         due = max(0, (len(self._buffer) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
         return self._extract_rows(due)
 
@@ -52,12 +52,12 @@ class LogMelExtractor:
         missing = WINDOW_SAMPLES + HOP_SAMPLES * (remaining - 1) - PADDING_SAMPLES - samples
         self._buffer = np.pad(self._buffer, (0, max(0, missing)))
         if remaining and not self._reflected:
-            self._reflect()
+            self._prepend_reflection()
         rows = self._extract_rows(remaining)
         self._buffer, self._reflected = self._buffer[:0], False
         return rows
 
-    def _reflect(self) -> None:
+    def _prepend_reflection(self) -> None:
         # The window's first sample has weight 0.
         before = np.concatenate([np.zeros(1, np.float32), self._buffer[PADDING_SAMPLES - 1 : 0 : -1]])
         self._buffer = np.concatenate([before, self._buffer])
@@ -85,8 +85,8 @@ def build_mel_filters(bins: int) -> NDArray[np.float32]:
 
     Source: librosa's default mel scale, on which Whisper's models were trained.
     """
-    hz = _mel_to_hz(np.linspace(0, _hz_to_mel(SAMPLE_RATE / 2), bins + 2))
-    at = np.linspace(0, SAMPLE_RATE / 2, WINDOW_SAMPLES // 2 + 1)
+    hz = _mel_to_hz(np.linspace(0, _hz_to_mel(SAMPLE_RATE_HZ / 2), bins + 2))
+    at = np.linspace(0, SAMPLE_RATE_HZ / 2, WINDOW_SAMPLES // 2 + 1)
     low, centre, high = hz[:-2, None], hz[1:-1, None], hz[2:, None]
     heights = np.minimum((at - low) / (centre - low), (high - at) / (high - centre))
     weights: NDArray[np.float32] = (np.maximum(0, heights) * 2 / (high - low)).astype(np.float32)

@@ -116,7 +116,7 @@ class FilePieceQueue:
             return None
         name = decode_text(first)
         if not await self._store.set(
-            state.build_file_piece_lease_key(name), host, ex=state.FILE_PIECE_LEASE_S, nx=True
+            state.build_file_piece_lease_key(name), host, ex=state.FILE_PIECE_LEASE_TTL_S, nx=True
         ):
             return None
         await self._store.lrem(state.QUEUED_FILE_PIECES_KEY, 0, name)
@@ -129,7 +129,7 @@ class FilePieceQueue:
 
     async def renew(self, name: str) -> bool:
         """Renew the lease of a piece, and return True if its transcript is still needed."""
-        await self._store.expire(state.build_file_piece_lease_key(name), state.FILE_PIECE_LEASE_S)
+        await self._store.expire(state.build_file_piece_lease_key(name), state.FILE_PIECE_LEASE_TTL_S)
         return bool(await self._store.exists(state.build_file_piece_key(name)))
 
     async def complete(self, name: str, transcript: PieceTranscript) -> None:

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_TTL_S, HostField
+from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S, HOST_TTL_S, HostField
 from voice_runtime import state
 from voice_runtime.replies import decode_fields, decode_text
 
@@ -140,4 +140,4 @@ class HostRegistry:
         if last != host.heartbeat:
             last, since = host.heartbeat, now
         self._heartbeats[host.id] = (last, since)
-        return now - since < HOST_DEAD_AFTER_S
+        return now - since < HOST_HEARTBEAT_TIMEOUT_S

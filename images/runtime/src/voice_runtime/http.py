@@ -20,17 +20,17 @@ from voice_runtime.websocket import (
     SlowReaderTimeoutProtocol,
 )
 
-HEAD_TIMEOUT_S = 10.0
+REQUEST_HEAD_TIMEOUT_S = 10.0
 """Timeout for the head of a request, from the start of the connection or the first byte of the head."""
-MAX_HEAD_BYTES = 16 * 1024
+MAX_REQUEST_HEAD_BYTES = 16 * 1024
 KEEP_ALIVE_TIMEOUT_S = 75
 """Idle timeout of a connection. Clients keep an idle connection for a minute, so that no client sends a request into a
 closing connection."""
 MAX_IDLE_CONNECTIONS = 1024
 """Maximum number of connections of a server without a request in progress."""
-MAX_TURN_CPU_S = 0.005
+MAX_CPU_S_BEFORE_PAUSE = 0.005
 """Maximum CPU time of a connection before it is paused."""
-REQUEST_CPU_S = 0.001
+ASSUMED_REQUEST_CPU_S = 0.001
 """Assumed CPU time of a request and its response, for the pause after each request."""
 
 _ADDRESS_WITH_PORT_PATTERN = re.compile(r"^(\d+\.\d+\.\d+\.\d+|\[.+\]):\d+$")
@@ -53,7 +53,7 @@ def get_client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
     )
 
 
-class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
+class RequestHeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
     """Closes connections that send no complete request head in time.
 
     Uvicorn itself waits indefinitely after the first byte.
@@ -66,7 +66,7 @@ class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
     Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
     """
 
-    waiting_connections: SourceLimitedSet["HeadTimeoutProtocol"]
+    waiting_connections: SourceLimitedSet["RequestHeadTimeoutProtocol"]
     _timer: asyncio.TimerHandle | None = None
     _pause_timer: asyncio.TimerHandle | None = None
 
@@ -76,9 +76,9 @@ class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
         self._is_answered = False
 
     @classmethod
-    def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["HeadTimeoutProtocol"]:
+    def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["RequestHeadTimeoutProtocol"]:
         """Return the protocol of a server with this maximum of connections without a request."""
-        return type("HeadTimeoutProtocol", (cls,), {"waiting_connections": SourceLimitedSet(connections)})
+        return type("RequestHeadTimeoutProtocol", (cls,), {"waiting_connections": SourceLimitedSet(connections)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
@@ -124,7 +124,7 @@ class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
                 self._unread.clear()  # a WebSocket's client sends nothing before the response to its request
                 return
             elapsed_s = time.thread_time() - started_at
-            if elapsed_s >= MAX_TURN_CPU_S:
+            if elapsed_s >= MAX_CPU_S_BEFORE_PAUSE:
                 self._pause_reading_for(elapsed_s)
                 return
         if not self.flow.read_paused:
@@ -171,7 +171,7 @@ class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
             return
         self._is_answered = True
         if self._pause_timer is None:
-            self._pause_reading_for(REQUEST_CPU_S)
+            self._pause_reading_for(ASSUMED_REQUEST_CPU_S)
 
     def _update_state(self) -> None:
         if self.transport.get_protocol() is not self:
@@ -196,7 +196,7 @@ class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
     def _start_timer(self) -> None:
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, _close_if_alive, weakref.ref(self))
+        self._timer = self.loop.call_later(REQUEST_HEAD_TIMEOUT_S, _close_if_alive, weakref.ref(self))
 
     def _stop_waiting(self) -> None:
         self.waiting_connections.discard(self)
@@ -208,7 +208,7 @@ class HeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
 class _DeferredFlowControl(FlowControl):
     """Flow control of a connection that processes received data before it receives more."""
 
-    def __init__(self, transport: asyncio.Transport, protocol: HeadTimeoutProtocol) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: RequestHeadTimeoutProtocol) -> None:
         super().__init__(transport)
         self._protocol = protocol
 
@@ -219,7 +219,7 @@ class _DeferredFlowControl(FlowControl):
             self._protocol.loop.call_soon(self._protocol.continue_reading_unless_paused)
 
 
-def _close_if_alive(reference: weakref.ref[HeadTimeoutProtocol]) -> None:
+def _close_if_alive(reference: weakref.ref[RequestHeadTimeoutProtocol]) -> None:
     protocol = reference()
     if protocol:
         _close_or_abort(protocol.transport)

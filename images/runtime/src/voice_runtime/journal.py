@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_INTERVAL_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S, HOST_HEARTBEAT_TIMEOUT_S
 from voice_runtime import state
 from voice_runtime.replies import decode_entries, decode_text
 
@@ -17,7 +17,7 @@ MAX_SEARCH_INTERVAL_S = 2 * HOST_HEARTBEAT_INTERVAL_S
 
 
 @dataclass(frozen=True)
-class _Absence:
+class _HostAbsence:
     """Consecutive searches that found no record of a host.
 
     Attributes:
@@ -29,7 +29,7 @@ class _Absence:
     until: float
 
 
-class Journal:
+class AudioJournal:
     """A journal of audio without a final transcript, and of the host that owns each session.
 
     Attributes:
@@ -41,7 +41,7 @@ class Journal:
         self.host = host
         self._known_hosts: set[str] = set()
         self._former_hosts: dict[int, set[str]] = {}
-        self._absences: dict[str, _Absence] = {}
+        self._absences: dict[str, _HostAbsence] = {}
 
     async def acquire(self, ssrc: int) -> None:
         """Assign a session to this host, regardless of its previous host.
@@ -49,14 +49,16 @@ class Journal:
         The VAD tier decides where a session's audio is sent.
         """
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.set(state.build_lease_key(ssrc), self.host, ex=state.LEASE_S)
+            pipe.set(state.build_host_lease_key(ssrc), self.host, ex=state.SESSION_LEASE_TTL_S)
             pipe.sadd(state.build_host_sessions_key(self.host), str(ssrc))
             pipe.expire(state.build_host_sessions_key(self.host), state.HOST_SESSIONS_RETENTION_S)
             await pipe.execute()
 
     async def claim_session(self, ssrc: int) -> bool:
         """Assign a session without a host to this host, and return True on success."""
-        if not await self._store.set(state.build_lease_key(ssrc), self.host, ex=state.LEASE_S, nx=True):
+        if not await self._store.set(
+            state.build_host_lease_key(ssrc), self.host, ex=state.SESSION_LEASE_TTL_S, nx=True
+        ):
             return False
         await self.acquire(ssrc)
         for host in self._former_hosts.pop(ssrc, ()):
@@ -67,7 +69,7 @@ class Journal:
         """Renew the leases of sessions, and return those that another host has taken over."""
         if not ssrcs:
             return []
-        holders = await self._store.mget([state.build_lease_key(ssrc) for ssrc in ssrcs])
+        holders = await self._store.mget([state.build_host_lease_key(ssrc) for ssrc in ssrcs])
         pairs = list(zip(ssrcs, holders, strict=True))
         lost = [ssrc for ssrc, holder in pairs if holder is not None and decode_text(holder) != self.host]
         async with self._store.pipeline(transaction=False) as pipe:
@@ -75,9 +77,9 @@ class Journal:
                 # A host that takes over the session concurrently must not lose it, so only leases of this host or
                 # expired ones are changed.
                 if holder is None:
-                    pipe.set(state.build_lease_key(ssrc), self.host, ex=state.LEASE_S, nx=True)
+                    pipe.set(state.build_host_lease_key(ssrc), self.host, ex=state.SESSION_LEASE_TTL_S, nx=True)
                 elif decode_text(holder) == self.host:
-                    pipe.expire(state.build_lease_key(ssrc), state.LEASE_S)
+                    pipe.expire(state.build_host_lease_key(ssrc), state.SESSION_LEASE_TTL_S)
             pipe.expire(state.build_host_sessions_key(self.host), state.HOST_SESSIONS_RETENTION_S)
             await pipe.execute()
         return lost
@@ -85,7 +87,7 @@ class Journal:
     async def release(self, ssrc: int) -> None:
         """Release a session for the next host."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.build_lease_key(ssrc))
+            pipe.delete(state.build_host_lease_key(ssrc))
             pipe.srem(state.build_host_sessions_key(self.host), str(ssrc))
             await pipe.execute()
 
@@ -115,9 +117,9 @@ class Journal:
     async def find_orphaned_sessions(self) -> list[int]:
         """Return sessions of failed hosts of this tier.
 
-        A host has failed if all searches of ``HOST_DEAD_AFTER_S`` find no record of it. A search that raises, or that
-        follows the previous one after more than ``MAX_SEARCH_INTERVAL_S``, starts this time again: after an outage or a
-        stall of the store the records of all hosts have expired, and live hosts need time to write theirs.
+        A host has failed if all searches of ``HOST_HEARTBEAT_TIMEOUT_S`` find no record of it. A search that raises, or
+        that follows the previous one after more than ``MAX_SEARCH_INTERVAL_S``, starts this time again: after an outage
+        or a stall of the store the records of all hosts have expired, and live hosts need time to write theirs.
         """
         try:
             return await self._search_orphans()
@@ -138,8 +140,8 @@ class Journal:
             now = time.monotonic()  # after the reply, which may have been delayed
             before = absences_before.get(host)
             since = before.since if before and now - before.until <= MAX_SEARCH_INTERVAL_S else now
-            self._absences[host] = _Absence(since, until=now)
-            if now - since < HOST_DEAD_AFTER_S:
+            self._absences[host] = _HostAbsence(since, until=now)
+            if now - since < HOST_HEARTBEAT_TIMEOUT_S:
                 continue
             sessions = await self.read_host_sessions(host)
             for ssrc in sessions:

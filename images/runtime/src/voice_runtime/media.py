@@ -101,7 +101,7 @@ class MediaFormat:
         return "".join(f"{line}\r\n" for line in lines)
 
 
-DEFAULT_MEDIA = MediaFormat()
+DEFAULT_MEDIA_FORMAT = MediaFormat()
 """Format of plain RTP, which is also the default of a session's record."""
 
 

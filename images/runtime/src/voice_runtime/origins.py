@@ -35,7 +35,7 @@ class OriginCheckMiddleware:
         self._same_origin = same_origin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = self._find_problem(scope) if scope["type"] in ("http", "websocket") else ""
+        problem = self._find_rejection_reason(scope) if scope["type"] in ("http", "websocket") else ""
         if not problem:
             await self._app(scope, receive, send)
             return
@@ -45,7 +45,7 @@ class OriginCheckMiddleware:
         else:
             await WebSocket(scope, receive, send).send_denial_response(response)
 
-    def _find_problem(self, scope: Scope) -> str:
+    def _find_rejection_reason(self, scope: Scope) -> str:
         if scope["path"] in UNCHECKED_PATHS:
             return ""
         headers = Headers(scope=scope)

@@ -23,7 +23,7 @@ from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 
 CHECK_INTERVAL_S = 10.0
-RENEW_INTERVAL_S = 120.0
+RENEWAL_INTERVAL_S = 120.0
 """Interval at which the protection is renewed. A fleet of 200 tasks makes fewer than two calls per second; ECS allows
 five."""
 PROTECTION_EXPIRY_MINUTES = 6
@@ -71,10 +71,10 @@ class TaskProtection:
 
     async def update(self, revision: str, now: float) -> None:
         """Set, renew or remove the protection according to the current state."""
-        await self._compare_revision(revision, now)
+        await self._detect_replacement(revision, now)
         within_limit = self._replaced_at is None or now - self._replaced_at < MAX_PROTECTION_AFTER_REPLACEMENT_S
         needs_protection = self._busy() and within_limit
-        if needs_protection and (self._protected_at is None or now - self._protected_at >= RENEW_INTERVAL_S):
+        if needs_protection and (self._protected_at is None or now - self._protected_at >= RENEWAL_INTERVAL_S):
             if await self._set_protection({"ProtectionEnabled": True, "ExpiresInMinutes": PROTECTION_EXPIRY_MINUTES}):
                 self._protected_at = now
         elif (
@@ -98,7 +98,7 @@ class TaskProtection:
                 return revision
             await asyncio.sleep(CHECK_INTERVAL_S)
 
-    async def _compare_revision(self, revision: str, now: float) -> None:
+    async def _detect_replacement(self, revision: str, now: float) -> None:
         try:
             stored = await self._store.get(self._key)
             newest = stored.decode() if isinstance(stored, bytes) else revision

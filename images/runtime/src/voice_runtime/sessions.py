@@ -13,7 +13,7 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_blueprint.contract.session_api import DEFAULT_END_OF_TURN_MS, SRTP_KEY_BYTES_BY_SUITE
 from voice_blueprint.contract.state import SentAudioField, SessionField, TranscribedAudioField
 from voice_runtime import state
-from voice_runtime.media import DEFAULT_MEDIA, MediaFormat
+from voice_runtime.media import DEFAULT_MEDIA_FORMAT, MediaFormat
 from voice_runtime.redaction import Redaction
 from voice_runtime.replies import decode_fields, decode_text
 from voice_runtime.transcribed import write_transcription_progress
@@ -72,7 +72,7 @@ class Session:
     reconnect_by: int = 0
     refused_at: int = 0
     srtp_key: str | None = None
-    media: MediaFormat = DEFAULT_MEDIA
+    media: MediaFormat = DEFAULT_MEDIA_FORMAT
     language: str | None = None
     end_of_turn_ms: int = DEFAULT_END_OF_TURN_MS
     last_sequence: int = -1
@@ -134,7 +134,7 @@ class Session:
                 expires_at=int(fields[SessionField.EXPIRES_AT]),
                 reconnect_by=int(fields.get(SessionField.RECONNECT_DEADLINE, 0)),
                 refused_at=int(transcribed.get(TranscribedAudioField.REFUSED_AT, 0)),
-                media=MediaFormat.parse(fields.get(SessionField.MEDIA, str(DEFAULT_MEDIA))),
+                media=MediaFormat.parse(fields.get(SessionField.MEDIA, str(DEFAULT_MEDIA_FORMAT))),
                 language=fields.get(SessionField.LANGUAGE),
                 end_of_turn_ms=int(fields.get(SessionField.END_OF_TURN_MS, DEFAULT_END_OF_TURN_MS)),
                 archived_from=int(fields.get(SessionField.ARCHIVED_FROM, 0)),

@@ -24,11 +24,11 @@ from voice_blueprint.contract.state import (
     HOST_SESSIONS_KEY,
     HOSTS_KEY,
     RESERVED_SLOTS_KEY,
-    REVISION_KEYS,
+    REVISION_KEY_BY_TIER,
     SENT_AUDIO_KEY,
     SESSION_KEY,
     SESSION_LEASE_KEY,
-    SRTP_KEY_KEY,
+    SRTP_KEYING_MATERIAL_KEY,
     TRANSCRIBED_AUDIO_KEY,
     TRANSCRIPT_KEY,
 )
@@ -38,7 +38,7 @@ SESSIONS_TO_ARCHIVE_KEY = ARCHIVE_KEY
 INDEX_ENTRIES_KEY = ARCHIVE_INDEX_KEY
 INDEX_CLAIM_KEY = ARCHIVE_INDEX_CLAIM_KEY
 QUEUED_FILE_PIECES_KEY = FILE_PIECES_KEY
-TIER_REVISION_KEYS = REVISION_KEYS
+TIER_REVISION_KEYS = REVISION_KEY_BY_TIER
 REVISION_RETENTION_S = 86_400
 """Lifetime of the newest revision, which its tasks renew. After a day without such tasks, the next task to start sets
 the revision."""
@@ -66,7 +66,7 @@ maximum of engines with streaming input, is 3,000 chunks, and the next one has 1
 AUDIO_RETENTION_S = 120
 """Maximum time for which unfinished audio waits for another host."""
 
-LEASE_S = 5
+SESSION_LEASE_TTL_S = 5
 """Time without renewal after which another host may take over a session."""
 
 HOST_SESSIONS_RETENTION_S = 300
@@ -79,7 +79,7 @@ MAX_FILE_PIECES = 64
 FILE_PIECE_RETENTION_S = 20
 """Time without polling by its gateway after which a piece expires, since the gateway has failed."""
 
-FILE_PIECE_LEASE_S = 5
+FILE_PIECE_LEASE_TTL_S = 5
 """Time without renewal after which another host transcribes a piece again."""
 
 
@@ -90,7 +90,7 @@ def build_session_key(ssrc: int) -> str:
 
 def build_srtp_entry_key(ssrc: int) -> str:
     """Return the key of a session's SRTP key."""
-    return SRTP_KEY_KEY.format(ssrc=ssrc)
+    return SRTP_KEYING_MATERIAL_KEY.format(ssrc=ssrc)
 
 
 def build_sent_audio_key(ssrc: int) -> str:
@@ -103,7 +103,7 @@ def build_transcription_progress_key(ssrc: int) -> str:
     return TRANSCRIBED_AUDIO_KEY.format(ssrc=ssrc)
 
 
-def build_lease_key(ssrc: int) -> str:
+def build_host_lease_key(ssrc: int) -> str:
     """Return the key of a session's lease by an ASR host."""
     return SESSION_LEASE_KEY.format(ssrc=ssrc)
 
@@ -133,7 +133,7 @@ def build_day_callers_key(day: str) -> str:
     return DAILY_CALLERS_KEY.format(day=day)
 
 
-def build_day_report_key(day: str) -> str:
+def build_usage_report_claim_key(day: str) -> str:
     """Return the key of the claim of the gateway that reports the usage of a day."""
     return DAILY_REPORT_KEY.format(day=day)
 

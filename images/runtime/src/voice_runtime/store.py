@@ -13,7 +13,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
-TIMEOUT_S = 2.0
+STORE_TIMEOUT_S = 2.0
 MAX_RETRIES = 6
 """Number of retries, which take about 5 s with the pauses between them. A failover of the replication group takes
 longer, so callers retry as well."""
@@ -116,13 +116,13 @@ def connect(settings: StoreSettings) -> "Redis":
     }
     pool = BlockingConnectionPool(
         max_connections=MAX_CONNECTIONS,
-        timeout=TIMEOUT_S,
+        timeout=STORE_TIMEOUT_S,
         address=settings.read_address,
         port=settings.port,
         credential_provider=FileCredentialProvider(settings) if password else None,
         decode_responses=False,
-        socket_timeout=TIMEOUT_S,
-        socket_connect_timeout=TIMEOUT_S,
+        socket_timeout=STORE_TIMEOUT_S,
+        socket_connect_timeout=STORE_TIMEOUT_S,
         socket_keepalive=True,
         retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), MAX_RETRIES),
         retry_on_error=[StoreConnectionError, StoreTimeoutError],

@@ -49,7 +49,7 @@ precede the end."""
 MAX_REPORTED_SESSIONS = 64
 """Number of sessions of which a process remembers that it has logged their invalid entries, since readers that wait
 read such an entry repeatedly."""
-FIXED_EVENT_NUMBERS = {
+FIXED_EVENT_NUMBER_BY_KIND = {
     EventKind.SPEECH_STARTED: 1,
     EventKind.SPEECH_STOPPED: FINAL_SEQUENCE_NUMBER - 1,
     EventKind.FINAL: FINAL_SEQUENCE_NUMBER,
@@ -156,7 +156,7 @@ class TranscriptStore:
             number: Sequence number of a partial; for a gap ``GAP_NUMBER_BASE`` plus its position, or 0 before the
                 utterance.
         """
-        event_id = EventId(transcript.utterance, FIXED_EVENT_NUMBERS.get(transcript.kind, number))
+        event_id = EventId(transcript.utterance, FIXED_EVENT_NUMBER_BY_KIND.get(transcript.kind, number))
         # For an archived session, the final is appended there first: if a host fails in between, nothing has been
         # published, and its successor appends both.
         if transcript.kind is EventKind.FINAL and await self._store.hexists(

@@ -17,9 +17,9 @@ MIN_PAUSE_S = 0.001
 PAUSE_FACTOR = 4
 """Ratio of a pause to the preceding processing time. All connections with a backlog together use at most a fifth of the
 loop's time."""
-MAX_LARGE_MESSAGE_BYTES = 256 << 20
+MAX_TOTAL_LARGE_MESSAGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
-READ_TIMEOUT_S = 20.0
+CLIENT_READ_TIMEOUT_S = 20.0
 """Maximum time without reads by a client with pending data, and for closing its connection."""
 MAX_UNREAD_BYTES = 64 * 1024
 """Maximum size of unread responses to a client's pings, above which no more data is read from it."""
@@ -73,7 +73,7 @@ class SlowReaderTimeoutProtocol(asyncio.Protocol):
         self._was_closing = self.transport.is_closing()
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._unread_timer = self.loop.call_later(READ_TIMEOUT_S, _close_if_unread, weakref.ref(self))
+        self._unread_timer = self.loop.call_later(CLIENT_READ_TIMEOUT_S, _close_if_unread, weakref.ref(self))
 
     def stop_unread_timeout(self) -> None:
         """Stop the timeout, also when another protocol takes over the connection."""
@@ -97,7 +97,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
 
     paused_connections: ClassVar[set[asyncio.Protocol]] = set()
     """Connections of all protocols with a backlog."""
-    large_message_bytes: ClassVar[dict["PacedWebSocket", int]] = {}
+    large_message_bytes_by_socket: ClassVar[dict["PacedWebSocket", int]] = {}
     """Received bytes of incomplete messages above the usual limit."""
     max_bytes_by_path: ClassVar[Mapping[str, int]] = {}
 
@@ -106,7 +106,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
         """Return the protocol of a server whose paths accept larger messages than ``ws_max_size``.
 
         Args:
-            max_bytes: Limit of a message by path; for all other paths, it is ``ws_max_size``.
+            max_bytes_by_path: Limit of a message by path; for all other paths, it is ``ws_max_size``.
         """
         return type("PacedWebSocket", (cls,), {"max_bytes_by_path": max_bytes_by_path})
 
@@ -167,7 +167,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
         """Discard unread data."""
         self._end_pause()
         self._unread.clear()
-        self.large_message_bytes.pop(self, None)
+        self.large_message_bytes_by_socket.pop(self, None)
         super().connection_lost(exc)
 
     def _refuse_malformed_request(self) -> None:
@@ -207,13 +207,13 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _limit_large_messages(self) -> None:
-        """Close the connection if incomplete messages of all connections exceed ``MAX_LARGE_MESSAGE_BYTES``."""
+        """Close the connection if incomplete messages of all connections exceed ``MAX_TOTAL_LARGE_MESSAGE_BYTES``."""
         buffered_bytes = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
         if buffered_bytes <= self.config.ws_max_size:
-            self.large_message_bytes.pop(self, None)
+            self.large_message_bytes_by_socket.pop(self, None)
             return
-        self.large_message_bytes[self] = buffered_bytes
-        if sum(self.large_message_bytes.values()) > MAX_LARGE_MESSAGE_BYTES:
+        self.large_message_bytes_by_socket[self] = buffered_bytes
+        if sum(self.large_message_bytes_by_socket.values()) > MAX_TOTAL_LARGE_MESSAGE_BYTES:
             self.conn.fail(1013, "too many large messages arrive at a time; send smaller ones, or try again")
             self.handle_parser_exception()
 

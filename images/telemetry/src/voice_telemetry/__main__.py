@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from voice_runtime import environment
 from voice_runtime.store import StoreSettings, connect
 from voice_telemetry.cloudwatch import CloudWatchPublisher
-from voice_telemetry.prometheus import LatestValues, start_server
+from voice_telemetry.prometheus import LatestSampleCollector, start_server
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import Source, SourceError
@@ -25,7 +25,7 @@ from voice_telemetry.sources.nic import NicSource
 
 MAX_VALUE_AGE_S = 10.0
 """Maximum age of values for Prometheus. The source of older values no longer responds."""
-_CALL_TIMEOUT_S = 5
+_CLOUDWATCH_TIMEOUT_S = 5
 
 log = logging.getLogger("voice_telemetry")
 
@@ -80,7 +80,7 @@ async def run(
     settings: Settings,
     store: StoreSettings,
     cloudwatch: CloudWatchPublisher | None,
-    latest_values: LatestValues,
+    latest_values: LatestSampleCollector,
     stop: asyncio.Event,
 ) -> None:
     """Read and publish values until stopped, and then send the remaining values."""
@@ -116,9 +116,11 @@ async def _sleep_until_stopped(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _create_cloudwatch(settings: Settings) -> CloudWatchPublisher:
+def _create_cloudwatch_publisher(settings: Settings) -> CloudWatchPublisher:
     # The pauses between calls are longer than the library's own.
-    config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
+    config = Config(
+        connect_timeout=_CLOUDWATCH_TIMEOUT_S, read_timeout=_CLOUDWATCH_TIMEOUT_S, retries={"total_max_attempts": 1}
+    )
     client = boto3.client("cloudwatch", region_name=settings.region, config=config)
     return CloudWatchPublisher(client, deployment=settings.deployment, fleet=settings.fleet)
 
@@ -127,8 +129,8 @@ async def _main(settings: Settings, store: StoreSettings) -> None:
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    cloudwatch = _create_cloudwatch(settings) if settings.region else None
-    newest = LatestValues(deployment=settings.deployment, fleet=settings.fleet)
+    cloudwatch = _create_cloudwatch_publisher(settings) if settings.region else None
+    newest = LatestSampleCollector(deployment=settings.deployment, fleet=settings.fleet)
     server = start_server(newest, settings.prometheus_port, settings.prometheus_address)
     try:
         await run(settings, store, cloudwatch, newest, stop)

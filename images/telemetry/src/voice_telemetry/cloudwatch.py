@@ -75,7 +75,7 @@ class CloudWatchPublisher:
                     MetricData=[self._build_datum(each) for each in batch],
                 )
             except ClientError as error:
-                if _is_value_error(error):
+                if _is_invalid_request_error(error):
                     self.lost_count += len(batch)
                     log.error("CloudWatch refuses %d values: %s", len(batch), error)  # noqa: TRY400  an answer, no bug
                     continue
@@ -113,7 +113,7 @@ class CloudWatchPublisher:
         }
 
 
-def _is_value_error(error: ClientError) -> bool:
+def _is_invalid_request_error(error: ClientError) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = error.response.get("Error", {}).get("Code", "")
     return (

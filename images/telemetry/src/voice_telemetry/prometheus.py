@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 MetricFamily = CounterMetricFamily | GaugeMetricFamily
 
 
-class LatestValues(Collector):
+class LatestSampleCollector(Collector):
     """Stores the latest value of each metric, and the sum of each counter.
 
     Without sums, scrapes every 15 s would miss most increments of counters.
@@ -49,7 +49,7 @@ class LatestValues(Collector):
         yield from families.values()
 
 
-def start_server(latest_values: LatestValues, port: int, address: str = LOOPBACK) -> WSGIServer:
+def start_server(latest_values: LatestSampleCollector, port: int, address: str = LOOPBACK) -> WSGIServer:
     """Start a server for scrapes, and return it.
 
     Raises:

@@ -15,7 +15,7 @@ class Sample:
 
     Attributes:
         name: Name in ``voice_blueprint.contract.METRICS``.
-        part: Value of the additional dimension; empty if the metric only has those of deployment and fleet.
+        dimension_value: Value of the additional dimension; empty if the metric only has those of deployment and fleet.
         read_at: Seconds since 1970.
 
     Raises:

@@ -24,7 +24,7 @@ def main() -> str | None:
         kind, name = line.split()
         names[kind].add(name)
 
-    expected = {variable.name for variable in environment.ENVIRONMENT[images.Image.VAD_DATAPLANE]}
+    expected = {variable.name for variable in environment.VARIABLES_BY_IMAGE[images.Image.VAD_DATAPLANE]}
     if names["contract"] != expected:
         return f"variables differ from the contract: {sorted(names['contract'] ^ expected)}"
     declared = {value.name for value in vars(environment).values() if isinstance(value, environment.Variable)}

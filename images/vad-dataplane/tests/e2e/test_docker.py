@@ -53,7 +53,7 @@ def test_a_host_starts_with_its_rendered_arguments(
     plane.knows_host()
     used = PAGES - int((HUGE_PAGES / "free_hugepages").read_text())
     needed = huge_pages.calculate_huge_page_count(plane.port("VOICE_MAX_SESSIONS"), QUEUES, size_mib=2)
-    swapped = QUEUES * (huge_pages.VAD_BYTES >> 20) / 2
+    swapped = QUEUES * (huge_pages.VAD_BYTES_PER_QUEUE >> 20) / 2
     assert needed - swapped - 0.2 * needed <= used <= needed, "voice_blueprint/huge_pages.py has the program's sizes"
     caller = Caller(plane, 0x1234)
     store.open_session(caller.ssrc)

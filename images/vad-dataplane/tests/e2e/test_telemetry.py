@@ -7,7 +7,7 @@ from audio import silence, speech
 from running import Caller, DataPlane, wait_for
 
 from voice_blueprint.contract.images import Image
-from voice_blueprint.contract.metrics import METRICS, Allowance, DataPlaneEvent
+from voice_blueprint.contract.metrics import METRICS, DataPlaneEvent, NetworkAllowance
 from voice_blueprint.contract.network import Tier
 from voice_telemetry.sources.dataplane import SUSTAINED_READING_COUNT
 from voice_telemetry.sources.dataplane import DataPlaneSource as Reader
@@ -46,4 +46,4 @@ def test_the_publisher_reads_the_programs_counters(plane: DataPlane, caller: Cal
 def test_dpdks_driver_for_ena_has_the_counters_that_are_published() -> None:
     (driver, *_) = Path("/usr/lib").glob("*/librte_net_ena.so.*")
     words = driver.read_bytes().split(b"\0")
-    assert {word.decode() for word in words if word.endswith(b"_allowance_exceeded")} == set(Allowance)
+    assert {word.decode() for word in words if word.endswith(b"_allowance_exceeded")} == set(NetworkAllowance)

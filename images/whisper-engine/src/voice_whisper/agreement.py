@@ -27,7 +27,7 @@ MIN_REPEAT_COUNT = 3
 """Number of consecutive repetitions of a few words, up to the end, that indicate a loop of the model."""
 
 
-class Agreement:
+class LocalAgreement:
     """The words of an utterance, in seconds relative to the caller's origin.
 
     Attributes:
@@ -51,13 +51,13 @@ class Agreement:
         is_cut = bool(self.tentative) and self.tentative[-1].end > at_s
         return self.committed + self.tentative[: len(self.tentative) - is_cut]
 
-    def create_remainder(self) -> "Agreement":
+    def create_remainder(self) -> "LocalAgreement":
         """Return the state for the audio after the last committed word, where the utterance is cut."""
-        rest = Agreement(self._previous_words + self.committed)
+        rest = LocalAgreement(self._previous_words + self.committed)
         rest.tentative, rest._last = self.tentative, self._last
         return rest
 
-    def set_predecessor(self, before: "Agreement") -> None:
+    def continue_from(self, before: "LocalAgreement") -> None:
         """Continue after the words of another utterance, whose end is transcribed again but not published again."""
         self._previous_words = (before._previous_words + before.committed)[-MAX_REPEATED_WORDS:]
 

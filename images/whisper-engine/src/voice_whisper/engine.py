@@ -8,17 +8,17 @@ import time
 from typing import Any
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
 from voice_runtime.file_pieces import FilePieceQueue
 from voice_runtime.hosts import HostRegistry
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.sessions import SessionStore
 from voice_runtime.store import StoreSettings, connect
 from voice_runtime.transcripts import TranscriptStore
 from voice_whisper import health
 from voice_whisper.admission import Admission
 from voice_whisper.counters import Counters
-from voice_whisper.file_reader import FileReader
+from voice_whisper.file_reader import FileTranscriber
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.live_session import SessionContext
 from voice_whisper.maintenance import HostMaintenance
@@ -27,11 +27,11 @@ from voice_whisper.retries import STORE_ERRORS
 from voice_whisper.settings import EngineSettings
 from voice_whisper.streaming import StreamingTranscriber
 from voice_whisper.transcriber import Transcriber
-from voice_whisper.vllm_backend import VllmBackend
+from voice_whisper.vllm_backend import VllmTranscriber
 
 RECEIVE_BUFFER_BYTES = 8 << 20
 """Four seconds of 64 sessions, at 32 kB/s each."""
-DRAIN_NOTICE_S = HOST_DEAD_AFTER_S
+DRAIN_PROPAGATION_DELAY_S = HOST_HEARTBEAT_TIMEOUT_S
 """Time for which the VAD tier may still send new sessions to a draining host, since it reads the registry
 periodically."""
 POLL_INTERVAL_S = 0.1
@@ -63,7 +63,7 @@ class Engine:
         self._store = connect(store)
         self._counters = Counters()
         self._transcriber = _create_transcriber(settings)
-        journal, sessions = Journal(self._store, settings.host), SessionStore(self._store)
+        journal, sessions = AudioJournal(self._store, settings.host), SessionStore(self._store)
         self._batch = JournalBatch(journal, self._counters)
         transcripts = TranscriptStore(self._store)
         services = SessionContext(self._transcriber, transcripts, journal, self._batch, self._counters, sessions)
@@ -77,7 +77,7 @@ class Engine:
             sessions,
             is_stuck=lambda: self._transcriber.is_stuck,
         )
-        self._files = FileReader(settings.host, FilePieceQueue(self._store), self._transcriber, self._counters)
+        self._files = FileTranscriber(settings.host, FilePieceQueue(self._store), self._transcriber, self._counters)
 
     async def run(self) -> None:
         """Run until stopped, and complete started work.
@@ -147,7 +147,7 @@ class Engine:
         self._keeper.is_draining = True
         log.info("draining: %d sessions are live", len(self._admission.live_sessions))
         while time.monotonic() - started_at < self._settings.drain_timeout_s - SHUTDOWN_RESERVE_S:
-            self._admission.is_closed = time.monotonic() - started_at >= DRAIN_NOTICE_S
+            self._admission.is_closed = time.monotonic() - started_at >= DRAIN_PROPAGATION_DELAY_S
             if self._admission.is_closed and self._admission.is_empty:
                 break
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -166,7 +166,7 @@ def _create_transcriber(settings: EngineSettings) -> Transcriber:
         case "whisper":
             return WorkerPool(settings)
         case "vllm":
-            return VllmBackend(settings.vllm_url, settings.vllm_model)
+            return VllmTranscriber(settings.vllm_url, settings.vllm_model)
         case "vllm-realtime":
             from voice_whisper.vllm_realtime import VllmRealtimeRecognizer  # noqa: PLC0415  Neuron's image has no websockets
 

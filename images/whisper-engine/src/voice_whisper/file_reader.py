@@ -9,7 +9,7 @@ import numpy as np
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
-from voice_runtime.state import FILE_PIECE_LEASE_S
+from voice_runtime.state import FILE_PIECE_LEASE_TTL_S
 from voice_whisper.counters import Counters
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.live_session import to_timed_word
@@ -22,7 +22,7 @@ POLL_INTERVAL_S = 0.1
 log = logging.getLogger(__name__)
 
 
-class FileReader:
+class FileTranscriber:
     """Transcribes one piece at a time, since a piece in progress delays live calls."""
 
     def __init__(self, host: str, pieces: FilePieceQueue, transcriber: Transcriber, counters: Counters) -> None:
@@ -47,7 +47,7 @@ class FileReader:
         work = asyncio.create_task(self._transcribe(piece))
         try:
             while not work.done():
-                await asyncio.wait({work}, timeout=FILE_PIECE_LEASE_S / 2)
+                await asyncio.wait({work}, timeout=FILE_PIECE_LEASE_TTL_S / 2)
                 if not work.done() and not await self._pieces.renew(piece.name):
                     return
             await self._pieces.complete(piece.name, work.result())
@@ -57,7 +57,7 @@ class FileReader:
     async def _transcribe(self, piece: FilePiece) -> PieceTranscript:
         utterance = create_utterance(piece.audio)
         self._counters.events["file_pieces"] += 1
-        if utterance.is_stationary_noise(utterance.frames):
+        if utterance.is_stationary_noise(utterance.frame_count):
             return PieceTranscript()
         try:
             transcript = await self._transcriber.transcribe(utterance, piece.language, Priority.FILE, piece.prompt)

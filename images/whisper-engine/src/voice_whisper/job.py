@@ -33,7 +33,7 @@ class Priority(IntEnum):
     """A piece of a file, without a waiting speaker."""
 
 
-class StaleError(Exception):
+class StaleJobError(Exception):
     """A partial has waited for too long."""
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_whisper.counters import Counters
 from voice_whisper.utterance import Utterance
 
@@ -19,7 +19,7 @@ but their session's host still keeps them."""
 class JournalBatch:
     """Buffers chunks, and appends them to the journal in batches."""
 
-    def __init__(self, journal: Journal, counters: Counters) -> None:
+    def __init__(self, journal: AudioJournal, counters: Counters) -> None:
         self._journal = journal
         self._counters = counters
         self._waiting: deque[tuple[int, Utterance, AudioChunk, bytes]] = deque()
@@ -44,7 +44,7 @@ class JournalBatch:
                 return
             ids = await self._journal.append([(ssrc, datagram) for ssrc, _, _, datagram in batch])
             for (_, utterance, chunk, _), entry_id in zip(batch, ids, strict=True):
-                utterance.add_entry(entry_id, chunk.sequence)
+                utterance.add_journal_entry(entry_id, chunk.sequence)
             for entry in batch:
                 if self._waiting and self._waiting[0] is entry:
                     self._waiting.popleft()

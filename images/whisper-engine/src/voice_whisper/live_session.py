@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.redaction import count_trailing_digits, redact_transcript
 from voice_runtime.sessions import Session, SessionStore, get_primary_language
 from voice_runtime.transcripts import GAP_NUMBER_BASE, EventKind, TimedWord, Transcript, TranscriptStore
 from voice_whisper.agreement import MIN_AUDIO_S, ends_sentence, join_words, shift_words
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.job import JobFailedError, Priority, StaleError, WindowTranscript
+from voice_whisper.job import JobFailedError, Priority, StaleJobError, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.retries import STORE_ERRORS, retry_until_done
 from voice_whisper.session_audio import DropReason, SessionAudio
@@ -54,7 +54,7 @@ class SessionContext:
 
     transcriber: Transcriber
     transcripts: TranscriptStore
-    journal: Journal
+    journal: AudioJournal
     batch: JournalBatch
     counters: Counters
     sessions: SessionStore
@@ -79,12 +79,12 @@ class _EarlyTranscript:
     """Early transcript of an utterance whose speaker is silent: its final, unless speech continues.
 
     Attributes:
-        end: Position after the last transcribed frame.
+        end_frame: Position after the last transcribed frame.
         task: Task of the transcript; its result is None on failure.
     """
 
     utterance: Utterance
-    end: int
+    end_frame: int
     task: asyncio.Task[WindowTranscript | None] = field(init=False)
     started_at: float = field(default_factory=time.monotonic)
     completed_at: float = 0.0
@@ -126,7 +126,7 @@ class LiveSession:
     @property
     def is_busy(self) -> bool:
         """Whether some speech has no final transcript yet."""
-        return bool(self._audio.current or self._outbox)
+        return bool(self._audio.current_utterance or self._outbox)
 
     def add_chunk(self, chunk: AudioChunk, datagram: bytes) -> None:
         """Process a chunk that was sent here."""
@@ -135,7 +135,7 @@ class LiveSession:
         utterance = self._assign_chunk(chunk)
         if utterance is not None:
             self._services.batch.add(self._ssrc, utterance, chunk, datagram)
-            self.advance()
+            self.start_due_transcripts()
 
     async def restore(self) -> None:
         """Process the session's chunks in the journal."""
@@ -148,13 +148,13 @@ class LiveSession:
                 expired.append(entry_id)
                 continue
             if utterance := self._assign_chunk(chunk):
-                utterance.add_entry(entry_id, chunk.sequence)
+                utterance.add_journal_entry(entry_id, chunk.sequence)
             else:
                 expired.append(entry_id)
         await retry_until_done("a journal", lambda: self._services.journal.delete(self._ssrc, expired))
-        self.advance()
+        self.start_due_transcripts()
 
-    def advance(self) -> None:
+    def start_due_transcripts(self) -> None:
         """Start the transcripts that are due: finals of completed utterances, and a partial of the current one."""
         now = time.monotonic()
         for utterance in self._audio.pop_finished(now):
@@ -216,7 +216,7 @@ class LiveSession:
 
     def _complete_utterance(self, utterance: Utterance) -> None:
         """Start the transcript of a completed utterance, and queue its events in order."""
-        end = utterance.start + utterance.frames
+        end = utterance.start + utterance.frame_count
         self._services.counters.events["lost_chunks"] += utterance.lost_chunk_count
         if utterance.is_mark and utterance.gap_before:
             self._queue_event(EventKind.GAP, utterance, *utterance.gap_before, number=0)
@@ -235,7 +235,7 @@ class LiveSession:
         counters = self._services.counters
         ends_at = started_at = time.monotonic()
         result, ahead = None, self._ahead
-        if ahead and (ahead.utterance, ahead.end) == (utterance, utterance.end) and (result := await ahead.task):
+        if ahead and (ahead.utterance, ahead.end_frame) == (utterance, utterance.end) and (result := await ahead.task):
             started_at = ahead.started_at
             result = replace(
                 result, stages_ms=result.stages_ms | {"turn": max(0.0, 1000 * (ends_at - ahead.completed_at))}
@@ -250,16 +250,16 @@ class LiveSession:
         self._continue_agreement(utterance)
         result = await self._remove_cut_word(utterance, result)
         utterance.agreement.finish(shift_words(result.words, utterance.begin * FRAME_S))
-        counters.record_work(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
+        counters.record_work(time.monotonic(), 0.0, utterance.frame_count * FRAME_MS / 1000)
         final.transcript = self._apply_redaction(
-            _create_transcript(EventKind.FINAL, utterance, utterance.frames, result, ingest_ms)
+            _create_transcript(EventKind.FINAL, utterance, utterance.frame_count, result, ingest_ms)
         )
         await self._publish()
 
     def _continue_agreement(self, utterance: Utterance) -> None:
         """Continue the words of the utterance from which an utterance was split."""
         if utterance.split_from:
-            utterance.agreement.set_predecessor(utterance.split_from.agreement)
+            utterance.agreement.continue_from(utterance.split_from.agreement)
             utterance.split_from = None
 
     async def _remove_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
@@ -282,7 +282,7 @@ class LiveSession:
         return replace(result, words=words, text=join_words(words))
 
     def _has_continuation(self, utterance: Utterance) -> bool:
-        current = self._audio.current
+        current = self._audio.current_utterance
         return bool(current and current.split_from is utterance)
 
     def _stop_partial(self, utterance: Utterance) -> None:
@@ -290,7 +290,7 @@ class LiveSession:
             self._partial.cancel()
 
     async def _transcribe_utterance(self, utterance: Utterance) -> WindowTranscript | None:
-        if utterance.is_mark or utterance.is_stationary_noise(utterance.frames):
+        if utterance.is_mark or utterance.is_stationary_noise(utterance.frame_count):
             return EMPTY_TRANSCRIPT
         try:
             result = await self._services.transcriber.transcribe(
@@ -304,12 +304,12 @@ class LiveSession:
 
     def _transcribe_early(self, utterance: Utterance) -> None:
         """Start the transcript of an utterance that may be complete, once per silence."""
-        end = utterance.start + utterance.frames
-        if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end) == (utterance, end)):
+        end = utterance.start + utterance.frame_count
+        if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end_frame) == (utterance, end)):
             return
         self._stop_partial(utterance)
         ahead = self._ahead = _EarlyTranscript(utterance, end)
-        ahead.task = self._start_task(self._transcribe_during_silence(ahead, utterance.frames))
+        ahead.task = self._start_task(self._transcribe_during_silence(ahead, utterance.frame_count))
 
     async def _transcribe_during_silence(self, ahead: _EarlyTranscript, frames: int) -> WindowTranscript | None:
         utterance = ahead.utterance
@@ -318,7 +318,7 @@ class LiveSession:
         ahead.completed_at = time.monotonic()
         if result is None:
             return None
-        if frames == utterance.frames:
+        if frames == utterance.frame_count:
             utterance.is_transcript_complete = ends_sentence(result.text) or result is EMPTY_TRANSCRIPT
         if not utterance.marks:
             self._continue_agreement(utterance)
@@ -347,13 +347,15 @@ class LiveSession:
         if not utterance.is_mark:
             services.counters.events["finals" if is_new else "finals_of_others"] += 1
         characters = len(transcript.text) if is_new else 0
-        mark = partial(services.transcripts.mark_transcribed, ssrc, utterance.last, utterance.next_number, characters)
+        mark = partial(
+            services.transcripts.mark_transcribed, ssrc, utterance.last, utterance.next_chunk_number, characters
+        )
         await retry_until_done("a final", mark)
         await retry_until_done("the journal", services.batch.flush)
         await retry_until_done("the journal", lambda: services.journal.delete(ssrc, list(utterance.entries)))
 
     def _start_partial_if_due(self) -> None:
-        utterance = self._audio.current
+        utterance = self._audio.current_utterance
         if (
             utterance is None
             or not utterance.is_announced  # an earlier one still waits for late chunks
@@ -368,11 +370,11 @@ class LiveSession:
         waiting = sum(self._services.transcriber.queue_depths)
         frames = PARTIAL_INTERVAL_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
         due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / QUEUE_THRESHOLD_WINDOWS)
-        if utterance.frames - self._partial_frames < due:
+        if utterance.frame_count - self._partial_frames < due:
             return
-        self._partial_frames = utterance.frames
+        self._partial_frames = utterance.frame_count
         if not utterance.is_stationary_noise(MIN_STEADY_FRAMES):
-            self._partial = self._start_task(self._transcribe_partial(utterance, utterance.frames))
+            self._partial = self._start_task(self._transcribe_partial(utterance, utterance.frame_count))
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
         begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frame_count * FRAME_S
@@ -380,7 +382,7 @@ class LiveSession:
             result = await self._services.transcriber.transcribe(
                 utterance, self._language, Priority.PARTIAL, self._prompt
             )
-        except StaleError:
+        except StaleJobError:
             self._services.counters.events["partials_shed"] += 1
             return
         except JobFailedError:
@@ -417,7 +419,7 @@ class LiveSession:
     def _publish_stable_part(self, utterance: Utterance) -> None:
         """Publish the stable part of a long utterance as a final, so that the audio to transcribe again stays short."""
         committed = utterance.agreement.committed
-        if not committed or utterance.end is not None or utterance is not self._audio.current:
+        if not committed or utterance.end is not None or utterance is not self._audio.current_utterance:
             return
         at = round(committed[-1].end / FRAME_S)
         if (
@@ -427,13 +429,13 @@ class LiveSession:
             return
         self._audio.split(utterance, at)
         self._services.counters.events["lost_chunks"] += utterance.lost_chunk_count
-        self._services.counters.record_work(time.monotonic(), 0.0, utterance.frames * FRAME_S)
+        self._services.counters.record_work(time.monotonic(), 0.0, utterance.frame_count * FRAME_S)
         self._queue_gaps(utterance)
-        self._partial_utterance = self._audio.current
-        self._partial_frames = self._partial_utterance.frames if self._partial_utterance else 0
+        self._partial_utterance = self._audio.current_utterance
+        self._partial_frames = self._partial_utterance.frame_count if self._partial_utterance else 0
         utterance.agreement.tentative = []
         final = self._apply_redaction(
-            _create_transcript(EventKind.FINAL, utterance, utterance.frames, EMPTY_TRANSCRIPT)
+            _create_transcript(EventKind.FINAL, utterance, utterance.frame_count, EMPTY_TRANSCRIPT)
         )
         self._outbox.append(_PendingEvent(final.model_copy(update={"speech_final": False}), ended_utterance=utterance))
         self._start_task(self._publish())

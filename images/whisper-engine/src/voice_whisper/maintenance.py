@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from voice_blueprint.contract.state import HOST_HEARTBEAT_INTERVAL_S
 from voice_runtime.hosts import Host, HostRegistry
-from voice_runtime.journal import Journal
+from voice_runtime.journal import AudioJournal
 from voice_runtime.sessions import SessionStore
 from voice_whisper.admission import Admission
 from voice_whisper.journal_batch import FLUSH_INTERVAL_S as JOURNAL_EVERY_S
@@ -42,7 +42,7 @@ class HostMaintenance:
         settings: EngineSettings,
         admission: Admission,
         registry: HostRegistry,
-        journal: Journal,
+        journal: AudioJournal,
         sessions: SessionStore,
         *,
         is_stuck: Callable[[], bool],
@@ -123,7 +123,7 @@ class HostMaintenance:
 
     async def _advance_sessions(self) -> None:
         for session in self._admission.live_sessions.values():
-            session.advance()
+            session.start_due_transcripts()
 
     async def _release_idle_sessions(self) -> None:
         now = time.monotonic()

@@ -20,8 +20,8 @@ MAX_HIDDEN_WIDTH = 1280
 """Of Whisper's models, large-v3 has the most mel bins, and the large ones have the widest states."""
 
 FEATURE_BYTES = 4 * MAX_MEL_BINS * MAX_WINDOW_ROWS
-HIDDEN_BYTES = 4 * MAX_HIDDEN_STATES * MAX_HIDDEN_WIDTH
-SLOT_BYTES = FEATURE_BYTES + HIDDEN_BYTES
+HIDDEN_STATES_BYTES = 4 * MAX_HIDDEN_STATES * MAX_HIDDEN_WIDTH
+SLOT_BYTES = FEATURE_BYTES + HIDDEN_STATES_BYTES
 
 
 class SlotMemory:
@@ -44,7 +44,7 @@ class SlotMemory:
         offset = slot * SLOT_BYTES
         return np.frombuffer(self._memory, np.float32, bins * rows, offset).reshape(bins, rows)
 
-    def get_hidden_view(self, slot: int, shape: tuple[int, int], dtype: str) -> HiddenStates:
+    def get_hidden_states_view(self, slot: int, shape: tuple[int, int], dtype: str) -> HiddenStates:
         """Return the hidden states of a slot, in place."""
         offset = slot * SLOT_BYTES + FEATURE_BYTES
         states = np.frombuffer(self._memory, np.dtype(dtype), shape[0] * shape[1], offset)

@@ -14,13 +14,13 @@ class ReadyMessage(_Message):
 
     bins: int
     languages: tuple[str, ...]
-    encodes_batches: bool = False
+    supports_batch_encoding: bool = False
 
 
 class FailedMessage(_Message):
     """A worker cannot load its model."""
 
-    why: str
+    reason: str
 
 
 class StatesLayout(_Message):

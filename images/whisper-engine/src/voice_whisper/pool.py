@@ -6,10 +6,10 @@ from functools import partial
 
 from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
-from voice_whisper.job import MAX_PARTIAL_WAIT_S, Job, Priority, StaleError, WindowTranscript
+from voice_whisper.job import MAX_PARTIAL_WAIT_S, Job, Priority, StaleJobError, WindowTranscript
 from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchRequest
-from voice_whisper.process import Process
+from voice_whisper.process import WorkerProcess
 from voice_whisper.settings import (
     MAX_DECODER_BATCH,
     MAX_ENCODER_BATCH,
@@ -82,7 +82,9 @@ class WorkerPool:
         for crew in crews:
             start, work = self._create_worker_factory(crew.role), partial(self._process_batch, crew.role)
             before = next(reversed(self.stages.values()), None)
-            self.stages[crew.role] = Stage(crew.role, crew.max_batch_size, start, work, self.release, follows=before)
+            self.stages[crew.role] = Stage(
+                crew.role, crew.max_batch_size, start, work, self.release_slot, follows=before
+            )
         self._bins = 0
         self.languages: tuple[str, ...] = ()
         self._starting = sum(self._workers.values())
@@ -134,7 +136,7 @@ class WorkerPool:
 
         Raises:
             JobFailedError: Workers crash on the utterance.
-            StaleError: A partial has waited too long.
+            StaleJobError: A partial has waited too long.
         """
         rows = utterance.extract_features(self._bins, until_end=priority is not Priority.PARTIAL)
         window = create_window(rows)
@@ -147,13 +149,13 @@ class WorkerPool:
             if priority is Priority.PARTIAL and utterance.transcribed_frame_count <= SPLIT_THRESHOLD_FRAMES:
                 await asyncio.wait({job.result}, timeout=MAX_PARTIAL_WAIT_S)
                 if self._withdraw_job(job):
-                    raise StaleError
+                    raise StaleJobError
             result = await job.result
             return replace(result, words=adjust_word_times(result.words, rows))
         finally:
             self._withdraw_job(job)
 
-    def release(self, job: Job) -> None:
+    def release_slot(self, job: Job) -> None:
         """Release a job's slot for the next waiting job."""
         if job.slot is not None:
             self._free.append(job.slot)
@@ -176,7 +178,7 @@ class WorkerPool:
                 self._stalled_polls[role] = self._stalled_polls[role] + 1 if is_stalled else 0
                 done[role] = stage.completed_batches
 
-    async def _process_batch(self, role: Role, process: Process, batch: list[Job]) -> None:
+    async def _process_batch(self, role: Role, process: WorkerProcess, batch: list[Job]) -> None:
         bins, rows = batch[0].window.shape
         slots = [job.slot for job in batch if job.slot is not None]
         languages = [job.language for job in batch]
@@ -196,20 +198,20 @@ class WorkerPool:
         if role is not Role.ENCODER:
             for job, decoded in zip(batch, reply.texts, strict=True):
                 job.set_result(decoded)
-                self.release(job)
+                self.release_slot(job)
             return
         for job in batch:
             job.states = reply.states
             job.failed_attempt_count = 0
             if job.result.done():
-                self.release(job)
+                self.release_slot(job)
             else:
                 self.stages[Role.DECODER].put(job)
 
     def _create_worker_factory(self, role: Role) -> WorkerFactory:
-        return lambda number: Process.start(role, self._memory, self._count, threads=self._threads, number=number)
+        return lambda number: WorkerProcess.start(role, self._memory, self._count, threads=self._threads, number=number)
 
-    def _on_model_loaded(self, process: Process) -> None:
+    def _on_model_loaded(self, process: WorkerProcess) -> None:
         self._bins, self.languages = process.model.bins, process.model.languages
         self._starting -= 1
         if self._starting == 0:
@@ -232,7 +234,7 @@ class WorkerPool:
         if job in self._waiting_for_slot:
             self._waiting_for_slot.remove(job)
         elif any(stage.queue.remove(job) for stage in self.stages.values()):
-            self.release(job)
+            self.release_slot(job)
         else:
             return False
         return True

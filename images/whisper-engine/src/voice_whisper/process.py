@@ -35,7 +35,7 @@ class WorkerStartError(Exception):
     """The process could not load its model. The message contains the reason."""
 
 
-class Process:
+class WorkerProcess:
     """A worker process.
 
     Attributes:
@@ -52,7 +52,7 @@ class Process:
         return self._process.pid
 
     @classmethod
-    async def start(cls, role: Role, memory: SlotMemory, slots: int, *, threads: int, number: int) -> "Process":
+    async def start(cls, role: Role, memory: SlotMemory, slots: int, *, threads: int, number: int) -> "WorkerProcess":
         """Start a worker, and wait until it has loaded its model.
 
         Args:
@@ -149,5 +149,5 @@ class Process:
 def _parse_start_message(first_words: bytes) -> ReadyMessage:
     words = _START_MESSAGE_ADAPTER.validate_json(first_words)
     if isinstance(words, FailedMessage):
-        raise WorkerStartError(words.why)
+        raise WorkerStartError(words.reason)
     return words

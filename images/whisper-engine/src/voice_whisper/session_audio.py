@@ -13,7 +13,7 @@ from voice_whisper.window import FRAME_MS, MAX_UTTERANCE_FRAMES
 
 MAX_START_DELAY_FRAMES = 500 // FRAME_MS
 """Number of frames after which a missing start of an utterance is no longer expected."""
-INCOMPLETE_SENTENCE_FACTOR = 2
+INCOMPLETE_SENTENCE_SILENCE_FACTOR = 2
 """Factor for the silence that ends an incomplete sentence."""
 EARLY_TRANSCRIPT_SILENCE_S = 0.24
 """Silence after which the utterance is transcribed, so that the result is ready when the utterance ends."""
@@ -55,7 +55,7 @@ class SessionAudio:
     def __init__(
         self,
         transcribed_until: int = 0,
-        next_number: int = 0,
+        next_chunk_number: int = 0,
         end_of_turn_s: float = 0.0,
         max_utterance_frames: int = MAX_UTTERANCE_FRAMES,
         overlap_frames: int = 0,
@@ -68,11 +68,11 @@ class SessionAudio:
         self._transcribe_after_s = EARLY_TRANSCRIPT_SILENCE_S
         self._last_mark = -1
         self._completed_until = transcribed_until
-        self._next_number = next_number
+        self._next_number = next_chunk_number
         self._utterances: list[Utterance] = []
 
     @property
-    def current(self) -> Utterance | None:
+    def current_utterance(self) -> Utterance | None:
         """The utterance that is being spoken."""
         return self._utterances[-1] if self._utterances else None
 
@@ -86,7 +86,7 @@ class SessionAudio:
             first is None
             or first.is_announced
             or first.is_mark
-            or not (first.has_start or first.frames >= MAX_START_DELAY_FRAMES)
+            or not (first.has_start or first.frame_count >= MAX_START_DELAY_FRAMES)
         ):
             return None
         self._detect_gap(first)
@@ -113,7 +113,7 @@ class SessionAudio:
 
     def find_silent_utterance(self, now: float) -> Utterance | None:
         """Return the current utterance if its speaker is silent, so that it may have ended."""
-        last = self.current
+        last = self.current_utterance
         if last is None or last.is_mark or self.end_of_turn_s <= EARLY_TRANSCRIPT_SILENCE_S:
             return None
         return last if last.end is not None and now - last.last_audio_at >= self._transcribe_after_s else None
@@ -123,12 +123,12 @@ class SessionAudio:
         if self._before and now - self._before.last_audio_at > MAX_CHUNK_GAP_S:
             self._before = None  # the next utterance does not continue this one
         ended: list[Utterance] = []
-        while self._utterances and self._is_over(self._utterances[0], now):
+        while self._utterances and self._has_ended(self._utterances[0], now):
             utterance = self._utterances.pop(0)
             if not utterance.is_announced:
                 self._detect_gap(utterance)
-            self._next_number = utterance.next_number
-            utterance.end = utterance.start + utterance.frames
+            self._next_number = utterance.next_chunk_number
+            utterance.end = utterance.start + utterance.frame_count
             self.transcribed_until = self._completed_until = max(utterance.end, utterance.last + 1)
             ended.append(utterance)
             self._before = None if utterance.is_mark else utterance
@@ -155,14 +155,14 @@ class SessionAudio:
         if first > self._next_number and self._completed_until < utterance.start:
             utterance.gap_before = (self._completed_until, utterance.start)
 
-    def _is_over(self, utterance: Utterance, now: float) -> bool:
+    def _has_ended(self, utterance: Utterance, now: float) -> bool:
         silence_s, is_last = now - utterance.last_audio_at, utterance is self._utterances[-1]
         if utterance.end is None and is_last:
             return silence_s >= MAX_CHUNK_GAP_S
-        if silence_s < MAX_REORDER_S and not utterance.is_whole:
+        if silence_s < MAX_REORDER_S and not utterance.is_complete:
             return False
         sounds_over = utterance.is_transcript_complete or self.end_of_turn_s <= EARLY_TRANSCRIPT_SILENCE_S
-        required_silence_s = self.end_of_turn_s * (1 if sounds_over else INCOMPLETE_SENTENCE_FACTOR)
+        required_silence_s = self.end_of_turn_s * (1 if sounds_over else INCOMPLETE_SENTENCE_SILENCE_FACTOR)
         return bool(utterance.marks) or not is_last or silence_s >= required_silence_s
 
     def _find_or_begin_utterance(self, chunk: AudioChunk) -> Utterance:
@@ -204,8 +204,8 @@ class SessionAudio:
             return False
         if is_mark(chunk):
             return utterance.end is not None and self.end_of_turn_s > 0
-        pause = chunk.sequence - (utterance.start + utterance.frames)
-        longest = round(INCOMPLETE_SENTENCE_FACTOR * self.end_of_turn_s * 1000 / FRAME_MS)
+        pause = chunk.sequence - (utterance.start + utterance.frame_count)
+        longest = round(INCOMPLETE_SENTENCE_SILENCE_FACTOR * self.end_of_turn_s * 1000 / FRAME_MS)
         return pause <= longest and longest > 0
 
     def _begin_utterance(self, index: int, chunk: AudioChunk, *, starts: bool) -> Utterance:

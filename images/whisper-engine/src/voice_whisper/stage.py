@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from voice_whisper.backends.base import Role
 from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue
-from voice_whisper.process import Process, WorkerDiedError, WorkerStartError
+from voice_whisper.process import WorkerDiedError, WorkerProcess, WorkerStartError
 
 RESTART_PAUSE_S = 1.0
 """Pause before a worker that could not start is restarted."""
@@ -18,8 +18,8 @@ as one."""
 
 log = logging.getLogger(__name__)
 
-WorkerFactory = Callable[[int], Awaitable[Process]]
-BatchHandler = Callable[[Process, list[Job]], Awaitable[None]]
+WorkerFactory = Callable[[int], Awaitable[WorkerProcess]]
+BatchHandler = Callable[[WorkerProcess, list[Job]], Awaitable[None]]
 DropHandler = Callable[[Job], None]
 
 
@@ -68,7 +68,7 @@ class Stage:
         self.queue.put(job)
         self._changed.set()
 
-    async def run_worker(self, number: int, ready: Callable[[Process], None]) -> None:
+    async def run_worker(self, number: int, ready: Callable[[WorkerProcess], None]) -> None:
         """Keep one worker running indefinitely.
 
         Args:
@@ -100,8 +100,8 @@ class Stage:
                 self.pids.discard(process.pid)
                 await process.stop()
 
-    async def _send_jobs(self, process: Process) -> None:
-        is_unbatched = self._role is Role.ENCODER and not process.model.encodes_batches
+    async def _send_jobs(self, process: WorkerProcess) -> None:
+        is_unbatched = self._role is Role.ENCODER and not process.model.supports_batch_encoding
         max_jobs = 1 if is_unbatched else self._batch
         while True:
             while not (batch := self.queue.pop_batch(max_jobs)):
@@ -119,7 +119,7 @@ class Stage:
             finally:
                 self._active_batches -= 1
 
-    async def _extend_batch(self, process: Process, batch: list[Job], max_jobs: int) -> None:
+    async def _extend_batch(self, process: WorkerProcess, batch: list[Job], max_jobs: int) -> None:
         """Add the jobs that arrive within a moment to a batch."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MAX_BATCH_WAIT_S):

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
-from voice_runtime.features import SAMPLE_RATE
+from voice_runtime.features import SAMPLE_RATE_HZ
 from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import FRAME_MS
 
 MAX_UTTERANCE_FRAMES = 300_000 // FRAME_MS
 """Maximum length of an utterance. Its audio is kept until its final, for another stream or host."""
-OVERLAP_SAMPLES = 2 * SAMPLE_RATE
+OVERLAP_SAMPLES = 2 * SAMPLE_RATE_HZ
 """Number of samples that the next stream repeats, so that a word at the boundary is complete in one of the streams."""
 MAX_OVERLAP_WORDS = 8
 """Maximum number of words in an overlap: four per second."""
@@ -86,7 +86,7 @@ class StreamingRecognizer(Protocol):
         """Return once the engine accepts streams."""
         ...
 
-    async def open(self) -> Stream:
+    async def open_stream(self) -> Stream:
         """Open a stream.
 
         Raises:
@@ -202,19 +202,19 @@ class StreamingTranscriber:
     async def _send_audio(self, progress: _UtteranceProgress, utterance: Utterance, is_partial: bool) -> str:
         if progress.begin != utterance.begin:
             await self._reset(progress, utterance)
-        samples, longest = utterance.decode_samples(), round(SAMPLE_RATE * self._recognizer.max_stream_s)
+        samples, longest = utterance.decode_samples(), round(SAMPLE_RATE_HZ * self._recognizer.max_stream_s)
         end = _count_complete_samples(utterance, len(samples)) if is_partial else len(samples)
         while progress.sent_sample_count < end:
             if progress.stream is None:
                 progress.stream, progress.stream_start_sample, progress.overlaps = (
-                    await self._recognizer.open(),
+                    await self._recognizer.open_stream(),
                     progress.sent_sample_count,
                     False,
                 )
             elif progress.sent_sample_count - progress.stream_start_sample >= longest:
                 await self._finish_stream(progress)
                 progress.sent_sample_count = progress.stream_start_sample = progress.sent_sample_count - OVERLAP_SAMPLES
-                progress.stream, progress.overlaps = await self._recognizer.open(), True
+                progress.stream, progress.overlaps = await self._recognizer.open_stream(), True
             piece = samples[progress.sent_sample_count : min(end, progress.stream_start_sample + longest)]
             await progress.stream.send(piece)
             progress.sent_sample_count += len(piece)
@@ -222,24 +222,26 @@ class StreamingTranscriber:
             await self._finish_stream(progress)
             return progress.text
         return (
-            join_texts(progress.text, progress.stream.text, progress.overlaps, is_whole=False)
+            join_texts(progress.text, progress.stream.text, progress.overlaps, is_complete=False)
             if progress.stream
             else progress.text
         )
 
     async def _finish_stream(self, progress: _UtteranceProgress) -> None:
         if progress.stream:
-            progress.text = join_texts(progress.text, await progress.stream.finish(), progress.overlaps, is_whole=True)
+            progress.text = join_texts(
+                progress.text, await progress.stream.finish(), progress.overlaps, is_complete=True
+            )
             await progress.stream.close()
             progress.stream = None
 
 
-def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> str:
+def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_complete: bool) -> str:
     """Join the texts of two consecutive streams without the repetition of their overlap.
 
     Args:
         overlaps: Whether the second stream includes some of the first one's audio.
-        is_whole: Whether the second text is complete; otherwise, it may not have reached the end of the overlap.
+        is_complete: Whether the second text is complete; otherwise, it may not have reached the end of the overlap.
     """
     if not overlaps:
         return f"{prefix} {suffix}".strip()
@@ -248,7 +250,7 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
     last, next_ = _normalize_words(first[at:]), _normalize_words(second[:MAX_OVERLAP_WORDS])
     seam = _find_overlap(last, next_)
     if seam is None:
-        return f"{prefix} {suffix}".strip() if is_whole else prefix
+        return f"{prefix} {suffix}".strip() if is_complete else prefix
     # A word at the boundary is taken from the second stream, and so is everything after it.
     kept, skipped = seam
     return " ".join(first[: at + kept] + second[skipped:])
@@ -276,6 +278,6 @@ def _normalize_words(words: list[str]) -> list[str]:
 
 def _count_complete_samples(utterance: Utterance, samples: int) -> int:
     """Return the number of samples before the first missing chunk that may still arrive."""
-    newest = utterance.start + utterance.frames - MAX_DELAY_FRAMES
+    newest = utterance.start + utterance.frame_count - MAX_DELAY_FRAMES
     late = next((first for first, _ in utterance.gaps if first >= newest), None)
     return samples if late is None else (late - utterance.begin) * CHUNK_FRAME_SAMPLES

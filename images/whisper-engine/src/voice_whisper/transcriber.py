@@ -63,6 +63,6 @@ class Transcriber(Protocol):
 
         Raises:
             JobFailedError: The utterance cannot be transcribed.
-            StaleError: A partial has waited too long.
+            StaleJobError: A partial has waited too long.
         """
         ...

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.features import HOP_MS, FeatureRows, LogMelExtractor
-from voice_whisper.agreement import Agreement
+from voice_whisper.agreement import LocalAgreement
 from voice_whisper.window import FRAME_MS, MAX_UTTERANCE_FRAMES
 
 CHUNK_FRAMES = CHUNK_SAMPLES // CHUNK_FRAME_SAMPLES
@@ -57,7 +57,7 @@ class Utterance:
         self.start = self.begin = start
         self.kind = kind
         self.entries: dict[str, int] = {}
-        self.agreement = Agreement()
+        self.agreement = LocalAgreement()
         self._rest: Utterance | None = None
         self._has_row_offset = False
         self.end: int | None = None
@@ -100,7 +100,7 @@ class Utterance:
         elif self.end is not None and chunk.sequence >= self.end:
             self.end, self.has_ended, self.is_transcript_complete = None, False, None
 
-    def add_entry(self, entry_id: str, sequence: int) -> None:
+    def add_journal_entry(self, entry_id: str, sequence: int) -> None:
         """Store the journal entry of a chunk, which may belong to a part that was split off."""
         of = self._rest if self._rest and sequence >= self._rest.start else self
         of.entries[entry_id] = sequence
@@ -139,7 +139,9 @@ class Utterance:
             overlap_frames: Maximum number of its frames.
         """
         late = before._calculate_early_row_flags()
-        repeated = [sequence for sequence in sorted(late) if sequence >= before.start + before.frames - overlap_frames]
+        repeated = [
+            sequence for sequence in sorted(late) if sequence >= before.start + before.frame_count - overlap_frames
+        ]
         if not repeated:
             return
         self.begin, self._has_row_offset = repeated[0], late[repeated[0]]
@@ -160,7 +162,7 @@ class Utterance:
         return is_near and not (self.has_start or self.is_continuation or is_end)
 
     @property
-    def frames(self) -> int:
+    def frame_count(self) -> int:
         """Length so far, in 20 ms frames."""
         if self.end is not None:
             return self.end - self.start
@@ -169,10 +171,10 @@ class Utterance:
     @property
     def transcribed_frame_count(self) -> int:
         """Length of the transcribed audio, in 20 ms frames."""
-        return self.start + self.frames - self.begin
+        return self.start + self.frame_count - self.begin
 
     @property
-    def next_number(self) -> int:
+    def next_chunk_number(self) -> int:
         """Expected number of the following chunk; -1 if the utterance was aborted, so that any chunk means a loss."""
         return self.chunk_numbers[1] if self.chunk_numbers and self.has_ended else -1
 
@@ -209,15 +211,17 @@ class Utterance:
         return ranges
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the end of the utterance is known, and all of its chunks have arrived."""
         return self.end is not None and self.lost_chunk_count == 0
 
     def is_stationary_noise(self, frames: int) -> bool:
         """Return True if the last frames have a steady level, such as noise or a tone. Speech varies more."""
-        if self.frames < max(frames, MIN_STEADY_FRAMES):
+        if self.frame_count < max(frames, MIN_STEADY_FRAMES):
             return False
-        recent = [chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frames - frames]
+        recent = [
+            chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frame_count - frames
+        ]
         levels = np.concatenate([_calculate_chunk_levels(chunk) for chunk in recent]) if recent else np.empty(0)
         return bool(levels.size and levels.std() < MAX_STEADY_DEVIATION)
 
@@ -278,7 +282,7 @@ class Utterance:
         audio = self.decode_samples()
         new_audio = audio[(self._extracted_frames_end - self.begin) * CHUNK_FRAME_SAMPLES :]
         self._extracted.append(self._extractor.push(new_audio))
-        self._extracted_frames_end = self.start + self.frames
+        self._extracted_frames_end = self.start + self.frame_count
         if not until_end:
             return np.concatenate(self._extracted)
         rows = np.concatenate([*self._extracted, self._extractor.flush()])

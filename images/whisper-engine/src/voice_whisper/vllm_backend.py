@@ -11,7 +11,7 @@ import httpx2
 
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import VLLM
-from voice_runtime.features import SAMPLE_RATE
+from voice_runtime.features import SAMPLE_RATE_HZ
 from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_watch import VllmMonitor
@@ -19,16 +19,16 @@ from voice_whisper.window import MAX_UTTERANCE_FRAMES
 
 MAX_CONCURRENT_REQUESTS = 64
 """Maximum number of concurrent requests, which vLLM batches. Further requests wait here."""
-TIMEOUT_S = 60.0
+REQUEST_TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
 """Maximum number of attempts, which cover a restart of vLLM. After them, an utterance is given up."""
-SILENCE_PCM = bytes(2 * SAMPLE_RATE)
+SILENCE_PCM = bytes(2 * SAMPLE_RATE_HZ)
 
 log = logging.getLogger(__name__)
 
 
-class VllmBackend:
+class VllmTranscriber:
     """vLLM's OpenAI-compatible API. It encodes and decodes in one process, so there is one queue.
 
     Args:
@@ -43,7 +43,7 @@ class VllmBackend:
         self.supported_kinds = frozenset({ChunkKind.PCM16})
         self.languages: tuple[str, ...] = ()
         self.restarts_by_role: dict[str, int] = {}
-        self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT_S)
+        self._client = httpx2.AsyncClient(base_url=address, timeout=REQUEST_TIMEOUT_S)
         self._places = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._waiting = 0
         self._expected_model, self._model = model, ""
@@ -153,6 +153,6 @@ def _encode_wav(samples: bytes) -> bytes:
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
-        sound.setframerate(SAMPLE_RATE)
+        sound.setframerate(SAMPLE_RATE_HZ)
         sound.writeframes(samples)
     return file.getvalue()

@@ -15,7 +15,7 @@ import numpy as np
 import websockets
 from numpy.typing import NDArray
 
-from voice_runtime.features import SAMPLE_RATE
+from voice_runtime.features import SAMPLE_RATE_HZ
 from voice_whisper.streaming import StreamError
 from voice_whisper.vllm_watch import VllmMonitor
 
@@ -25,9 +25,9 @@ USABLE_CONTEXT_FRACTION = 0.8
 """Usable share of a context. The rest is reserved for the start of a stream, and for the text at its end."""
 MAX_STREAM_S = 60.0
 """Maximum duration of a stream, since a longer one still processes old audio."""
-TIMEOUT_S = 60.0
+RESPONSE_TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
-SILENCE_SAMPLES = np.zeros(SAMPLE_RATE, np.int16)
+SILENCE_SAMPLES = np.zeros(SAMPLE_RATE_HZ, np.int16)
 CONNECTION_ERRORS = (OSError, websockets.WebSocketException, TimeoutError, ValueError, KeyError)
 
 
@@ -52,7 +52,7 @@ class VllmRealtimeRecognizer:
 
     async def run(self) -> None:
         """Wait for vLLM, query its model and context length, and monitor it until cancelled."""
-        async with httpx2.AsyncClient(base_url=self._address, timeout=TIMEOUT_S) as client:
+        async with httpx2.AsyncClient(base_url=self._address, timeout=RESPONSE_TIMEOUT_S) as client:
             while not self._ready.is_set():
                 try:
                     models = (await client.get("/v1/models")).raise_for_status().json()["data"]
@@ -71,7 +71,7 @@ class VllmRealtimeRecognizer:
         """Return once vLLM responds."""
         await self._ready.wait()
 
-    async def open(self) -> "VllmStream":
+    async def open_stream(self) -> "VllmStream":
         """Open a stream.
 
         Raises:
@@ -79,7 +79,7 @@ class VllmRealtimeRecognizer:
         """
         url = f"{self._address.replace('http', 'ws', 1)}/v1/realtime"
         try:
-            connection = await websockets.connect(url, compression=None, proxy=None, open_timeout=TIMEOUT_S)
+            connection = await websockets.connect(url, compression=None, proxy=None, open_timeout=RESPONSE_TIMEOUT_S)
             await connection.send(json.dumps({"type": "session.update", "model": self._model}))
             await connection.send(json.dumps({"type": "input_audio_buffer.commit", "final": False}))
         except CONNECTION_ERRORS as error:
@@ -87,7 +87,7 @@ class VllmRealtimeRecognizer:
         return VllmStream(connection, self._watch.record_response)
 
     async def _probe(self) -> None:
-        stream = await self.open()
+        stream = await self.open_stream()
         try:
             await stream.send(SILENCE_SAMPLES)
             await stream.finish()
@@ -111,7 +111,7 @@ class VllmStream:
     async def finish(self) -> str:
         await self._send({"type": "input_audio_buffer.commit", "final": True})
         try:
-            return await asyncio.wait_for(asyncio.shield(self._reading), TIMEOUT_S)
+            return await asyncio.wait_for(asyncio.shield(self._reading), RESPONSE_TIMEOUT_S)
         except CONNECTION_ERRORS as error:
             raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
 

@@ -18,13 +18,13 @@ SOUND_THRESHOLD = 0.4
 """Threshold of sound in log10 of energy, where 0 is the quietest tenth of a window and 1 its loudest tenth."""
 MIN_LEVEL_RANGE = 1.0
 """Minimum range between these two levels, log10. With a smaller range, there are no pauses to find."""
-NO_AUDIO_LEVEL = -9.0
+MIN_AUDIO_LEVEL = -9.0
 """Level below which there was no audio, because a pause was not sent or a chunk was lost."""
 MAX_PAUSE_ROWS = 25
 """Maximum number of consecutive quiet rows within a word."""
 CONTEXT_ROWS = 4
 """Number of quiet rows that remain at the edges of a word, since consonants are quiet."""
-MIN_WORD_S = 0.06
+MIN_WORD_DURATION_S = 0.06
 """Minimum duration of a word."""
 
 
@@ -44,10 +44,10 @@ def _detect_sound(rows: FeatureRows) -> NDArray[np.bool_]:
     if not len(rows):
         return np.empty(0, np.bool_)
     levels = rows.max(axis=1)
-    audible = levels[levels > NO_AUDIO_LEVEL]
+    audible = levels[levels > MIN_AUDIO_LEVEL]
     floor, peak = np.quantile(audible, (0.1, 0.9)) if audible.size else (0.0, 0.0)
     if peak - floor < MIN_LEVEL_RANGE:
-        return np.asarray(levels > NO_AUDIO_LEVEL)
+        return np.asarray(levels > MIN_AUDIO_LEVEL)
     return np.asarray(levels > floor + SOUND_THRESHOLD * (peak - floor))
 
 
@@ -72,17 +72,17 @@ def _extend_words(words: Sequence[Word], length_s: float) -> list[Word]:
     """Extend words without a duration into free time around them."""
     extended = list(words)
     for index, word in enumerate(extended):
-        if word.end - word.start >= MIN_WORD_S:
+        if word.end - word.start >= MIN_WORD_DURATION_S:
             continue
         after = extended[index + 1].start if index + 1 < len(extended) else max(length_s, word.end)
-        end = max(word.end, min(word.start + MIN_WORD_S, after))
+        end = max(word.end, min(word.start + MIN_WORD_DURATION_S, after))
         free_from = extended[index - 1].end if index else 0.0
-        start = min(word.start, max(end - MIN_WORD_S, free_from))
+        start = min(word.start, max(end - MIN_WORD_DURATION_S, free_from))
         extended[index] = replace(word, start=start, end=end)
     for index in range(len(extended) - 1, 0, -1):  # if there was none, the preceding word is shortened
         before, word = extended[index - 1], extended[index]
-        if word.end - word.start < MIN_WORD_S and before.end - before.start >= 2 * MIN_WORD_S:
-            start = word.end - MIN_WORD_S
+        if word.end - word.start < MIN_WORD_DURATION_S and before.end - before.start >= 2 * MIN_WORD_DURATION_S:
+            start = word.end - MIN_WORD_DURATION_S
             extended[index] = replace(word, start=min(start, word.start))
             extended[index - 1] = replace(before, end=min(before.end, extended[index].start))
     return extended

@@ -1,7 +1,7 @@
 """A worker process for prefill, decode or both.
 
-``Process`` starts it with ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. The process exits
-when its input ends.
+``WorkerProcess`` starts it with ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. The process
+exits when its input ends.
 """
 
 import contextlib
@@ -27,9 +27,11 @@ def main() -> int:
     try:
         backend = load_backend(ModelSettings(), role, threads, number)
     except ModelLoadError as error:
-        _send_line(replies, FailedMessage(why=str(error)).model_dump_json())
+        _send_line(replies, FailedMessage(reason=str(error)).model_dump_json())
         return 1
-    ready = ReadyMessage(bins=backend.bins, languages=backend.languages, encodes_batches=backend.encodes_batches)
+    ready = ReadyMessage(
+        bins=backend.bins, languages=backend.languages, supports_batch_encoding=backend.supports_batch_encoding
+    )
     _send_line(replies, ready.model_dump_json())
     for line in sys.stdin:
         _send_line(
@@ -43,11 +45,11 @@ def process_batch(role: Role, backend: Backend, memory: SlotMemory, request: Bat
     durations_ms: dict[str, float] = {}
     started_at = time.perf_counter()
     if role is Role.DECODER:
-        hidden = _load_hidden(memory, request)
+        hidden = _load_hidden_states(memory, request)
     else:
         features = [memory.get_features_view(slot, request.bins, request.rows) for slot in request.slots]
         hidden = backend.encode(np.stack(features))
-        states = _store_hidden(memory, request, hidden) if role is Role.ENCODER else None
+        states = _store_hidden_states(memory, request, hidden) if role is Role.ENCODER else None
         durations_ms["encode"] = 1000 * (time.perf_counter() - started_at)
         if states:
             return BatchReply(states=states, stages_ms=durations_ms)
@@ -57,20 +59,21 @@ def process_batch(role: Role, backend: Backend, memory: SlotMemory, request: Bat
     return BatchReply(texts=texts, stages_ms=durations_ms)
 
 
-def _store_hidden(memory: SlotMemory, request: BatchRequest, hidden: HiddenStates) -> StatesLayout:
+def _store_hidden_states(memory: SlotMemory, request: BatchRequest, hidden: HiddenStates) -> StatesLayout:
     """Store hidden states in their slots."""
     states = StatesLayout(shape=hidden.shape[1:], dtype=hidden.dtype.name)
     for slot, result in zip(request.slots, hidden, strict=True):
-        memory.get_hidden_view(slot, states.shape, states.dtype)[:] = result
+        memory.get_hidden_states_view(slot, states.shape, states.dtype)[:] = result
     return states
 
 
-def _load_hidden(memory: SlotMemory, request: BatchRequest) -> HiddenStates:
+def _load_hidden_states(memory: SlotMemory, request: BatchRequest) -> HiddenStates:
     states = request.states
     if states is None:
         raise ValueError("a batch came to decode before prefill")
     return cast(
-        "HiddenStates", np.stack([memory.get_hidden_view(slot, states.shape, states.dtype) for slot in request.slots])
+        "HiddenStates",
+        np.stack([memory.get_hidden_states_view(slot, states.shape, states.dtype) for slot in request.slots]),
     )
 
 

@@ -9,9 +9,9 @@ from pulumi_azure_native import authorization
 
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import (
-    CALLER_ACCOUNTS,
     KEDA_SERVICE_ACCOUNT,
     MODEL_FETCH_SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_BY_TIER,
     VAULT_TIERS,
     ClusterOutput,
     Role,
@@ -20,14 +20,14 @@ from voice_blueprint.azure.names import (
 )
 from voice_blueprint.file.model.azure import JumpHost, PeeredNetwork
 from voice_blueprint.observability.azure.platform import MonitoredService
-from voice_constructs.azure.access import Administrators
-from voice_constructs.azure.alerts import Alerts, PlatformAlerts
+from voice_constructs.azure.access import AdminRoleAssignments
+from voice_constructs.azure.alerts import PlatformAlerts, PrometheusAlerts
 from voice_constructs.azure.cluster import Cluster
 from voice_constructs.azure.container_storage import ContainerStorage
 from voice_constructs.azure.dashboards import Dashboards
 from voice_constructs.azure.edge import CallerEdge
 from voice_constructs.azure.identity import Identity
-from voice_constructs.azure.jump_host import JumpMachine
+from voice_constructs.azure.jump_host import JumpHostMachine
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.peering import Peering
@@ -50,7 +50,7 @@ scope = DeploymentGroup(
 network = VoiceNetwork("network", scope=scope)
 match azure.access:
     case JumpHost() as access:
-        JumpMachine("jump", scope=scope, network=network, access=access)
+        JumpHostMachine("jump", scope=scope, network=network, access=access)
     case PeeredNetwork() as access:
         Peering("peering", scope=scope, network=network, access=access)
 monitoring = Monitoring("monitoring", scope=scope, network=network)
@@ -67,9 +67,11 @@ GpuPools("pools", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id)
 if azure.cpu_pool:
     CpuNodes("cpu-nodes", scope=scope, cluster=cluster, subnet=network.nodes_subnet_id, pool=azure.cpu_pool)
 ClusterTelemetry("telemetry", scope=scope, cluster=cluster.id, monitoring=monitoring)
-alerts = Alerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
+alerts = PrometheusAlerts("alerts", scope=scope, metrics=monitoring.metrics_id, cluster_name=cluster.name)
 Dashboards("dashboards", scope=scope)
-Administrators("administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring)
+AdminRoleAssignments(
+    "administrators", scope=scope, cluster=cluster, registry=registry, vault=vault, monitoring=monitoring
+)
 
 keda = Identity("keda", scope=scope)
 keda.grant_role("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
@@ -86,7 +88,9 @@ outputs: dict[ClusterOutput, object] = {}
 if azure.callers:
     users = {tier: Identity(tier.value, scope=scope) for tier in list_caller_tiers(azure)}
     for tier, identity in users.items():
-        identity.trust_service_account(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
+        identity.trust_service_account(
+            f"{tier}-pods", issuer=cluster.oidc_issuer, account=SERVICE_ACCOUNT_BY_TIER[tier]
+        )
         if tier in VAULT_TIERS:
             identity.grant_role(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)

@@ -5,8 +5,8 @@ from ipaddress import ip_network
 
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import (
-    CALLER_ACCOUNTS,
     KEDA_SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_BY_TIER,
     VAULT_TIERS,
     Role,
     list_caller_tiers,
@@ -15,12 +15,12 @@ from voice_blueprint.azure.names import (
 from voice_blueprint.azure.ranges import calculate_infrastructure_ranges, calculate_nodes_range
 from voice_blueprint.azure.rollout import (
     DEFAULT_DRAIN_MINUTES,
-    START_TIMEOUT_S,
+    ENGINE_STARTUP_TIMEOUT_S,
+    calculate_max_node_drain_s,
     calculate_max_pods_per_node,
-    calculate_node_drain_s,
 )
-from voice_blueprint.file.model.azure import CPU_POOL, Azure
-from voice_stacks.azure.policy.callers import HEALTH_PORTS
+from voice_blueprint.file.model.azure import CPU_POOL_NAME, Azure
+from voice_stacks.azure.policy.callers import HEALTH_PORT_BY_COMPONENT
 from voice_stacks.azure.policy.cluster import PoolProfile, iter_pool_profiles
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
@@ -32,14 +32,14 @@ from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_ru
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
 def check_network_admits_callers(stack: Stack) -> Iterator[Violation]:
-    azure, groups = stack.azure, list(stack.find_all(":NetworkSecurityGroup"))
+    azure, groups = stack.azure, list(stack.find_resources(":NetworkSecurityGroup"))
     if azure is None or azure.callers is None or not groups:
         return
     for source, to, port, protocol in _iter_inbound_traffic(stack, azure):
-        subnets = [subnet for subnet in stack.find_all(":Subnet") if subnet.props["addressPrefix"].text == to]
+        subnets = [subnet for subnet in stack.find_resources(":Subnet") if subnet.props["addressPrefix"].text == to]
         for group in groups:
             guards = any(group.urn in subnet.dependencies.get("networkSecurityGroup", ()) for subnet in subnets)
-            if guards and not _admits_packet(group, source, str(port), protocol):
+            if guards and not _allows_packet(group, source, str(port), protocol):
                 yield Violation(group.urn, f"{group.name} denies {source} on port {port} of {to}")
 
 
@@ -51,14 +51,14 @@ def _iter_inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str
         port, protocol = flow.port.number, flow.port.protocol
         if flow.destination is Component.STATE:
             yield nodes, ranges.endpoints, port, protocol
-        elif flow.source in sources and flow.destination in {Component.EDGE, *CALLER_ACCOUNTS}:
+        elif flow.source in sources and flow.destination in {Component.EDGE, *SERVICE_ACCOUNT_BY_TIER}:
             yield sources[flow.source], ranges.edge if flow.destination is Component.EDGE else nodes, port, protocol
     for tier in list_caller_tiers(azure):
-        if tier.value in HEALTH_PORTS:
-            yield "AzureLoadBalancer", nodes, HEALTH_PORTS[tier.value].number, "tcp"
+        if tier.value in HEALTH_PORT_BY_COMPONENT:
+            yield "AzureLoadBalancer", nodes, HEALTH_PORT_BY_COMPONENT[tier.value].number, "tcp"
 
 
-def _admits_packet(group: Resource, source: str, port: str, protocol: str) -> bool:
+def _allows_packet(group: Resource, source: str, port: str, protocol: str) -> bool:
     """Return True if the first rule of a group that matches a packet allows it."""
     inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
     for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
@@ -85,29 +85,31 @@ def _contains_range(source: str, prefix: str) -> bool:
 )
 def check_identities_have_permissions(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    clusters = list(stack.find_all(":ManagedCluster"))
+    clusters = list(stack.find_resources(":ManagedCluster"))
     if azure is None or not clusters:
         return
     urn = clusters[0].urn
     tiers = list_caller_tiers(azure)
-    trusted = {each.props["subject"].text for each in stack.find_all(":FederatedIdentityCredential")}
-    for account in (KEDA_SERVICE_ACCOUNT, *(CALLER_ACCOUNTS[tier] for tier in tiers)):
+    trusted = {each.props["subject"].text for each in stack.find_resources(":FederatedIdentityCredential")}
+    for account in (KEDA_SERVICE_ACCOUNT, *(SERVICE_ACCOUNT_BY_TIER[tier] for tier in tiers)):
         if account.subject not in trusted:
             yield Violation(urn, f"no identity trusts {account.subject}: its pods get no token")
-    users = {urn for each in stack.find_all(":AccessPolicyAssignment") for urn in each.dependencies.get("user", ())}
-    identities = {identity.name for identity in stack.find_all(":UserAssignedIdentity") if identity.urn in users}
+    users = {
+        urn for each in stack.find_resources(":AccessPolicyAssignment") for urn in each.dependencies.get("user", ())
+    }
+    identities = {identity.name for identity in stack.find_resources(":UserAssignedIdentity") if identity.urn in users}
     for tier in tiers:
         if tier.value not in identities:
             yield Violation(urn, f"tier {tier.value} has no access policy assignment on the state store")
     needed = {"keda": Role.MONITORING_DATA_READER, "grafana": Role.MONITORING_DATA_READER}
     needed |= {tier.value: Role.KEY_VAULT_SECRETS_USER for tier in tiers if tier in VAULT_TIERS}
     needed |= {"edge": Role.KEY_VAULT_SECRETS_USER} if azure.callers else {}
-    for identity in stack.find_all(":UserAssignedIdentity"):
+    for identity in stack.find_resources(":UserAssignedIdentity"):
         role = needed.get(identity.name)
         if role and not any(
             grant.props["roleDefinitionId"].text.lower().endswith(role)
             and identity.urn in grant.dependencies.get("principalId", ())
-            for grant in stack.find_all(":RoleAssignment")
+            for grant in stack.find_resources(":RoleAssignment")
         ):
             yield Violation(identity.urn, f"identity {identity.name} lacks the role {role.name}")
 
@@ -134,7 +136,7 @@ def _iter_drain_times(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int,
     """Yield the time that a node of a pool needs to drain, for each workload on it, and the start of a reason."""
     if profile.is_system and azure.services:
         yield max(service.drain_timeout_s for service in azure.services), "the router on it drains for"
-    if profile.name == CPU_POOL:
+    if profile.name == CPU_POOL_NAME:
         if azure.callers:
             yield azure.callers.vad.drain_timeout_s, "a pod of vad drains for"
             yield azure.callers.asr.drain_timeout_s, "a pod of asr drains for"
@@ -146,6 +148,6 @@ def _iter_drain_times(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int,
                 count = calculate_max_pods_per_node(service, pool)
                 reason = (
                     f"{count} {'pod' if count == 1 else 'pods'} of {service.name} on a node, each of which may take "
-                    f"{START_TIMEOUT_S} s to be replaced, are evicted within"
+                    f"{ENGINE_STARTUP_TIMEOUT_S} s to be replaced, are evicted within"
                 )
-                yield calculate_node_drain_s(service, pool), reason
+                yield calculate_max_node_drain_s(service, pool), reason

@@ -19,7 +19,7 @@ from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.series import NEUTRAL_SERIES, BadDirection, collect_known_series
 from voice_stacks.azure.policy.values import Value
 
-_COMPARISON_FUNCTIONS: Mapping[str, Callable[[float, float], bool]] = {
+_COMPARISON_BY_OPERATOR: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -28,7 +28,7 @@ _COMPARISON_FUNCTIONS: Mapping[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 _DIRECTION_BY_OPERATOR = {">": BadDirection.UP, ">=": BadDirection.UP, "<": BadDirection.DOWN, "<=": BadDirection.DOWN}
-_CLAMP_FUNCTIONS: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
+_CLAMP_FUNCTION_BY_NAME: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ValueRange:
     """Possible values of an expression.
 
     Attributes:
-        healthy: Value in the healthy state; ``None`` if the expression has no result in that state.
+        healthy_value: Value in the healthy state; ``None`` if the expression has no result in that state.
         low: Minimum value.
         high: Maximum value.
         bad_direction: Direction of bad values; ``None`` if unknown.
@@ -71,8 +71,8 @@ def _calculate_call_range(call: FunctionCall) -> ValueRange:
     if inner is None:
         return ValueRange(None, -math.inf, math.inf, None)
     limit = call.arguments[-1]
-    if call.name in _CLAMP_FUNCTIONS and isinstance(limit, Number):
-        clamp = _CLAMP_FUNCTIONS[call.name]
+    if call.name in _CLAMP_FUNCTION_BY_NAME and isinstance(limit, Number):
+        clamp = _CLAMP_FUNCTION_BY_NAME[call.name]
         healthy = None if inner.healthy_value is None else clamp(inner.healthy_value, limit.value)
         return replace(
             inner, healthy_value=healthy, low=clamp(inner.low, limit.value), high=clamp(inner.high, limit.value)
@@ -88,7 +88,9 @@ def _calculate_binary_range(binary: BinaryOperation) -> ValueRange:
         return left
     if binary.operator in COMPARISON_OPERATORS:
         is_true = left.healthy_value is not None and right.healthy_value is not None
-        is_true = is_true and _COMPARISON_FUNCTIONS[binary.operator](left.healthy_value or 0, right.healthy_value or 0)
+        is_true = is_true and _COMPARISON_BY_OPERATOR[binary.operator](
+            left.healthy_value or 0, right.healthy_value or 0
+        )
         return replace(left, healthy_value=left.healthy_value if is_true else None)
     opposite = right.bad_direction.opposite if right.bad_direction else None
     one, other = left.healthy_value, right.healthy_value
@@ -119,7 +121,7 @@ def _calculate_binary_range(binary: BinaryOperation) -> ValueRange:
     source="https://prometheus.io/docs/practices/alerting; healthy values: stacks/voice_stacks/azure/policy/series.py",
 )
 def check_alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
-    for group in stack.find_all(":PrometheusRuleGroup"):
+    for group in stack.find_resources(":PrometheusRuleGroup"):
         for each in group.props["rules"]:
             name, text = each["alert"].text, each["expression"].text
             try:
@@ -139,7 +141,7 @@ def check_alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_threshold_problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]:
-    compares = _COMPARISON_FUNCTIONS[sign]
+    compares = _COMPARISON_BY_OPERATOR[sign]
     if watched.healthy_value is not None and compares(watched.healthy_value, threshold):
         yield f"fires in the healthy state: {watched.healthy_value:g} {sign} {threshold:g}"
     elif sign in _DIRECTION_BY_OPERATOR and not compares(
@@ -161,12 +163,12 @@ def _find_threshold_problems(watched: ValueRange, sign: str, threshold: float) -
     source="https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups",
 )
 def check_alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
-    enabled = {group.urn for group in stack.find_all(":ActionGroup") if group.props["enabled"].raw is not False}
+    enabled = {group.urn for group in stack.find_resources(":ActionGroup") if group.props["enabled"].raw is not False}
     email = stack.azure.observability.email if stack.azure else None
-    for group in stack.find_all(":ActionGroup"):
+    for group in stack.find_resources(":ActionGroup"):
         if email and email not in {each["emailAddress"].text for each in group.props["emailReceivers"]}:
             yield Violation(group.urn, f"action group {group.name} does not notify {email}")
-    for group in stack.find_all(":PrometheusRuleGroup"):
+    for group in stack.find_resources(":PrometheusRuleGroup"):
         if group.props["enabled"].raw is False:
             yield Violation(group.urn, f"rule group {group.name} is disabled")
         if not any(True for _ in group.props["scopes"]) and not group.props["scopes"].is_unknown:
@@ -178,7 +180,7 @@ def check_alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
                 each, each["for"].text, notified=notified or not alert, needs_actions=alert
             ):
                 yield Violation(group.urn, f"{'alert' if alert else 'rule'} {name} {problem}")
-    for rule_ in stack.find_all(":MetricAlert"):
+    for rule_ in stack.find_resources(":MetricAlert"):
         notified = bool(set(rule_.dependencies.get("actions", ())) & enabled)
         for problem in _find_notification_problems(rule_.props, rule_.props["windowSize"].text, notified=notified):
             yield Violation(rule_.urn, f"alert {rule_.name} {problem}")

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from voice_constructs.azure.kubernetes.files.check_engine import CheckConfig
 from voice_stacks.azure.policy.engines import Engine, list_engines
-from voice_stacks.azure.policy.pods import Pod
+from voice_stacks.azure.policy.pods import PodTemplate
 from voice_stacks.azure.policy.rules import Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import find_listening_ports
 
 CHECK_PROGRAM = "check_engine.py"
-NETWORK_HANDLERS = ("httpGet", "tcpSocket", "grpc")
+NETWORK_PROBE_HANDLERS = ("httpGet", "tcpSocket", "grpc")
 DEFAULT_TIMEOUT_S = 1
 HANG_ISSUE_URL = "https://github.com/vllm-project/vllm/issues/36960"
 
@@ -29,14 +29,14 @@ HANG_ISSUE_URL = "https://github.com/vllm-project/vllm/issues/36960"
 )
 def check_probes_send_requests(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
-        liveness = engine.container.value["livenessProbe"]
-        if any(liveness[handler] for handler in NETWORK_HANDLERS):
+        liveness = engine.container.spec["livenessProbe"]
+        if any(liveness[handler] for handler in NETWORK_PROBE_HANDLERS):
             yield Violation(
                 engine.pod.urn,
                 f"livenessProbe of {engine.name} queries its HTTP server, which responds even if the engine core hangs",
             )
-        ready = [probe for one in engine.pod.running_containers for probe in _parse_checks(one.value["readinessProbe"])]
-        if engine.container.value["readinessProbe"] and not any(_targets_engine(check, engine) for check in ready):
+        ready = [probe for one in engine.pod.running_containers for probe in _parse_checks(one.spec["readinessProbe"])]
+        if engine.container.spec["readinessProbe"] and not any(_targets_engine(check, engine) for check in ready):
             yield Violation(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
 
 
@@ -50,7 +50,7 @@ def check_probes_match_engine(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
         for container in engine.pod.running_containers:
             for kind in ("livenessProbe", "readinessProbe"):
-                probe = container.value[kind]
+                probe = container.spec[kind]
                 for check in _parse_checks(probe):
                     if container == engine.container or _targets_engine(check, engine):
                         label = f"{kind} of {engine.pod.name}/{container.name}"
@@ -69,7 +69,7 @@ def _find_probe_problems(check: CheckConfig, probe: Value, engine: Engine) -> It
             yield f"uses port {port}, on which no container of the pod listens"
     if not _targets_engine(check, engine):
         yield f"reads no counters of {engine.name}"
-    published = {metric.name for metric in engine.table.metrics}
+    published = {metric.name for metric in engine.published_table.metrics}
     for counter in check.counters:
         if counter not in published:
             yield f"reads {counter}, which {engine.name} does not publish"
@@ -93,5 +93,5 @@ def _targets_engine(check: CheckConfig, engine: Engine) -> bool:
     return any(str(urlsplit(url).port) == port for url in check.metrics)
 
 
-def _collect_pod_listening_ports(pod: Pod) -> set[str]:
+def _collect_pod_listening_ports(pod: PodTemplate) -> set[str]:
     return set().union(*map(find_listening_ports, pod.running_containers))

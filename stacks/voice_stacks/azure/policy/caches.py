@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from voice_stacks.azure.policy.engines import list_engines
-from voice_stacks.azure.policy.pods import Container, Pod, list_pods
+from voice_stacks.azure.policy.pods import Container, PodTemplate, list_pods
 from voice_stacks.azure.policy.quantities import parse_gib, parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
@@ -15,7 +15,7 @@ WEIGHTS_VARIABLE = "HF_HOME"
 OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
 
 
-def calculate_ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
+def calculate_local_volume_gib(pod: PodTemplate, volume: str | None = None) -> float:
     """Return the total size of a pod's volumes on local disks, or the size of one volume."""
     volumes = [entry for entry in pod.spec["volumes"] if volume in (None, entry["name"].text)]
     claims = (entry.get("ephemeral", "volumeClaimTemplate", "spec") for entry in volumes)
@@ -62,7 +62,7 @@ def check_disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
                     pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume"
                 )
         for volume, desired in used_gib.items():
-            available_gib = calculate_ephemeral_gib(pod, volume)
+            available_gib = calculate_local_volume_gib(pod, volume)
             if available_gib and desired > available_gib:
                 yield Violation(
                     pod.urn,
@@ -120,7 +120,7 @@ def check_weights_are_fetched(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _find_claim_name(pod: Pod, container: Container, path: str) -> str:
+def _find_claim_name(pod: PodTemplate, container: Container, path: str) -> str:
     volume = pod.get_volume(_find_volume_for_path(container, path) or "")
     return volume.get("persistentVolumeClaim", "claimName").text
 
@@ -135,6 +135,6 @@ def _parse_l2_adapter(container: Container) -> Value:
 def _find_volume_for_path(container: Container, path: str) -> str | None:
     """Return the name of the volume that contains a path, or ``None``."""
     containing_volume = [
-        mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")
+        mount for mount in container.volume_by_mount_path if path == mount or path.startswith(f"{mount.rstrip('/')}/")
     ]
-    return container.mounts[max(containing_volume, key=len)] if containing_volume else None
+    return container.volume_by_mount_path[max(containing_volume, key=len)] if containing_volume else None

@@ -18,13 +18,13 @@ from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_M
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.azure import Azure
 from voice_stacks.azure.policy.engines import list_engines
-from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_stacks.azure.policy.pods import PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-LISTENER_PORTS = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
+PORT_BY_HOST_LABEL = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
 """Ports by the first label of their host names."""
-HEALTH_PORTS = {
+HEALTH_PORT_BY_COMPONENT = {
     Component.GATEWAY.value: GATEWAY_HEALTH,
     Component.AGENT.value: AGENT_NODE_HEALTH,
     Component.VAD.value: VAD_NODE_HEALTH,
@@ -44,7 +44,7 @@ AKS_LOAD_BALANCER_DOCS_URL = "https://learn.microsoft.com/azure/aks/load-balance
     source=AKS_LOAD_BALANCER_DOCS_URL,
 )
 def check_source_addresses_are_kept(stack: Stack) -> Iterator[Violation]:
-    for service in stack.find_all("core/v1:Service"):
+    for service in stack.find_resources("core/v1:Service"):
         spec = service.props["spec"]
         if spec["type"].text not in {"LoadBalancer", "NodePort"}:
             continue
@@ -60,7 +60,7 @@ def check_source_addresses_are_kept(stack: Stack) -> Iterator[Violation]:
                 yield Violation(
                     service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {reason}"
                 )
-            desired = HEALTH_PORTS.get(pod.labels.get(COMPONENT_LABEL, ""))
+            desired = HEALTH_PORT_BY_COMPONENT.get(pod.labels.get(COMPONENT_LABEL, ""))
             if policy == "Local" and desired and spec["healthCheckNodePort"].number != desired.number:
                 yield Violation(
                     service.urn,
@@ -69,10 +69,10 @@ def check_source_addresses_are_kept(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _admits_address_ranges(stack: Stack, pod: Pod) -> bool:
+def _admits_address_ranges(stack: Stack, pod: PodTemplate) -> bool:
     return any(
         peer.get("ipBlock", "cidr").text
-        for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy")
+        for policy in stack.find_resources("networking.k8s.io/v1:NetworkPolicy")
         if policy.props.get("spec", "podSelector", "matchLabels").as_text_dict().items() <= pod.labels.items()
         for entry in policy.props.get("spec", "ingress")
         for peer in entry["from"]
@@ -89,7 +89,7 @@ def check_load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
     for flow in stack.flows:
         if flow.source not in {Component.EDGE, Component.INTERNET}:
             continue
-        for service in stack.find_all("core/v1:Service"):
+        for service in stack.find_resources("core/v1:Service"):
             if service.props.get("spec", "selector").as_text_dict().get(COMPONENT_LABEL) != flow.destination:
                 continue
             ports = {
@@ -108,7 +108,7 @@ def check_load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/redis/architecture; voice_blueprint/contract/state.py",
 )
 def check_state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
-    for database in stack.find_all("redisenterprise:Database"):
+    for database in stack.find_resources("redisenterprise:Database"):
         props, urn = database.props, database.urn
         if props["evictionPolicy"].text != NO_EVICTION_POLICY:
             configured = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
@@ -123,7 +123,7 @@ def check_state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 urn, f"{database.name} listens on {props['port'].text or 'any port'}; tiers connect to {REDIS.number}"
             )
-    for store in stack.find_all(":RedisEnterprise"):
+    for store in stack.find_resources(":RedisEnterprise"):
         if store.props["highAvailability"].text not in {"", "Enabled"}:
             yield Violation(store.urn, f"{store.name} has no replica: its data is lost if its machine fails")
 
@@ -134,9 +134,9 @@ def check_state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
     remedy="set both from idle_timeout_s of the deployment file",
     source=EDGE_DOCS_URL,
 )
-def check_edge_timeouts_exceed_idle(stack: Stack) -> Iterator[Violation]:
+def check_edge_exceeds_idle_timeouts(stack: Stack) -> Iterator[Violation]:
     silent = _collect_idle_timeouts_s(stack)
-    for edge in stack.find_all(":ApplicationGateway"):
+    for edge in stack.find_resources(":ApplicationGateway"):
         for settings in edge.props["backendHttpSettingsCollection"]:
             port, waits = int(settings["port"].number or 0), settings["requestTimeout"].number or 20
             if waits <= silent.get(port, 0):
@@ -176,7 +176,7 @@ def _collect_idle_timeouts_s(stack: Stack) -> dict[int, int]:
 )
 def check_edge_references_resolve(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for edge in stack.find_all(":ApplicationGateway"):
+    for edge in stack.find_resources(":ApplicationGateway"):
         parts = {key: {item["name"].text: item for item in value} for key, value in edge.props.items()}
         for path, value in edge.props.iter_nested():
             kind, name = _parse_child_id(value.text) if path.endswith("id") else ("", "")
@@ -205,7 +205,7 @@ def _find_route_violations(
         return parts.get(kind, {}).get(name, Value())
 
     host = part("httpListener")["hostName"].text.partition(".")[0]
-    port, desired = part("backendHttpSettings")["port"].number, LISTENER_PORTS.get(host)
+    port, desired = part("backendHttpSettings")["port"].number, PORT_BY_HOST_LABEL.get(host)
     if desired and port is not None and port != desired.number:
         yield Violation(edge.urn, f"{edge.name}: {host}. is routed to port {port:g}, not {desired.number}")
     if desired and azure:
@@ -227,7 +227,7 @@ def _find_route_violations(
 )
 def check_load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for service in stack.find_all("core/v1:Service") if azure else ():
+    for service in stack.find_resources("core/v1:Service") if azure else ():
         component = service.props.get("spec", "selector").as_text_dict().get(COMPONENT_LABEL)
         desired = {
             Component.GATEWAY.value: calculate_gateway_address,
@@ -256,7 +256,7 @@ def check_requested_models_are_served(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 engine.pod.urn, f"{engine.name} serves {name}; the file and clients use the name {engine.model.name}"
             )
-    hosts = {r.props.get("metadata", "name").text for r in stack.find_all("core/v1:Service")}
+    hosts = {r.props.get("metadata", "name").text for r in stack.find_resources("core/v1:Service")}
     for pod in list_pods(stack):
         for container in pod.running_containers:
             for variable, url in container.environment.items():

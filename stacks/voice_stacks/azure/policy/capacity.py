@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from voice_blueprint.azure.contract import SERVICE_LABEL
 from voice_blueprint.azure.metrics import CONTAINER_CPU_METRIC, AgentMetric, EngineMetric, SpeechMetric
 from voice_blueprint.catalog import ModelCard
-from voice_blueprint.catalog.inference import Task
+from voice_blueprint.catalog.inference import ModelTask
 from voice_blueprint.contract.environment import CONVERSATIONS, MAX_CONNECTIONS
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.engines.launch.audio import calculate_audio_limits
@@ -25,7 +25,7 @@ from voice_blueprint.file.model.serving import KvCacheType, Quantization
 from voice_stacks.azure.policy.cluster import iter_pods_with_pools
 from voice_stacks.azure.policy.engines import Engine, list_engines
 from voice_stacks.azure.policy.limits import read_deploy_config
-from voice_stacks.azure.policy.pods import Container, Pod, list_pods
+from voice_stacks.azure.policy.pods import Container, PodTemplate, list_pods
 from voice_stacks.azure.policy.promql import find_selectors
 from voice_stacks.azure.policy.quantities import parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
@@ -40,7 +40,7 @@ DEFAULT_BLOCK_TOKENS = 16
 CHUNK_SIZE_FLAG = "--chunk-size"
 
 
-def find_service(stack: Stack, pod: Pod) -> AzureService | None:
+def find_service(stack: Stack, pod: PodTemplate) -> AzureService | None:
     """Return the service of the deployment file that a pod belongs to, or ``None``."""
     azure = stack.azure
     name = pod.labels.get(SERVICE_LABEL)
@@ -65,8 +65,8 @@ def check_batches_fit_kv_cache(stack: Stack) -> Iterator[Violation]:
         if gpu and model and load and not engine.is_omni:
             kind = KvCacheType.FP8 if engine.flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO
             memory = KvMemory(
-                gpu, engine.tensor_parallel, _calculate_engine_weights_gib(engine, model),
-                count_kv_head_copies(model, engine.tensor_parallel),
+                gpu, engine.tensor_parallel_size, _calculate_engine_weights_gib(engine, model),
+                count_kv_head_copies(model, engine.tensor_parallel_size),
                 utilization=engine.memory_fraction,
             )  # fmt: skip
             fits = memory.total_bytes // calculate_session_bytes(model, load.session_tokens, kind)
@@ -144,7 +144,7 @@ def check_chunks_fit_prompts(stack: Stack) -> Iterator[Violation]:
 def _calculate_min_prompt_tokens(stack: Stack, engine: Engine) -> float:
     load, model = getattr(find_service(stack, engine.pod), "load", None), engine.model
     results = [float(load.session_tokens)] if load else []
-    if model and model.task is Task.AUDIO_CHAT and model.audio_tokens_per_s:
+    if model and model.task is ModelTask.AUDIO_CHAT and model.audio_tokens_per_s:
         results.append(model.audio_tokens_per_s * AUDIO_WINDOW_S)
     return min(results, default=0)
 
@@ -165,9 +165,9 @@ def check_audio_limits_match_context(stack: Stack) -> Iterator[Violation]:
         )
         for name, needed in (limits.build_environment() if limits else {}).items():
             configured = engine.container.environment.get(name)
-            value = configured if configured is not None else str(engine.table.environment.get(name))
+            value = configured if configured is not None else str(engine.published_table.environment.get(name))
             if value.isdecimal() and int(value) < int(needed):
-                reason = "configured" if configured is not None else f"the default of {engine.table.release}"
+                reason = "configured" if configured is not None else f"the default of {engine.published_table.release}"
                 yield Violation(
                     engine.pod.urn, f"{engine.name}: {name} is {value} ({reason}); its context length requires {needed}"
                 )
@@ -195,11 +195,11 @@ def check_thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
         if threshold <= 0 or (max_value and threshold >= max_value):
             yield Violation(
                 query.resource.urn,
-                f"{query.label} has a target of {threshold:g} per replica; one reaches at most {max_value:g}",
+                f"{query.location} has a target of {threshold:g} per replica; one reaches at most {max_value:g}",
             )
 
 
-def _calculate_max_metric_value(stack: Stack, pod: Pod, metric: str) -> float:
+def _calculate_max_metric_value(stack: Stack, pod: PodTemplate, metric: str) -> float:
     """Return the maximum value of a metric of one pod, or 0 if it is unknown."""
     pod_engines = [engine for engine in list_engines(stack) if engine.pod.urn == pod.urn]
     match metric:
@@ -228,7 +228,7 @@ def _calculate_max_metric_value(stack: Stack, pod: Pod, metric: str) -> float:
     return 0.0
 
 
-def _read_configured_number(pod: Pod, variable: str) -> float:
+def _read_configured_number(pod: PodTemplate, variable: str) -> float:
     values = [container.environment.get(variable, "") for container in pod.running_containers]
     return max((float(value) for value in values if value.isdecimal()), default=0.0)
 

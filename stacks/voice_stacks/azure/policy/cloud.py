@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import Role
-from voice_blueprint.azure.ranges import admits_any_address
+from voice_blueprint.azure.ranges import are_effectively_public
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, iter_pool_profiles
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 
 REQUIRED_TAGS = ("deployment", "environment", "managed-by")
-DISABLED = "Disabled"
+DISABLED_STATE = "Disabled"
 BYTES_PER_MB = 10**6
 """Bytes per MB. Azure does not define the unit; this is the smaller interpretation."""
 DEFAULT_MAX_UPLOAD_MB = 100
@@ -108,15 +108,15 @@ def check_kubelet_policies_are_valid(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/cluster-container-registry-integration",
 )
 def check_kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
-    registries = {registry.urn for registry in stack.find_all(":Registry")}
-    for cluster in stack.find_all(":ManagedCluster"):
+    registries = {registry.urn for registry in stack.find_resources(":Registry")}
+    for cluster in stack.find_resources(":ManagedCluster"):
         kubelet = set(cluster.dependencies.get("identityProfile", ()))
         for registry in registries:
             granted = any(
                 assignment.props["roleDefinitionId"].text.lower().endswith(Role.ACR_PULL)
                 and kubelet & set(assignment.dependencies.get("principalId", ()))
                 and registry in assignment.dependencies.get("scope", ())
-                for assignment in stack.find_all(":RoleAssignment")
+                for assignment in stack.find_resources(":RoleAssignment")
             )
             if not granted:
                 yield Violation(
@@ -133,7 +133,7 @@ def check_kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/role-based-access-control/best-practices",
 )
 def check_roles_are_least_privilege(stack: Stack) -> Iterator[Violation]:
-    for assignment in stack.find_all(":RoleAssignment"):
+    for assignment in stack.find_resources(":RoleAssignment"):
         scope = assignment.props["scope"].text
         if scope.count("/") == 2:  # noqa: PLR2004  /subscriptions/<id>
             yield Violation(assignment.urn, f"{assignment.name} grants a role on the whole subscription")
@@ -148,7 +148,7 @@ def check_roles_are_least_privilege(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
 )
 def check_clusters_require_entra(stack: Stack) -> Iterator[Violation]:
-    for cluster in stack.find_all(":ManagedCluster"):
+    for cluster in stack.find_resources(":ManagedCluster"):
         props, urn = cluster.props, cluster.urn
         if props["disableLocalAccounts"].is_disabled:
             yield Violation(urn, f"cluster {cluster.name} has local accounts, whose certificates cannot be revoked")
@@ -171,11 +171,11 @@ def check_data_is_protected(stack: Stack) -> Iterator[Violation]:
             yield Violation(profile.resource.urn, f"pool {profile.name} does not encrypt caches and temporary disks")
         if profile.props["enableNodePublicIP"].is_enabled:
             yield Violation(profile.resource.urn, f"nodes of pool {profile.name} have public addresses")
-    for store in stack.find_all(*DATA_RESOURCE_TYPES):
+    for store in stack.find_resources(*DATA_RESOURCE_TYPES):
         access = store.props["publicNetworkAccess"]
         if access.is_missing:
             access = store.props.get("properties", "publicNetworkAccess")
-        if not access.is_unknown and access.text != DISABLED:
+        if not access.is_unknown and access.text != DISABLED_STATE:
             yield Violation(
                 store.urn,
                 f"{store.name} is accessible outside the network (publicNetworkAccess {access.text or 'not set'})",
@@ -194,8 +194,8 @@ def check_data_is_protected(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
 def check_state_store_requires_entra(stack: Stack) -> Iterator[Violation]:
-    for database in stack.find_all("redisenterprise:Database"):
-        if database.props["accessKeysAuthentication"].text != DISABLED:
+    for database in stack.find_resources("redisenterprise:Database"):
+        if database.props["accessKeysAuthentication"].text != DISABLED_STATE:
             yield Violation(database.urn, f"{database.name} accepts access keys, which identify no user")
         if database.props["clientProtocol"].text != "Encrypted":
             yield Violation(database.urn, f"{database.name} accepts connections without TLS")
@@ -210,12 +210,12 @@ def check_state_store_requires_entra(stack: Stack) -> Iterator[Violation]:
 def check_edge_has_firewall(stack: Stack) -> Iterator[Violation]:
     refusing = {
         policy.urn
-        for policy in stack.find_all(":WebApplicationFirewallPolicy")
+        for policy in stack.find_resources(":WebApplicationFirewallPolicy")
         if policy.props.get("policySettings", "mode").text == "Prevention"
-        and policy.props.get("policySettings", "state").text != DISABLED
+        and policy.props.get("policySettings", "state").text != DISABLED_STATE
         and any(policy.props.get("managedRules", "managedRuleSets"))
     }
-    for gateway in stack.find_all(":ApplicationGateway"):
+    for gateway in stack.find_resources(":ApplicationGateway"):
         if not refusing & set(gateway.dependencies.get("firewallPolicy", ())):
             yield Violation(gateway.urn, f"{gateway.name} has no web application firewall in Prevention mode")
         for listener in gateway.props["httpListeners"]:
@@ -231,7 +231,7 @@ def check_edge_has_firewall(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits",
 )
 def check_firewalls_accept_files(stack: Stack) -> Iterator[Violation]:
-    for firewall in stack.find_all(":WebApplicationFirewallPolicy"):
+    for firewall in stack.find_resources(":WebApplicationFirewallPolicy"):
         settings = firewall.props["policySettings"]
         limit_mb = settings["fileUploadLimitInMb"].number or DEFAULT_MAX_UPLOAD_MB
         if settings["fileUploadEnforcement"].raw is not False and limit_mb * BYTES_PER_MB < MAX_FILE_BYTES:
@@ -258,7 +258,7 @@ def check_firewalls_accept_files(stack: Stack) -> Iterator[Violation]:
 )
 def check_internet_access_is_limited(stack: Stack) -> Iterator[Violation]:
     called = {(flow.port.protocol, str(flow.port.number)) for flow in stack.flows if flow.source is Component.INTERNET}
-    for group in stack.find_all(":NetworkSecurityGroup", ":SecurityRule"):
+    for group in stack.find_resources(":NetworkSecurityGroup", ":SecurityRule"):
         senders: dict[tuple[str, str], set[str]] = {}
         for entry in [*group.props["securityRules"], *([group.props] if group.type.endswith(":SecurityRule") else [])]:
             if entry["direction"].text == "Inbound" and entry["access"].text == "Allow":
@@ -266,7 +266,7 @@ def check_internet_access_is_limited(stack: Stack) -> Iterator[Violation]:
                 prefixes = {entry["sourceAddressPrefix"].text, *(each.text for each in entry["sourceAddressPrefixes"])}
                 senders.setdefault(key, set()).update(prefixes - {""})
         for key, sources in senders.items():
-            if admits_any_address(sources) and key not in called:
+            if are_effectively_public(sources) and key not in called:
                 yield Violation(
                     group.urn, f"{group.name} allows {', '.join(sorted(sources))} on port {key[1] or 'several'}"
                 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import SERVICE_LABEL
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_blueprint.azure.topology import Request
+from voice_blueprint.azure.topology import ContainerRequest
 from voice_blueprint.catalog import ModelCard, VmSize
 from voice_blueprint.checks.azure.cluster import (
     OMNI_TASKS,
@@ -21,14 +21,14 @@ from voice_blueprint.checks.azure.cluster import (
     Engine,
     FindingLocation,
     ModelCache,
-    Pod,
-    Pool,
-    read_cluster,
+    NodePool,
+    PodGroup,
+    build_configured_cluster,
 )
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
 from voice_stacks.azure.policy import engines, pods
-from voice_stacks.azure.policy.caches import calculate_ephemeral_gib
+from voice_stacks.azure.policy.caches import calculate_local_volume_gib
 from voice_stacks.azure.policy.quantities import parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import Value
@@ -64,19 +64,19 @@ class PoolProfile:
 
 
 def iter_pool_profiles(stack: Stack) -> Iterator[PoolProfile]:
-    for resource in stack.find_all(":AgentPool"):
+    for resource in stack.find_resources(":AgentPool"):
         yield PoolProfile(resource, resource.props)
-    for cluster in stack.find_all(":ManagedCluster"):
+    for cluster in stack.find_resources(":ManagedCluster"):
         for props in cluster.props["agentPoolProfiles"]:
             yield PoolProfile(cluster, props)
 
 
-def collect_gpu_pools_by_name(stack: Stack) -> dict[str, Pool]:
+def collect_gpu_pools_by_name(stack: Stack) -> dict[str, NodePool]:
     """Return all known GPU pools, by the label that pods select."""
     return {pool.name: pool for pool in build_cluster(stack).pools if not pool.is_system}
 
 
-def iter_pods_with_pools(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
+def iter_pods_with_pools(stack: Stack) -> Iterator[tuple[pods.PodTemplate, NodePool]]:
     """Yield each pod whose pool is known, together with that pool."""
     pools_by_name = collect_gpu_pools_by_name(stack)
     return ((pod, pools_by_name[pod.pool]) for pod in pods.list_pods(stack) if pod.pool in pools_by_name)
@@ -91,7 +91,7 @@ def collect_max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]
         (pod.namespace, pod.name): int(pod.resource.props.get("spec", "replicas").number or 1)
         for pod in pods.list_pods(stack)
     }
-    for scaled in stack.find_all(":ScaledObject"):
+    for scaled in stack.find_resources(":ScaledObject"):
         target = scaled.props.get("spec", "scaleTargetRef", "name").text
         key = (scaled.props.get("metadata", "namespace").text, target)
         max_pods[key] = int(scaled.props.get("spec", "maxReplicaCount").number or max_pods.get(key, 1))
@@ -100,7 +100,7 @@ def collect_max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]
 
 def build_cluster(stack: Stack) -> Cluster:
     azure = stack.deployment.azure_section if stack.deployment else None
-    file_cluster = read_cluster(azure) if azure else Cluster()
+    file_cluster = build_configured_cluster(azure) if azure else Cluster()
     pools_by_name = {pool.name: pool for pool in file_cluster.pools} | {pool.name: pool for pool in _build_pools(stack)}
     stack_pods = tuple(_build_pods(stack, pools_by_name, file_cluster))
     if not stack_pods:
@@ -116,7 +116,7 @@ def build_cluster(stack: Stack) -> Cluster:
         pods=stack_pods,
         model_caches=tuple(_find_model_caches(stack)),
     )
-    for resource in stack.find_all(":ManagedCluster"):
+    for resource in stack.find_resources(":ManagedCluster"):
         api = resource.props["apiServerAccessProfile"]
         ranges = tuple(entry.text for entry in api["authorizedIPRanges"])
         cluster = replace(
@@ -128,13 +128,13 @@ def build_cluster(stack: Stack) -> Cluster:
     return cluster
 
 
-def _build_pools(stack: Stack) -> Iterator[Pool]:
+def _build_pools(stack: Stack) -> Iterator[NodePool]:
     for profile in iter_pool_profiles(stack):
         props = profile.props
         policy = props.get("kubeletConfig", "topologyManagerPolicy").text
         low, high = props["minCount"].number, props["maxCount"].number
         if profile.vm_size:
-            yield Pool(
+            yield NodePool(
                 props.get("nodeLabels", POOL_LABEL).text or profile.name,
                 FindingLocation(urn=profile.resource.urn),
                 profile.vm_size,
@@ -149,7 +149,7 @@ def _build_pools(stack: Stack) -> Iterator[Pool]:
             )
 
 
-def _build_pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -> Iterator[Pod]:
+def _build_pods(stack: Stack, pools_by_name: dict[str, NodePool], file_cluster: Cluster) -> Iterator[PodGroup]:
     max_replicas = collect_max_replicas_by_workload(stack)
     by_pod: dict[str, list[engines.Engine]] = defaultdict(list)
     for engine in engines.list_engines(stack):
@@ -166,16 +166,16 @@ def _build_pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Clus
             (p for p in file_cluster.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
         )
         replicas = max_replicas[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED_TYPES) else 1
-        yield Pod(
+        yield PodGroup(
             name=pod.name,
             location=FindingLocation(urn=pod.urn),
             pool_location=(pod.urn,),
             pool=pools_by_name[pod.pool],
             gpus=pod.gpu_count,
-            cpus=pod.cpus,
-            requests=tuple(Request(container.gpu_count, container.pinned_cpu_count) for container in aligned),
+            cpus=pod.requested_cpus,
+            requests=tuple(ContainerRequest(container.gpu_count, container.pinned_cpu_count) for container in aligned),
             memory_gib={container.name: container.memory_gib for container in pod.running_containers},
-            nvme_gib=calculate_ephemeral_gib(pod),
+            nvme_gib=calculate_local_volume_gib(pod),
             min_replicas=0,
             max_replicas=replicas,
             surge_replicas=int(pod.resource.props.get("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
@@ -188,7 +188,7 @@ def _build_pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Clus
         )
 
 
-def _build_engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster: Pod | None) -> Engine:
+def _build_engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster: PodGroup | None) -> Engine:
     flags = engine.flags
     kind = "vllm-omni" if engine.is_omni else "vllm"
     # Flags contain neither the purpose of a service nor the length of a typical session.
@@ -202,14 +202,14 @@ def _build_engine(engine: engines.Engine, model: ModelCard, request: int, file_c
         model,
         kind,
         tasks,
-        engine.tensor_parallel,
+        engine.tensor_parallel_size,
         None
         if engine.is_omni
         else Load(sessions=1, session_tokens=session, context_tokens=context, longest_call_s=call_s),
         KvCacheType.FP8 if flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO,
         Quantization.FP8 if is_fp8 else Quantization.NONE,
         transfers_kv=bool(engine.connectors) or "--kv-offloading-size" in flags,
-        gpus=engine.own_gpus,
+        gpus=engine.used_gpus,
         request_index=request,
         utilization=engine.memory_fraction,
     )
@@ -218,11 +218,11 @@ def _build_engine(engine: engines.Engine, model: ModelCard, request: int, file_c
 def _find_model_caches(stack: Stack) -> Iterator[ModelCache]:
     models: dict[tuple[str, str], dict[str, ModelCard]] = defaultdict(dict)
     for engine in engines.list_engines(stack):
-        for name in set(engine.container.mounts.values()):
+        for name in set(engine.container.volume_by_mount_path.values()):
             claim_name = engine.pod.get_volume(name).get("persistentVolumeClaim", "claimName").text
             if claim_name and engine.model:
                 models[engine.pod.namespace, claim_name][engine.model.name] = engine.model
-    for claim in stack.find_all("core/v1:PersistentVolumeClaim"):
+    for claim in stack.find_resources("core/v1:PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         size = parse_gib(claim.props.get("spec", "resources", "requests", "storage").text)
         if size:

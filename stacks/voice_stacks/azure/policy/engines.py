@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from voice_blueprint import catalog
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.engines.published.release import EngineTable, load_published_table
-from voice_stacks.azure.policy.pods import Container, Pod, list_pods
+from voice_stacks.azure.policy.pods import Container, PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Stack
 from voice_stacks.azure.policy.values import Value
 
@@ -26,7 +26,7 @@ PREFILL, DECODE = "kv_producer", "kv_consumer"
 class Engine:
     """A ``vllm serve`` process of a pod."""
 
-    pod: Pod
+    pod: PodTemplate
     container: Container
     arguments: tuple[str, ...]
 
@@ -47,7 +47,7 @@ class Engine:
         return results
 
     @property
-    def table(self) -> EngineTable:
+    def published_table(self) -> EngineTable:
         """Published options and metrics of the engine's release."""
         return load_published_table("vllm-omni" if self.is_omni else "vllm")
 
@@ -71,7 +71,7 @@ class Engine:
         return next((card for card in cards if self.repository in (card.repository, card.fp8_repository)), None)
 
     @property
-    def tensor_parallel(self) -> int:
+    def tensor_parallel_size(self) -> int:
         """Number of GPUs that share each layer."""
         return self.parse_int_flag("--tensor-parallel-size", self.parse_int_flag("-tp", 1))
 
@@ -82,9 +82,9 @@ class Engine:
         return tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
 
     @property
-    def own_gpus(self) -> tuple[int, ...]:
+    def used_gpus(self) -> tuple[int, ...]:
         """GPUs of the engine's ranks, which are the first visible GPUs."""
-        return self.visible_gpus[: self.tensor_parallel]
+        return self.visible_gpus[: self.tensor_parallel_size]
 
     @property
     def pod_gpus(self) -> tuple[int, ...]:
@@ -94,10 +94,10 @@ class Engine:
             itertools.takewhile(self._is_different_container, self.pod.running_containers),
         )
         if not gpu_request:
-            return self.own_gpus
+            return self.used_gpus
         first = sum(each.gpu_count for each in others)
         gpu_indexes = [first + index for index in self.visible_gpus or range(gpu_request) if index < gpu_request]
-        return tuple(gpu_indexes[: self.tensor_parallel])
+        return tuple(gpu_indexes[: self.tensor_parallel_size])
 
     def _is_different_container(self, other: Container) -> bool:
         return other.name != self.container.name
@@ -105,7 +105,7 @@ class Engine:
     @property
     def memory_fraction(self) -> float:
         """Fraction of each GPU's memory that the engine uses, from 0 to 1. The default depends on the release."""
-        flag = self.table.commands[SERVE_COMMAND[1]].flags_by_name[MEMORY_FRACTION_FLAG]
+        flag = self.published_table.commands[SERVE_COMMAND[1]].flags_by_name[MEMORY_FRACTION_FLAG]
         candidates = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
         return float(next(filter(FRACTION_PATTERN.fullmatch, candidates), str(flag.default)))
 
@@ -131,7 +131,7 @@ def list_engines(stack: Stack) -> tuple[Engine, ...]:
     return tuple(_find_engines(list_pods(stack)))
 
 
-def _find_engines(pods: Iterable[Pod]) -> Iterator[Engine]:
+def _find_engines(pods: Iterable[PodTemplate]) -> Iterator[Engine]:
     for pod in pods:
         for container in pod.running_containers:
             argv = container.argv

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, GPU_NAMESPACE, Component
-from voice_blueprint.azure.ranges import admits_any_address
-from voice_stacks.azure.policy.pods import Container, Pod, list_pods
+from voice_blueprint.azure.ranges import are_effectively_public
+from voice_stacks.azure.policy.pods import Container, PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 REASON_ANNOTATION = "voice-serve/reason"
 """Annotation with the reason for an otherwise forbidden setting."""
-PRIVILEGED_COMPONENTS: dict[Component, str] = {
+PRIVILEGE_REASON_BY_COMPONENT: dict[Component, str] = {
     Component.DEVICE_PLUGIN: "registers at the kubelet's socket and allocates device nodes",
     Component.GPU_METRICS: "reads hardware counters and the kubelet's list of pods",
 }
@@ -31,14 +31,14 @@ SECRET_NAME_PATTERN = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S
     source="https://learn.microsoft.com/azure/aks/load-balancer-standard",
 )
 def check_exposed_services_have_reason(stack: Stack) -> Iterator[Violation]:
-    for service in stack.find_all("core/v1:Service"):
+    for service in stack.find_resources("core/v1:Service"):
         kind = service.props.get("spec", "type").text
         reason = service.props.get("metadata", "annotations", REASON_ANNOTATION).text
         if kind in {"LoadBalancer", "NodePort"} and not reason:
             yield Violation(service.urn, f"service {service.name} has the type {kind} without a reason")
         if any(service.props.get("spec", "externalIPs")):
             yield Violation(service.urn, f"service {service.name} has external addresses")
-    for ingress in stack.find_all("networking.k8s.io/v1:Ingress", ":Gateway"):
+    for ingress in stack.find_resources("networking.k8s.io/v1:Ingress", ":Gateway"):
         if not ingress.props.get("metadata", "annotations", REASON_ANNOTATION).text:
             yield Violation(ingress.urn, f"{ingress.name} exposes the cluster without a reason")
 
@@ -51,7 +51,11 @@ def check_exposed_services_have_reason(stack: Stack) -> Iterator[Violation]:
 )
 def check_no_host_access(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
-        allowed = {component.value for component in PRIVILEGED_COMPONENTS} if pod.namespace == GPU_NAMESPACE else set()
+        allowed = (
+            {component.value for component in PRIVILEGE_REASON_BY_COMPONENT}
+            if pod.namespace == GPU_NAMESPACE
+            else set()
+        )
         if pod.labels.get(COMPONENT_LABEL, "") in allowed:
             continue
         for problem in [
@@ -59,7 +63,8 @@ def check_no_host_access(stack: Stack) -> Iterator[Violation]:
             *(w for c in pod.containers for w in _find_privilege_problems(pod, c)),
         ]:
             yield Violation(
-                pod.urn, f"{pod.name} {problem}; only {', '.join(PRIVILEGED_COMPONENTS)} in {GPU_NAMESPACE} may do so"
+                pod.urn,
+                f"{pod.name} {problem}; only {', '.join(PRIVILEGE_REASON_BY_COMPONENT)} in {GPU_NAMESPACE} may do so",
             )
 
 
@@ -71,7 +76,8 @@ def check_no_host_access(stack: Stack) -> Iterator[Violation]:
 )
 def check_images_are_pinned(stack: Stack) -> Iterator[Violation]:
     registries = {
-        reference.props.get("outputs", "registryLoginServer").text for reference in stack.find_all(":StackReference")
+        reference.props.get("outputs", "registryLoginServer").text
+        for reference in stack.find_resources(":StackReference")
     }
     for pod in list_pods(stack):
         for container in pod.containers:
@@ -93,7 +99,7 @@ def check_images_are_pinned(stack: Stack) -> Iterator[Violation]:
 )
 def check_namespaces_deny_by_default(stack: Stack) -> Iterator[Violation]:
     closed = set()
-    for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy"):
+    for policy in stack.find_resources("networking.k8s.io/v1:NetworkPolicy"):
         spec = policy.props["spec"]
         selects_all = not spec.get("podSelector", "matchLabels") and not any(
             spec.get("podSelector", "matchExpressions")
@@ -143,7 +149,7 @@ def _find_open_policy_violations(
 ) -> Iterator[Violation]:
     """Yield a violation for each policy that allows all addresses, directly or by the union of its ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
-    for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy"):
+    for policy in stack.find_resources("networking.k8s.io/v1:NetworkPolicy"):
         selector = policy.props.get("spec", "podSelector", "matchLabels").as_text_dict()
         component = selector.get(COMPONENT_LABEL, "")
         for entry in policy.props.get("spec", direction):
@@ -157,7 +163,7 @@ def _find_open_policy_violations(
             blocks = (peer.get("ipBlock", "cidr").text for peer in peers)
             ranges.setdefault(agent_pods, []).extend((policy, block) for block in blocks if block)
     for result in ranges.values():
-        if admits_any_address(block for _, block in result):
+        if are_effectively_public(block for _, block in result):
             for policy in {policy.urn: policy for policy, _ in result}.values():
                 yield Violation(
                     policy.urn, f"network policy {policy.name} {problem}: {', '.join(b for _, b in result)}"
@@ -171,7 +177,7 @@ def _find_open_policy_violations(
     source="https://kubernetes.io/docs/concepts/security/pod-security-admission",
 )
 def check_namespaces_are_restricted(stack: Stack) -> Iterator[Violation]:
-    for namespace in stack.find_all("core/v1:Namespace"):
+    for namespace in stack.find_resources("core/v1:Namespace"):
         level = namespace.props.get("metadata", "labels", ENFORCE_LABEL).text
         name = namespace.props.get("metadata", "name").text
         if level not in {"restricted", "baseline"} and name != GPU_NAMESPACE:
@@ -194,19 +200,19 @@ def check_no_secrets_in_environment(stack: Stack) -> Iterator[Violation]:
                     yield Violation(pod.urn, f"{pod.name}/{container.name} has the secret {name} in its environment")
 
 
-def _find_host_access_problems(pod: Pod) -> Iterator[str]:
+def _find_host_access_problems(pod: PodTemplate) -> Iterator[str]:
     yield from (f"sets {flag}" for flag in HOST_NAMESPACE_FIELDS if pod.spec[flag].is_enabled)
     for volume in pod.spec["volumes"]:
         if path := volume.get("hostPath", "path").text:
             yield f"mounts {path} of its host"
     for container in pod.containers:
-        for port in container.value["ports"]:
+        for port in container.spec["ports"]:
             if port["hostPort"].number:
                 yield f"uses port {port['hostPort'].text} of its host"
 
 
-def _find_privilege_problems(pod: Pod, container: Container) -> Iterator[str]:
-    container_context, pod_context = container.value["securityContext"], pod.spec["securityContext"]
+def _find_privilege_problems(pod: PodTemplate, container: Container) -> Iterator[str]:
+    container_context, pod_context = container.spec["securityContext"], pod.spec["securityContext"]
     if container_context["privileged"].is_enabled:
         yield f"runs {container.name} privileged"
     if container_context["allowPrivilegeEscalation"].raw is not False:

@@ -4,20 +4,21 @@ import itertools
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
+from voice_blueprint.azure.names import KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, SERVICE_ACCOUNT_BY_TIER, Role
 from voice_stacks.azure.policy.cluster import build_cluster, iter_pool_profiles
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 TRUSTED_SUBJECTS = tuple(
-    account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, *CALLER_ACCOUNTS.values())
+    account.subject
+    for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, *SERVICE_ACCOUNT_BY_TIER.values())
 )
-NAT_OUTBOUND = "userAssignedNATGateway"
-PRODUCTION_TAG = "production"
-MIN_SYSTEM_PODS = 30
+NAT_GATEWAY_OUTBOUND_TYPE = "userAssignedNATGateway"
+PRODUCTION_TAG_VALUE = "production"
+MIN_SYSTEM_POOL_MAX_PODS = 30
 """Minimum of ``maxPods`` that AKS accepts for system pools: https://learn.microsoft.com/azure/aks/use-system-pools.
 The API's schema does not contain this limit."""
-AGENT_PODS_PER_NODE = 15
+DAEMONSET_PODS_PER_NODE = 15
 """Number of agents on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
 GPUs. ASSUMED, since AKS does not list them."""
 MIN_DISK_GIB = 100
@@ -31,9 +32,10 @@ MIN_DISK_GIB = 100
 )
 def check_ranges_do_not_overlap(stack: Stack) -> Iterator[Violation]:
     networks = {
-        r.urn: _parse_ranges(r.props.get("addressSpace", "addressPrefixes")) for r in stack.find_all(":VirtualNetwork")
+        r.urn: _parse_ranges(r.props.get("addressSpace", "addressPrefixes"))
+        for r in stack.find_resources(":VirtualNetwork")
     }
-    subnets = [(subnet, _parse_range(subnet.props["addressPrefix"])) for subnet in stack.find_all(":Subnet")]
+    subnets = [(subnet, _parse_range(subnet.props["addressPrefix"])) for subnet in stack.find_resources(":Subnet")]
     inside = [network for result in networks.values() for network in result]
     for subnet, subnet_range in subnets:
         virtual_networks = [
@@ -50,7 +52,7 @@ def check_ranges_do_not_overlap(stack: Stack) -> Iterator[Violation]:
     for (one, first), (other, second) in itertools.combinations(subnets, 2):
         if first and second and first.overlaps(second):
             yield Violation(other.urn, f"subnet {other.name} {second} overlaps {one.name} {first}")
-    for cluster in stack.find_all(":ManagedCluster"):
+    for cluster in stack.find_resources(":ManagedCluster"):
         profile = cluster.props["networkProfile"]
         own_ranges = {key: _parse_range(profile[key]) for key in ("podCidr", "serviceCidr")}
         for key, subnet_range in own_ranges.items():
@@ -73,7 +75,7 @@ def check_ranges_do_not_overlap(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/manage-node-pools",
 )
 def check_pool_versions_fit_cluster(stack: Stack) -> Iterator[Violation]:
-    versions = [cluster.props["kubernetesVersion"].text for cluster in stack.find_all(":ManagedCluster")]
+    versions = [cluster.props["kubernetesVersion"].text for cluster in stack.find_resources(":ManagedCluster")]
     newest = max((_parse_version(text) for text in versions if text), default=None)
     for profile in iter_pool_profiles(stack):
         pool_version = profile.props["orchestratorVersion"].text
@@ -91,13 +93,17 @@ def check_pool_versions_fit_cluster(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/nat-gateway",
 )
 def check_nodes_have_egress(stack: Stack) -> Iterator[Violation]:
-    gateways = {subnet.urn: subnet for subnet in stack.find_all(":Subnet") if not subnet.props["natGateway"].is_missing}
-    for cluster in stack.find_all(":ManagedCluster"):
-        if cluster.props.get("networkProfile", "outboundType").text != NAT_OUTBOUND:
+    gateways = {
+        subnet.urn: subnet for subnet in stack.find_resources(":Subnet") if not subnet.props["natGateway"].is_missing
+    }
+    for cluster in stack.find_resources(":ManagedCluster"):
+        if cluster.props.get("networkProfile", "outboundType").text != NAT_GATEWAY_OUTBOUND_TYPE:
             continue
         used = [*cluster.dependencies.get("agentPoolProfiles", ())]
-        used += [urn for pool in stack.find_all(":AgentPool") for urn in pool.dependencies.get("vnetSubnetID", ())]
-        for subnet in stack.find_all(":Subnet"):
+        used += [
+            urn for pool in stack.find_resources(":AgentPool") for urn in pool.dependencies.get("vnetSubnetID", ())
+        ]
+        for subnet in stack.find_resources(":Subnet"):
             if subnet.urn in used and subnet.urn not in gateways:
                 yield Violation(
                     subnet.urn,
@@ -112,10 +118,10 @@ def check_nodes_have_egress(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/private-clusters#options-for-connecting-to-the-private-cluster",
 )
 def check_private_cluster_is_reachable(stack: Stack) -> Iterator[Violation]:
-    is_accessible = any(stack.find_all(":BastionHost", ":VirtualNetworkPeering"))
-    for cluster in stack.find_all(":ManagedCluster"):
+    is_accessible = any(stack.find_resources(":BastionHost", ":VirtualNetworkPeering"))
+    for cluster in stack.find_resources(":ManagedCluster"):
         private = cluster.props.get("apiServerAccessProfile", "enablePrivateCluster").is_enabled
-        if private and any(stack.find_all(":VirtualNetwork")) and not is_accessible:
+        if private and any(stack.find_resources(":VirtualNetwork")) and not is_accessible:
             yield Violation(
                 cluster.urn,
                 f"the private API server of {cluster.name} cannot be reached: its network has no Bastion host and "
@@ -130,7 +136,7 @@ def check_private_cluster_is_reachable(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/bastion/bastion-overview",
 )
 def check_machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
-    for interface in stack.find_all(":NetworkInterface"):
+    for interface in stack.find_resources(":NetworkInterface"):
         if any(not entry["publicIPAddress"].is_missing for entry in interface.props["ipConfigurations"]):
             yield Violation(interface.urn, f"network interface {interface.name} has a public address")
 
@@ -144,10 +150,10 @@ def check_machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
 def check_registry_sku_is_premium(stack: Stack) -> Iterator[Violation]:
     linked_services = {
         urn
-        for e in stack.find_all(":PrivateEndpoint")
+        for e in stack.find_resources(":PrivateEndpoint")
         for urn in e.dependencies.get("privateLinkServiceConnections", ())
     }
-    for registry in stack.find_all(":Registry"):
+    for registry in stack.find_resources(":Registry"):
         tier = registry.props.get("sku", "name").text
         if registry.urn in linked_services and tier != "Premium":
             yield Violation(
@@ -162,8 +168,8 @@ def check_registry_sku_is_premium(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview",
 )
 def check_production_data_is_kept(stack: Stack) -> Iterator[Violation]:
-    for vault in stack.find_all(":Vault"):
-        is_production = vault.props.get("tags", "environment").text == PRODUCTION_TAG
+    for vault in stack.find_resources(":Vault"):
+        is_production = vault.props.get("tags", "environment").text == PRODUCTION_TAG_VALUE
         if is_production and vault.props.get("properties", "enablePurgeProtection").is_disabled:
             yield Violation(
                 vault.urn, f"vault {vault.name} of production can be purged: its secrets could be lost permanently"
@@ -177,7 +183,7 @@ def check_production_data_is_kept(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
 )
 def check_trusted_subjects_are_known(stack: Stack) -> Iterator[Violation]:
-    for credential in stack.find_all(":FederatedIdentityCredential"):
+    for credential in stack.find_resources(":FederatedIdentityCredential"):
         subject = credential.props["subject"]
         if not subject.is_unknown and subject.text not in TRUSTED_SUBJECTS:
             yield Violation(
@@ -195,10 +201,10 @@ def check_trusted_subjects_are_known(stack: Stack) -> Iterator[Violation]:
 def check_closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
     linked_services = {
         urn
-        for e in stack.find_all(":PrivateEndpoint")
+        for e in stack.find_resources(":PrivateEndpoint")
         for urn in e.dependencies.get("privateLinkServiceConnections", ())
     }
-    for store in stack.find_all(":Registry", ":Vault", ":RedisEnterprise"):
+    for store in stack.find_resources(":Registry", ":Vault", ":RedisEnterprise"):
         if store.urn not in linked_services:
             yield Violation(store.urn, f"{store.name} has no public access and no private endpoint")
 
@@ -210,13 +216,13 @@ def check_closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/use-managed-identity",
 )
 def check_kubelet_identity_has_operator(stack: Stack) -> Iterator[Violation]:
-    for cluster in stack.find_all(":ManagedCluster"):
+    for cluster in stack.find_resources(":ManagedCluster"):
         kubelet, control = (set(cluster.dependencies.get(key, ())) for key in ("identityProfile", "identity"))
         if kubelet and not any(
             assignment.props["roleDefinitionId"].text.lower().endswith(Role.MANAGED_IDENTITY_OPERATOR)
             and control & set(assignment.dependencies.get("principalId", ()))
             and kubelet & set(assignment.dependencies.get("scope", ()))
-            for assignment in stack.find_all(":RoleAssignment")
+            for assignment in stack.find_resources(":RoleAssignment")
         ):
             yield Violation(
                 cluster.urn,
@@ -236,12 +242,12 @@ def check_pools_fit_pods_and_images(stack: Stack) -> Iterator[Violation]:
         props, urn, name = profile.props, profile.resource.urn, profile.name
         engines = max((pod.max_pods_per_node for pod in served.get(name, [])), default=0)
         for key, minimum, reason in (
-            ("maxPods", MIN_SYSTEM_PODS, "AKS rejects system pools with fewer")
+            ("maxPods", MIN_SYSTEM_POOL_MAX_PODS, "AKS rejects system pools with fewer")
             if profile.is_system
             else (
                 "maxPods",
-                AGENT_PODS_PER_NODE + engines,
-                f"{AGENT_PODS_PER_NODE} agents and {engines} engines run on a node",
+                DAEMONSET_PODS_PER_NODE + engines,
+                f"{DAEMONSET_PODS_PER_NODE} agents and {engines} engines run on a node",
             ),
             ("osDiskSizeGB", MIN_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
@@ -259,7 +265,7 @@ def check_pools_fit_pods_and_images(stack: Stack) -> Iterator[Violation]:
 def check_autoscaler_waits_for_drain(stack: Stack) -> Iterator[Violation]:
     azure = stack.deployment.azure_section if stack.deployment else None
     longest = max((service.drain_timeout_s for service in azure.services), default=0) if azure else 0
-    for cluster in stack.find_all(":ManagedCluster"):
+    for cluster in stack.find_resources(":ManagedCluster"):
         waits = cluster.props.get("autoScalerProfile", "maxGracefulTerminationSec").text
         if waits.isdecimal() and int(waits) < longest:
             yield Violation(

@@ -16,9 +16,9 @@ from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 BODY_SIZE_VARIABLE, CLIP_SIZE_VARIABLE = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
-MIB = 2**20
+BYTES_PER_MIB = 2**20
 VLLM_VARIABLE_PREFIX = "VLLM_"
-NUMBER_PATTERNS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
+NUMBER_PATTERN_BY_TYPE = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
 
 _ROUTED_LOCATION_PATTERN = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
 
@@ -31,7 +31,7 @@ _ROUTED_LOCATION_PATTERN = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_p
 )
 def check_releases_accept_arguments(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
-        table, urn = engine.table, engine.pod.urn
+        table, urn = engine.published_table, engine.pod.urn
         serve = table.commands[SERVE_COMMAND[1]]
         for name, text in engine.flags.items():
             flag = serve.find_flag(name.partition(".")[0])
@@ -53,7 +53,7 @@ def _accepts_value(flag: Setting, text: str) -> bool:
     if flag.choices:
         normalize = str.lower if flag.any_case else str
         return flag.extensible or normalize(text) in (normalize(str(choice)) for choice in flag.choices)
-    return flag.type not in NUMBER_PATTERNS or bool(NUMBER_PATTERNS[flag.type].fullmatch(text))
+    return flag.type not in NUMBER_PATTERN_BY_TYPE or bool(NUMBER_PATTERN_BY_TYPE[flag.type].fullmatch(text))
 
 
 @rule(
@@ -78,11 +78,11 @@ def check_batches_fit_sequences(stack: Stack) -> Iterator[Violation]:
 def check_kernels_support_cache(stack: Stack) -> Iterator[Violation]:
     pools = {pod.urn: pool for pod, pool in iter_pods_with_pools(stack)}
     for engine in list_engines(stack):
-        pool, release = pools.get(engine.pod.urn), engine.table.release
+        pool, release = pools.get(engine.pod.urn), engine.published_table.release
         gpu = catalog.gpus().get(pool.size.gpu or "") if pool else None
         kind, block = engine.flags.get("--kv-cache-dtype") or "auto", engine.parse_int_flag("--block-size", 0)
         chosen = engine.flags.get("--attention-backend", "").upper()
-        kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
+        kernels = (each for each in engine.published_table.kernels if chosen in {"", each.name})
         majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
         supporting_kernels = [
             each
@@ -111,10 +111,10 @@ def check_kernels_support_cache(stack: Stack) -> Iterator[Violation]:
 )
 def check_body_limits_fit_audio(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
-        variables, release = engine.container.environment, engine.table.environment
+        variables, release = engine.container.environment, engine.published_table.environment
         if CLIP_SIZE_VARIABLE in variables and BODY_SIZE_VARIABLE in release:
             clip, body = (
-                int(variables[CLIP_SIZE_VARIABLE]) * MIB,
+                int(variables[CLIP_SIZE_VARIABLE]) * BYTES_PER_MIB,
                 int(variables.get(BODY_SIZE_VARIABLE) or str(release[BODY_SIZE_VARIABLE])),
             )
             if body < clip:
@@ -135,7 +135,7 @@ def check_audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
         for each in load_published_table("vllm").endpoints
         if "audio" in each.path or each.method == "WEBSOCKET"
     }
-    for resource in stack.find_all(":ConfigMap"):
+    for resource in stack.find_resources(":ConfigMap"):
         for name, text in resource.props["data"].as_text_dict().items():
             routed_paths = set(_ROUTED_LOCATION_PATTERN.findall(text))
             for path in sorted(routed_paths & (other | {"/"})):

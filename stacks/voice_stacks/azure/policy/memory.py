@@ -9,7 +9,7 @@ from voice_stacks.azure.policy.quantities import QuantityError, parse_gib, parse
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 
-QUANTITY_MAPS = ("limits", "requests", "hard", "default", "defaultRequest", "capacity")
+QUANTITY_MAP_KEYS = ("limits", "requests", "hard", "default", "defaultRequest", "capacity")
 
 
 @rule(
@@ -37,7 +37,7 @@ def check_quantities_are_valid(stack: Stack) -> Iterator[Violation]:
 def check_requests_below_limits(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         for container in pod.containers:
-            resources = container.value["resources"]
+            resources = container.spec["resources"]
             for kind, request in resources["requests"].as_text_dict().items():
                 limit = resources["limits"][kind].text
                 if limit and parse_quantity_or_zero(request) > parse_quantity_or_zero(limit):
@@ -58,7 +58,7 @@ def check_requests_below_limits(stack: Stack) -> Iterator[Violation]:
 )
 def check_shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
-        required_gib = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
+        required_gib = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel_size)
         actual_gib = engine.pod.calculate_shared_memory_gib(engine.container)
         if actual_gib is None:
             yield Violation(
@@ -77,7 +77,7 @@ def check_shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     remedy="lower sizeLimit, or raise the containers' limits",
     source="https://kubernetes.io/docs/concepts/storage/volumes#emptydir",
 )
-def check_volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
+def check_memory_volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         for volume in pod.spec["volumes"]:
             source = volume["emptyDir"]
@@ -93,7 +93,7 @@ def check_volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
 def _find_quantities(resource: Resource) -> Iterator[tuple[str, Value]]:
     for path, value in resource.props.iter_nested():
         key = path.rpartition(".")[2]
-        if key in QUANTITY_MAPS:
+        if key in QUANTITY_MAP_KEYS:
             yield from ((f"{path}.{kind}", item) for kind, item in value.items() if not item.is_unknown)
         elif key == "sizeLimit" and not value.is_unknown:
             yield path, value

@@ -107,13 +107,13 @@ vars(pulumi_policy.policy).update(
 def create_rule(check: Check) -> Rule:
     """Return a rule that evaluates a check of the deployment file on resources, with the same id."""
 
-    def examine(stack: Stack) -> Iterator[Violation]:
+    def find_violations(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
         for violation in check.check_cluster(build_cluster(stack)) if check.check_cluster else ():
             if (urn := str(violation.location[0])) in urns:
                 yield Violation(urn, f"{violation.message}; {violation.remedy}")
 
-    return Rule(check.id, check.about, "", check.source, examine, requires_stack=True)
+    return Rule(check.id, check.description, "", check.source, find_violations, requires_stack=True)
 
 
 RULES = (
@@ -124,7 +124,7 @@ RULES = (
 
 ACCEPTABLE_RULE_IDS = {check.id for check in CHECKS if check.check_cluster and check.is_acceptable}
 """Names of the rules whose findings a deployment file may accept."""
-DEPLOYMENT_KEY = ":deployment"
+DEPLOYMENT_KEY_SUFFIX = ":deployment"
 """Suffix of the configuration key with the deployment file, in both projects."""
 
 
@@ -156,14 +156,14 @@ def load_configured_deployment(folder: Path = Path(__file__).parent) -> Deployme
         voice_blueprint.DeploymentFileError: The file cannot be read.
     """
     configuration = pulumi.runtime.get_config_env()
-    configured_files = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY)]
+    configured_files = [value for key, value in configuration.items() if key.endswith(DEPLOYMENT_KEY_SUFFIX)]
     return voice_blueprint.load((folder / configured_files[0]).resolve()) if configured_files else None
 
 
 def _build_resource_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
-        for result in rule.examine(Stack((resource,), deployment)):
+        for result in rule.find_violations(Stack((resource,), deployment)):
             report(_format_report(rule, result.message), None)
 
     return ResourceValidationPolicy(
@@ -173,7 +173,7 @@ def _build_resource_policy(rule: Rule, level: EnforcementLevel, deployment: Depl
 
 def _build_stack_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for result in rule.examine(Stack(_read_resources(args), deployment)):
+        for result in rule.find_violations(Stack(_read_resources(args), deployment)):
             report(_format_report(rule, result.message), result.urn)
 
     return StackValidationPolicy(

@@ -29,7 +29,7 @@ def check_deployment_is_known(stack: Stack) -> Iterator[Violation]:
     remedy="select a pool of the deployment file with the label voice-serve/pool",
     source="https://learn.microsoft.com/azure/aks/use-labels",
 )
-def check_pool_is_known(stack: Stack) -> Iterator[Violation]:
+def check_gpu_pods_select_known_pool(stack: Stack) -> Iterator[Violation]:
     pools_by_name = collect_gpu_pools_by_name(stack)
     for pod in list_pods(stack):
         if pools_by_name and pod.gpu_count and pod.pool not in pools_by_name:
@@ -60,11 +60,15 @@ def check_taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
     remedy="set --tensor-parallel-size, CUDA_VISIBLE_DEVICES and the pod's nvidia.com/gpu to matching values",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
 )
-def check_engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
+def check_engines_have_required_gpus(stack: Stack) -> Iterator[Violation]:
     engines_by_gpu: dict[str, list[Engine]] = defaultdict(list)
     for engine in list_engines(stack):
         engines_by_gpu[engine.pod.urn].append(engine)
-        width, gpu_request, visible_count = engine.tensor_parallel, engine.container.gpu_count, len(engine.visible_gpus)
+        width, gpu_request, visible_count = (
+            engine.tensor_parallel_size,
+            engine.container.gpu_count,
+            len(engine.visible_gpus),
+        )
         if not gpu_request and not visible_count:
             yield Violation(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
         if gpu_request and gpu_request != width:
@@ -88,7 +92,7 @@ def check_engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
     remedy="select a pool of the deployment file, and add the toleration",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node",
 )
-def check_pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
+def check_pods_have_pool(stack: Stack) -> Iterator[Violation]:
     pools_by_name = {pool.name: pool for pool in build_cluster(stack).pools}
     for pod in list_pods(stack) if pools_by_name else ():
         if pod.pool and pod.pool not in pools_by_name:

@@ -5,11 +5,11 @@ from functools import cached_property, lru_cache
 
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_stacks.azure.policy.quantities import GIB, parse_gib, parse_quantity_or_zero
+from voice_stacks.azure.policy.quantities import BYTES_PER_GIB, parse_gib, parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import Value
 
-TEMPLATE_PATHS = {
+POD_TEMPLATE_PATH_BY_TYPE = {
     "apps/v1:Deployment": ("spec", "template"),
     "apps/v1:StatefulSet": ("spec", "template"),
     "apps/v1:DaemonSet": ("spec", "template"),
@@ -27,35 +27,35 @@ SHARED_MEMORY_DIR = "/dev/shm"  # noqa: S108  a mount of a pod
 class Container:
     """A container of a pod."""
 
-    value: Value
+    spec: Value
 
     @property
     def name(self) -> str:
-        return self.value["name"].text
+        return self.spec["name"].text
 
     @property
     def image(self) -> Value:
-        return self.value["image"]
+        return self.spec["image"]
 
     @cached_property
     def argv(self) -> tuple[str, ...]:
         """Command and arguments of the container."""
-        return tuple(part.text for key in ("command", "args") for part in self.value[key])
+        return tuple(part.text for key in ("command", "args") for part in self.spec[key])
 
     @cached_property
     def environment(self) -> dict[str, str]:
         """Variables of the container with literal values."""
-        return {entry["name"].text: entry["value"].text for entry in self.value["env"]}
+        return {entry["name"].text: entry["value"].text for entry in self.spec["env"]}
 
     @property
-    def mounts(self) -> dict[str, str]:
+    def volume_by_mount_path(self) -> dict[str, str]:
         """Names of volumes by their mount paths."""
-        return {mount["mountPath"].text: mount["name"].text for mount in self.value["volumeMounts"]}
+        return {mount["mountPath"].text: mount["name"].text for mount in self.spec["volumeMounts"]}
 
     @property
-    def pre_stop_s(self) -> float:
+    def pre_stop_delay_s(self) -> float:
         """Time in seconds for which the preStop hook delays SIGTERM."""
-        hook = self.value.get("lifecycle", "preStop")
+        hook = self.spec.get("lifecycle", "preStop")
         return hook.get("sleep", "seconds").number or 0
 
     def get_option(self, flag: str) -> str:
@@ -67,7 +67,7 @@ class Container:
 
     def get_limit(self, resource: str) -> str:
         """Return the limit of a resource, or its request if there is no limit."""
-        resources = self.value["resources"]
+        resources = self.spec["resources"]
         return resources["limits"][resource].text or resources["requests"][resource].text
 
     @property
@@ -82,7 +82,7 @@ class Container:
     @property
     def pinned_cpu_count(self) -> int | None:
         """CPUs that the static CPU manager pins: whole CPUs of a container whose requests equal its limits."""
-        resources = self.value["resources"]
+        resources = self.spec["resources"]
         limits, requests = (
             resources["limits"].as_text_dict(),
             resources["requests"].as_text_dict() or resources["limits"].as_text_dict(),
@@ -96,7 +96,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodTemplate:
     """The pods of a workload.
 
     Attributes:
@@ -159,8 +159,8 @@ class Pod:
         return sum(container.memory_gib for container in self.running_containers)
 
     @property
-    def cpus(self) -> float:
-        requests = (container.value.get("resources", "requests", "cpu").text for container in self.running_containers)
+    def requested_cpus(self) -> float:
+        requests = (container.spec.get("resources", "requests", "cpu").text for container in self.running_containers)
         return float(sum(parse_quantity_or_zero(text) for text in requests))
 
     def get_volume(self, name: str) -> Value:
@@ -168,7 +168,7 @@ class Pod:
 
     def calculate_shared_memory_gib(self, container: Container) -> float | None:
         """Return the size of a container's ``/dev/shm``; ``None`` for the runtime's default of 64 MiB."""
-        source = self.get_volume(container.mounts.get(SHARED_MEMORY_DIR, ""))["emptyDir"]
+        source = self.get_volume(container.volume_by_mount_path.get(SHARED_MEMORY_DIR, ""))["emptyDir"]
         if source.is_missing or source["medium"].text != "Memory":
             return None
         # Without a limit, it may fill the container's memory.
@@ -176,29 +176,31 @@ class Pod:
 
 
 @lru_cache(maxsize=1)
-def list_pods(stack: Stack) -> tuple[Pod, ...]:
+def list_pods(stack: Stack) -> tuple[PodTemplate, ...]:
     """Return the pods of a stack or of one resource."""
     return tuple(
-        Pod(resource, resource.props.get(*TEMPLATE_PATHS[kind]))
+        PodTemplate(resource, resource.props.get(*POD_TEMPLATE_PATH_BY_TYPE[kind]))
         for resource in stack.resources
-        if (kind := resource.type.removeprefix("kubernetes:")) != resource.type and kind in TEMPLATE_PATHS
+        if (kind := resource.type.removeprefix("kubernetes:")) != resource.type and kind in POD_TEMPLATE_PATH_BY_TYPE
     )
 
 
-def read_mounted_file(stack: Stack, pod: Pod, container: Container, path: str) -> str:
+def read_mounted_file(stack: Stack, pod: PodTemplate, container: Container, path: str) -> str:
     """Return the content of a file that a ConfigMap mounts in a container, or an empty string."""
-    mount = next((each for each in container.value["volumeMounts"] if each["mountPath"].text == path), Value())
+    mount = next((each for each in container.spec["volumeMounts"] if each["mountPath"].text == path), Value())
     source = pod.get_volume(mount["name"].text).get("configMap", "name").text
-    files = (each.props for each in stack.find_all(":ConfigMap") if each.props.get("metadata", "name").text == source)
+    files = (
+        each.props for each in stack.find_resources(":ConfigMap") if each.props.get("metadata", "name").text == source
+    )
     return next(files, Value()).get("data", mount["subPath"].text).text
 
 
 def format_gib(value: float) -> str:
     """Format an amount in GiB as MiB or GiB."""
-    return f"{value * GIB / 2**20:.0f} MiB" if value < 1 else f"{value:.0f} GiB"
+    return f"{value * BYTES_PER_GIB / 2**20:.0f} MiB" if value < 1 else f"{value:.0f} GiB"
 
 
-def tolerates_taint(pod: Pod, taint: str) -> bool:
+def tolerates_taint(pod: PodTemplate, taint: str) -> bool:
     """Return True if a pod tolerates ``key=value:effect``."""
     rest, _, effect = taint.rpartition(":")
     key, _, value = rest.partition("=")

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from voice_blueprint.azure.contract import ENGINE_HTTP, ROUTER_HTTP
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S
 from voice_blueprint.contract.session_api import HEALTH_PATH
-from voice_stacks.azure.policy.drains import calculate_drain_times_s, explain_abort
+from voice_stacks.azure.policy.drains import calculate_drain_times_s, format_abort_reason
 from voice_stacks.azure.policy.engines import list_engines
-from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, list_pods
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 DEFAULT_GRACE_PERIOD_S = 30
 """Default grace period of Kubernetes."""
-MIN_DETECTION_S = 60
+MIN_HANG_DETECTION_S = 60
 MIN_STOP_MARGIN_S = 15
 """Time between the end of a program's own drain and SIGKILL, in which remaining connections are closed and sidecars
 stop."""
@@ -35,7 +35,7 @@ VOLUME_SOURCES = (
 def check_engines_have_probes(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            if not engine.container.value[probe]:
+            if not engine.container.spec[probe]:
                 yield Violation(engine.pod.urn, f"{engine.name} has no {probe}")
 
 
@@ -48,9 +48,9 @@ def check_engines_have_probes(stack: Stack) -> Iterator[Violation]:
 def check_replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
     for pod in _iter_replicated_pods(stack):
         serving = [
-            c for c in pod.running_containers if {p["containerPort"].text for p in c.value["ports"]} & REQUEST_PORTS
+            c for c in pod.running_containers if {p["containerPort"].text for p in c.spec["ports"]} & REQUEST_PORTS
         ]
-        if not any(container.value["readinessProbe"] for container in serving or pod.running_containers):
+        if not any(container.spec["readinessProbe"] for container in serving or pod.running_containers):
             yield Violation(
                 pod.urn,
                 f"the containers of {pod.name} that serve callers have no readiness probe: they get traffic while "
@@ -70,7 +70,7 @@ def check_grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
         before, drain = calculate_drain_times_s(engine)
         grace = _read_grace_period_s(engine.pod)
         if drain == 0:
-            yield Violation(engine.pod.urn, f"{engine.name} {explain_abort(engine)}")
+            yield Violation(engine.pod.urn, f"{engine.name} {format_abort_reason(engine)}")
         elif drain + before >= grace:
             yield Violation(
                 engine.pod.urn, f"{engine.name} drains for {before:g} + {drain:g} s, but is killed after {grace:g} s"
@@ -78,10 +78,11 @@ def check_grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         for container in pod.running_containers:
             text, grace = container.environment.get(DRAIN_TIMEOUT_S.name, ""), _read_grace_period_s(pod)
-            if text.isdecimal() and container.pre_stop_s + int(text) + MIN_STOP_MARGIN_S > grace:
+            if text.isdecimal() and container.pre_stop_delay_s + int(text) + MIN_STOP_MARGIN_S > grace:
                 yield Violation(
                     pod.urn,
-                    f"{pod.name}/{container.name} drains for {container.pre_stop_s:g} + {text} s and stops within "
+                    f"{pod.name}/{container.name} drains for {container.pre_stop_delay_s:g} + {text} s and stops "
+                    f"within "
                     f"{MIN_STOP_MARGIN_S} s, but is killed after {grace:g} s",
                 )
 
@@ -90,7 +91,7 @@ def check_grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
     "callers-are-not-left-to-a-hung-program",
     "Programs that drain callers must have a liveness probe that tolerates slow responses under load.",
     remedy="use an endpoint that the program serves until it exits, and a failure time of at least "
-    f"{MIN_DETECTION_S} s",
+    f"{MIN_HANG_DETECTION_S} s",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
 def check_liveness_probes_tolerate_load(stack: Stack) -> Iterator[Violation]:
@@ -98,17 +99,17 @@ def check_liveness_probes_tolerate_load(stack: Stack) -> Iterator[Violation]:
         for container in pod.running_containers:
             if DRAIN_TIMEOUT_S.name not in container.environment:
                 continue
-            name, probe = f"{pod.name}/{container.name}", container.value["livenessProbe"]
+            name, probe = f"{pod.name}/{container.name}", container.spec["livenessProbe"]
             if not probe:
                 yield Violation(pod.urn, f"{name} has no livenessProbe: it is not restarted if it hangs")
                 continue
             detection_s = (probe["periodSeconds"].number or 10) * (probe["failureThreshold"].number or 3)
-            if detection_s < MIN_DETECTION_S:
+            if detection_s < MIN_HANG_DETECTION_S:
                 yield Violation(
                     pod.urn,
                     f"{name} is restarted after {detection_s:g} s without a response, which can also occur under load",
                 )
-            unready = container.value["readinessProbe"]
+            unready = container.spec["readinessProbe"]
             if probe["httpGet"] and probe.get("httpGet", "path").text == HEALTH_PATH and _fails_while_draining(unready):
                 yield Violation(
                     pod.urn,
@@ -123,7 +124,7 @@ def check_liveness_probes_tolerate_load(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
 def check_replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
-    budgets = list(stack.find_all("policy/v1:PodDisruptionBudget"))
+    budgets = list(stack.find_resources("policy/v1:PodDisruptionBudget"))
     for budget in budgets:
         spec = budget.props["spec"]
         if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
@@ -139,10 +140,10 @@ def check_replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
     remedy="set scaleTargetRef to a workload of the same namespace",
     source="https://keda.sh/docs/latest/concepts/scaling-deployments",
 )
-def check_scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
+def check_scaled_objects_have_target(stack: Stack) -> Iterator[Violation]:
     existing = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in list_pods(stack)}
     scaler: dict[tuple[str, str, str], str] = {}
-    for scaled in stack.find_all(":ScaledObject"):
+    for scaled in stack.find_resources(":ScaledObject"):
         spec, namespace = scaled.props["spec"], scaled.props.get("metadata", "namespace").text
         target = spec["scaleTargetRef"]
         kind, name = target["kind"].text or "Deployment", target["name"]
@@ -175,10 +176,10 @@ def check_selectors_match_pods(stack: Stack) -> Iterator[Violation]:
         desired = pod.resource.props.get("spec", "selector", "matchLabels").as_text_dict()
         if not desired.items() <= pod.labels.items():
             yield Violation(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
-    for service in stack.find_all("core/v1:Service"):
+    for service in stack.find_resources("core/v1:Service"):
         if service.props.get("spec", "selector") and not any(_selects_pod(service, pod) for pod in existing):
             yield Violation(service.urn, f"service {service.name} selects no pod of the stack")
-    for budget in stack.find_all("policy/v1:PodDisruptionBudget"):
+    for budget in stack.find_resources("policy/v1:PodDisruptionBudget"):
         if not any(_selects_pod(budget, pod, "matchLabels") for pod in existing):
             yield Violation(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
@@ -193,7 +194,7 @@ def check_references_resolve(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         names = {volume["name"].text for volume in pod.spec["volumes"]}
         for container in pod.containers:
-            for path, name in container.mounts.items():
+            for path, name in container.volume_by_mount_path.items():
                 if name not in names:
                     yield Violation(
                         pod.urn,
@@ -208,7 +209,7 @@ def check_references_resolve(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _read_grace_period_s(pod: Pod) -> float:
+def _read_grace_period_s(pod: PodTemplate) -> float:
     grace = pod.spec["terminationGracePeriodSeconds"].number
     return DEFAULT_GRACE_PERIOD_S if grace is None else grace
 
@@ -218,11 +219,11 @@ def _fails_while_draining(readiness: Value) -> bool:
     return readiness.get("httpGet", "path").text == HEALTH_PATH
 
 
-def _iter_replicated_pods(stack: Stack) -> Iterator[Pod]:
+def _iter_replicated_pods(stack: Stack) -> Iterator[PodTemplate]:
     return (pod for pod in list_pods(stack) if pod.resource.type.endswith(REPLICATED_TYPES))
 
 
-def _selects_pod(resource: Resource, pod: Pod, *inner: str) -> bool:
+def _selects_pod(resource: Resource, pod: PodTemplate, *inner: str) -> bool:
     labels = resource.props.get("spec", "selector", *inner).as_text_dict()
     same_namespace = resource.props.get("metadata", "namespace").text == pod.namespace
     return same_namespace and bool(labels) and labels.items() <= pod.labels.items()
@@ -231,5 +232,5 @@ def _selects_pod(resource: Resource, pod: Pod, *inner: str) -> bool:
 def _has_resource(stack: Stack, kind: str, namespace: str, name: str) -> bool:
     return any(
         (r.props.get("metadata", "namespace").text, r.props.get("metadata", "name").text or r.name) == (namespace, name)
-        for r in stack.find_all(f":{kind}")
+        for r in stack.find_resources(f":{kind}")
     )

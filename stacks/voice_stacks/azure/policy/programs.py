@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, REDIS, Component
-from voice_blueprint.contract import environment as told
+from voice_blueprint.contract import environment as contract_variables
 from voice_blueprint.contract.network import (
     AGENT_HTTP,
     CHUNK,
@@ -15,22 +15,22 @@ from voice_blueprint.contract.network import (
     VAD_HEALTH,
     Port,
 )
-from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_stacks.azure.policy.pods import PodTemplate, list_pods
 from voice_stacks.azure.policy.rollouts import calculate_max_failure_time_s
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-CONTRACT_PORTS: Mapping[str, Port] = {
-    told.RTP_PORT.name: RTP,
-    told.CHUNK_PORT.name: CHUNK,
-    told.MEDIA_PORT.name: GATEWAY_MEDIA,
-    told.VALKEY_PORT.name: REDIS,
-    told.PROMETHEUS_PORT.name: PROMETHEUS,
+CONTRACT_PORT_BY_VARIABLE: Mapping[str, Port] = {
+    contract_variables.RTP_PORT.name: RTP,
+    contract_variables.CHUNK_PORT.name: CHUNK,
+    contract_variables.MEDIA_PORT.name: GATEWAY_MEDIA,
+    contract_variables.VALKEY_PORT.name: REDIS,
+    contract_variables.PROMETHEUS_PORT.name: PROMETHEUS,
 }
 """Ports of the contract by environment variable. The variables configure listeners and clients."""
-COMPONENT_PORTS: Mapping[str, Mapping[str, Port]] = {
-    told.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
-    told.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},
+COMPONENT_PORTS_BY_VARIABLE: Mapping[str, Mapping[str, Port]] = {
+    contract_variables.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
+    contract_variables.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},
 }
 """Ports of the contract that differ between components, by environment variable."""
 MAX_UNREADY_S = 60
@@ -50,7 +50,7 @@ def check_programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
         component = pod.labels.get(COMPONENT_LABEL, "")
         for container in pod.running_containers:
             for name, value in container.environment.items():
-                port = CONTRACT_PORTS.get(name) or COMPONENT_PORTS.get(name, {}).get(component)
+                port = CONTRACT_PORT_BY_VARIABLE.get(name) or COMPONENT_PORTS_BY_VARIABLE.get(name, {}).get(component)
                 if port and value != str(port.number):
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} has {name} {value}; the contract's port is {port.number}"
@@ -70,13 +70,13 @@ def check_programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
     domain = azure.callers.edge.domain.name
     for pod in list_pods(stack):
         for container in pod.running_containers:
-            for name, first in ((told.MEDIA_HOST.name, "media"), ("VOICE_RTP_HOST", "rtp")):
+            for name, first in ((contract_variables.MEDIA_HOST.name, "media"), ("VOICE_RTP_HOST", "rtp")):
                 value = container.environment.get(name, f"{first}.{domain}")
                 if value != f"{first}.{domain}":
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} sends callers to {value}, not {first}.{domain}"
                     )
-    for edge in stack.find_all(":ApplicationGateway"):
+    for edge in stack.find_resources(":ApplicationGateway"):
         for listener in edge.props["httpListeners"]:
             host = listener["hostName"]
             if host.text and host.text.partition(".")[2] != domain:
@@ -92,7 +92,7 @@ def check_programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
 def check_failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         for container in pod.running_containers:
-            probe = container.value["readinessProbe"]
+            probe = container.spec["readinessProbe"]
             unready_s = calculate_max_failure_time_s(probe) - (probe["initialDelaySeconds"].number or 0)
             if probe and unready_s > MAX_UNREADY_S:
                 yield Violation(
@@ -106,14 +106,14 @@ def check_failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints",
 )
-def check_spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
+def check_spread_constraints_match_pods(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         anti_affinity = pod.spec.get("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         for each in (*pod.spec["topologySpreadConstraints"], *anti_affinity):
             yield from _find_spread_violations(pod, each)
 
 
-def _find_spread_violations(pod: Pod, constraint: Value) -> Iterator[Violation]:
+def _find_spread_violations(pod: PodTemplate, constraint: Value) -> Iterator[Violation]:
     labels = constraint.get("labelSelector", "matchLabels").as_text_dict()
     if not labels or not labels.items() <= pod.labels.items():
         yield Violation(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")

@@ -34,7 +34,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Matcher:
+class LabelMatcher:
     """A condition of a selector: a label, ``=``, ``!=``, ``=~`` or ``!~``, and a value."""
 
     label: str
@@ -55,7 +55,7 @@ class Selector:
     """A series selector: metric name and label matchers."""
 
     name: str
-    matchers: tuple[Matcher, ...] = ()
+    matchers: tuple[LabelMatcher, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,14 +165,14 @@ class _Parser:
             self._skip_labels()
         return FunctionCall(name, tuple(arguments))
 
-    def _parse_matchers(self) -> tuple[Matcher, ...]:
-        results: list[Matcher] = []
+    def _parse_matchers(self) -> tuple[LabelMatcher, ...]:
+        results: list[LabelMatcher] = []
         if self.text != "{":
             return ()
         self._next_token()
         while self.text != "}":
             label, operator, value = self._next_token("name"), self._next_token("sign"), self._next_token("text")
-            results.append(Matcher(label, operator, value[1:-1]))
+            results.append(LabelMatcher(label, operator, value[1:-1]))
             if self.text == ",":
                 self._next_token()
         self._expect("}")

@@ -6,10 +6,10 @@ The grammar is that of https://kubernetes.io/docs/reference/kubernetes-api/commo
 import re
 from decimal import Decimal
 
-GIB = 2**30
+BYTES_PER_GIB = 2**30
 
-_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_EXPONENT_BY_DECIMAL_SUFFIX = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_EXPONENT_BY_BINARY_SUFFIX = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NUMBER_PATTERN = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(.*)", re.DOTALL)
 _EXPONENT_PATTERN = re.compile(r"[eE]([+-]?[0-9]+)")
 
@@ -27,10 +27,10 @@ def parse_quantity(text: str) -> Decimal:
     match = _NUMBER_PATTERN.fullmatch(text)
     if match:
         number, suffix = Decimal(match[1]), match[2]
-        if suffix in _DECIMAL_SUFFIXES:
-            return number.scaleb(_DECIMAL_SUFFIXES[suffix])
-        if suffix in _BINARY_SUFFIXES:
-            return number * (1 << _BINARY_SUFFIXES[suffix])
+        if suffix in _EXPONENT_BY_DECIMAL_SUFFIX:
+            return number.scaleb(_EXPONENT_BY_DECIMAL_SUFFIX[suffix])
+        if suffix in _EXPONENT_BY_BINARY_SUFFIX:
+            return number * (1 << _EXPONENT_BY_BINARY_SUFFIX[suffix])
         if exponent := _EXPONENT_PATTERN.fullmatch(suffix):
             return number.scaleb(int(exponent[1]))
     raise QuantityError(f'"{text}" is no quantity{_suggest_correction(text)}')
@@ -46,7 +46,7 @@ def _suggest_correction(text: str) -> str:
 
 def parse_gib(text: str) -> float:
     """Return a quantity of bytes in GiB, or 0 if it is empty or invalid. Another rule reports invalid quantities."""
-    return float(parse_quantity_or_zero(text)) / GIB
+    return float(parse_quantity_or_zero(text)) / BYTES_PER_GIB
 
 
 def parse_quantity_or_zero(text: str) -> Decimal:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from voice_blueprint.azure.names import ClusterOutput
-from voice_stacks.azure.policy.pods import Container, Pod, list_pods
+from voice_stacks.azure.policy.pods import Container, PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import find_listening_ports
@@ -69,11 +69,11 @@ def _find_pod_references(stack: Stack) -> Iterator[Reference]:
             yield from _find_container_references(pod, container)
 
 
-def _create_reference(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
+def _create_reference(pod: PodTemplate, kind: str, name: Value, key: str = "") -> Reference:
     return Reference(pod.urn, pod.name, kind, pod.namespace, name, key)
 
 
-def _find_volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
+def _find_volume_references(pod: PodTemplate, volume: Value) -> Iterator[Reference]:
     yield _create_reference(pod, "Secret", volume.get("secret", "secretName"))
     claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
     yield Reference(pod.urn, pod.name, "StorageClass", None, claim["storageClassName"])
@@ -84,15 +84,15 @@ def _find_volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
         yield _create_reference(pod, "Secret", source.get("secret", "name"))
 
 
-def _find_container_references(pod: Pod, container: Container) -> Iterator[Reference]:
-    for variable in container.value["env"]:
+def _find_container_references(pod: PodTemplate, container: Container) -> Iterator[Reference]:
+    for variable in container.spec["env"]:
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
             source = variable.get("valueFrom", field)
             yield _create_reference(pod, kind, source["name"], source["key"].text)
-    for source in container.value["envFrom"]:
+    for source in container.spec["envFrom"]:
         yield _create_reference(pod, "ConfigMap", source.get("configMapRef", "name"))
         yield _create_reference(pod, "Secret", source.get("secretRef", "name"))
-    for mount in container.value["volumeMounts"]:
+    for mount in container.spec["volumeMounts"]:
         if mount["subPath"].text:
             name = pod.get_volume(mount["name"].text).get("configMap", "name")
             yield _create_reference(pod, "ConfigMap", name, mount["subPath"].text)
@@ -128,14 +128,14 @@ def _find_resource_references(stack: Stack) -> Iterator[Reference]:
 
 
 def _find_target(stack: Stack, reference: Reference) -> Resource | None:
-    for resource in stack.find_all(f":{reference.kind}"):
+    for resource in stack.find_resources(f":{reference.kind}"):
         metadata = resource.props["metadata"]
         same_namespace = reference.namespace in {None, metadata["namespace"].text}
         if same_namespace and (metadata["name"].text or resource.name) == reference.name.text:
             return resource
     if reference.kind == "Secret":
         # The CSI driver creates it while a pod mounts its class.
-        for resource in stack.find_all(":SecretProviderClass"):
+        for resource in stack.find_resources(":SecretProviderClass"):
             secret_names = {each["secretName"].text for each in resource.props.get("spec", "secretObjects")}
             if (
                 reference.name.text in secret_names
@@ -159,7 +159,7 @@ def _collect_data_keys(resource: Resource) -> set[str]:
     source="https://secrets-store-csi-driver.sigs.k8s.io/topics/sync-as-kubernetes-secret",
 )
 def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
-    classes = {r.props.get("metadata", "name").text: r for r in stack.find_all(":SecretProviderClass")}
+    classes = {r.props.get("metadata", "name").text: r for r in stack.find_resources(":SecretProviderClass")}
     for resource in classes.values():
         fetched = resource.props.get("spec", "parameters", "objects").text
         for each in resource.props.get("spec", "secretObjects"):
@@ -183,7 +183,7 @@ def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
                    for each in classes[name].props.get("spec", "secretObjects")}  # fmt: skip
         synced = {each["secretName"].text for r in classes.values() for each in r.props.get("spec", "secretObjects")}
         for container in pod.containers:
-            for variable in container.value["env"]:
+            for variable in container.spec["env"]:
                 name = variable.get("valueFrom", "secretKeyRef", "name").text
                 if name in synced - synced_secrets:
                     yield Violation(
@@ -193,12 +193,12 @@ def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
                     )
 
 
-def _find_unfetched_file_violations(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
+def _find_unfetched_file_violations(pod: PodTemplate, classes: Mapping[str, Resource]) -> Iterator[Violation]:
     """Yield a violation for each file that a container reads, but the class of its volume does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():
             folder, _, file = path.rpartition("/")
-            volume = pod.get_volume(container.mounts.get(folder, ""))
+            volume = pod.get_volume(container.volume_by_mount_path.get(folder, ""))
             resource = classes.get(volume.get("csi", "volumeAttributes", "secretProviderClass").text)
             fetched = resource.props.get("spec", "parameters", "objects").text if resource else ""
             if fetched and not re.search(rf"objectName: {re.escape(file)}\s", fetched):
@@ -221,13 +221,15 @@ def check_files_are_mounted(stack: Stack) -> Iterator[Violation]:
             paths |= {v for k, v in container.environment.items() if k.endswith("_FILE") and v.startswith("/")}
             for path in sorted(paths):
                 label = f"{pod.name}/{container.name} reads {path}"
-                containing_mounts = [m for m in container.mounts if path == m or path.startswith(f"{m.rstrip('/')}/")]
+                containing_mounts = [
+                    m for m in container.volume_by_mount_path if path == m or path.startswith(f"{m.rstrip('/')}/")
+                ]
                 if not containing_mounts:
                     yield Violation(pod.urn, f"{label}, which is not on a volume")
                     continue
                 mount = max(containing_mounts, key=len)
-                name = pod.get_volume(container.mounts[mount]).get("configMap", "name").text
-                files = {key for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == name
+                name = pod.get_volume(container.volume_by_mount_path[mount]).get("configMap", "name").text
+                files = {key for r in stack.find_resources(":ConfigMap") if r.props.get("metadata", "name").text == name
                          for key in _collect_data_keys(r)}  # fmt: skip
                 if files and path != mount and path.removeprefix(mount).strip("/") not in files:
                     yield Violation(pod.urn, f"{label}; config map {name} contains {', '.join(sorted(files))}")
@@ -261,11 +263,13 @@ def _find_urls(container: Container) -> Iterator[str]:
         yield from URL_PATTERN.findall(text)
 
 
-def _find_service_violations(stack: Stack, pod: Pod, label: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
+def _find_service_violations(
+    stack: Stack, pod: PodTemplate, label: str, expected: tuple[str, str, str]
+) -> Iterator[Violation]:
     host, namespace, port = expected
     results = [
         r
-        for r in stack.find_all("core/v1:Service")
+        for r in stack.find_resources("core/v1:Service")
         if (r.props.get("metadata", "name").text, r.props.get("metadata", "namespace").text) == (host, namespace)
     ]
     if not results:

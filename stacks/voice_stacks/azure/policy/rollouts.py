@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS, calculate_start_duration_s
+from voice_blueprint.engines.launch.coldstart import PHASE_BUDGETS_BY_IMAGE, calculate_start_duration_s
 from voice_stacks.azure.policy.cluster import collect_max_replicas_by_workload
 from voice_stacks.azure.policy.engines import Engine, list_engines
-from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, list_pods
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -32,7 +32,7 @@ def calculate_max_failure_time_s(probe: Value) -> float:
 def calculate_min_start_time_s(engine: Engine) -> tuple[float, str]:
     """Return the minimum duration of an engine's first start with empty caches, and the reason."""
     repository = engine.container.image.text.partition("@")[0].rpartition("/")[2]
-    image = next((each for each in PHASE_BUDGETS if each.value == repository), None)
+    image = next((each for each in PHASE_BUDGETS_BY_IMAGE if each.value == repository), None)
     image_pull_s = calculate_start_duration_s(image, pull=False) if image else 0.0
     weights = engine.model.weights_gib * 1024 / MIN_WEIGHTS_MIB_PER_S if engine.model else 0.0
     results = (
@@ -52,7 +52,7 @@ def calculate_min_start_time_s(engine: Engine) -> tuple[float, str]:
 )
 def check_startup_probes_allow_start(stack: Stack) -> Iterator[Violation]:
     for engine in list_engines(stack):
-        probe = engine.container.value["startupProbe"]
+        probe = engine.container.spec["startupProbe"]
         needs, reason = calculate_min_start_time_s(engine)
         if probe and calculate_max_failure_time_s(probe) < needs:
             yield Violation(
@@ -62,7 +62,7 @@ def check_startup_probes_allow_start(stack: Stack) -> Iterator[Violation]:
             )
     for pod in list_pods(stack):
         for container in pod.running_containers:
-            probe = container.value["startupProbe"]
+            probe = container.spec["startupProbe"]
             if probe and calculate_max_failure_time_s(probe) < MIN_STARTUP_S:
                 yield Violation(
                     pod.urn,
@@ -107,7 +107,7 @@ def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
 )
 def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     min_replicas_all, max_replicas = collect_min_replicas_by_workload(stack), collect_max_replicas_by_workload(stack)
-    for budget in stack.find_all(":PodDisruptionBudget"):
+    for budget in stack.find_resources(":PodDisruptionBudget"):
         spec, labels = budget.props["spec"], budget.props.get("spec", "selector", "matchLabels").as_text_dict()
         namespace = budget.props.get("metadata", "namespace").text
         pod_engines = [
@@ -158,7 +158,7 @@ def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     "https://keda.sh/docs/latest/reference/scaledobject-spec",
 )
 def check_scaling_adds_pods_in_time(stack: Stack) -> Iterator[Violation]:
-    for scaled in stack.find_all(":ScaledObject"):
+    for scaled in stack.find_resources(":ScaledObject"):
         spec = scaled.props["spec"]
         grows = spec.get("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
         policies = list(grows["policies"])
@@ -176,7 +176,7 @@ def check_scaling_adds_pods_in_time(stack: Stack) -> Iterator[Violation]:
             )
 
 
-def _calculate_max_evicted_pods(stack: Stack, pod: Pod) -> int:
+def _calculate_max_evicted_pods(stack: Stack, pod: PodTemplate) -> int:
     """Return the maximum number of pods of a workload that a node without a surge node evicts at once, otherwise 0."""
     pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
     if pool is None or pool.surge_nodes or not pod.gpu_count:
@@ -190,13 +190,13 @@ def collect_min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]
     It is ``minReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
     min_replicas_all = {(pod.namespace, pod.name): _read_configured_replicas(pod) for pod in list_pods(stack)}
-    for scaled in stack.find_all(":ScaledObject"):
+    for scaled in stack.find_resources(":ScaledObject"):
         key = (scaled.props.get("metadata", "namespace").text, scaled.props.get("spec", "scaleTargetRef", "name").text)
         min_replicas_all[key] = int(scaled.props.get("spec", "minReplicaCount").number or 0)
     return min_replicas_all
 
 
-def _read_configured_replicas(pod: Pod) -> int:
+def _read_configured_replicas(pod: PodTemplate) -> int:
     replicas = pod.resource.props.get("spec", "replicas").number
     return 1 if replicas is None else int(replicas)
 

@@ -9,7 +9,7 @@ from voice_blueprint.engines.launch.router import CONFIG_FILE, RESPONSE_TIMEOUT_
 from voice_stacks.azure.policy.cluster import collect_max_replicas_by_workload
 from voice_stacks.azure.policy.drains import calculate_drain_times_s
 from voice_stacks.azure.policy.engines import list_engines
-from voice_stacks.azure.policy.pods import Container, Pod, list_pods, read_mounted_file
+from voice_stacks.azure.policy.pods import Container, PodTemplate, list_pods, read_mounted_file
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.wiring import find_listening_ports
 
@@ -25,7 +25,7 @@ HAPROXY_DOCS_URL = "https://docs.haproxy.org/3.2/configuration.html"
 
 
 @dataclass(frozen=True)
-class Route:
+class ServerTemplate:
     """Servers of one backend, whose addresses are those of a Kubernetes service.
 
     Attributes:
@@ -43,21 +43,21 @@ class Route:
 class Router:
     """A container with the router's configuration."""
 
-    pod: Pod
+    pod: PodTemplate
     container: Container
-    text: str
+    configuration: str
 
     @property
-    def backends(self) -> dict[str, str]:
+    def configuration_by_backend(self) -> dict[str, str]:
         """Configuration text of each backend, by name."""
-        parts = _BACKEND_PATTERN.split(self.text)
+        parts = _BACKEND_PATTERN.split(self.configuration)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
     @property
-    def routes(self) -> Iterator[Route]:
-        for backend, text in self.backends.items():
+    def server_templates(self) -> Iterator[ServerTemplate]:
+        for backend, text in self.configuration_by_backend.items():
             for slots, service, namespace, port in _SERVER_TEMPLATE_PATTERN.findall(text):
-                yield Route(backend, int(slots), service, namespace, port)
+                yield ServerTemplate(backend, int(slots), service, namespace, port)
 
 
 def find_routers(stack: Stack) -> Iterator[Router]:
@@ -77,12 +77,16 @@ def find_routers(stack: Stack) -> Iterator[Router]:
 def check_routers_find_engines(stack: Stack) -> Iterator[Violation]:
     for router in find_routers(stack):
         urn, name = router.pod.urn, router.pod.name
-        for backend in sorted(set(_USED_BACKEND_PATTERN.findall(router.text)) - set(router.backends)):
+        for backend in sorted(
+            set(_USED_BACKEND_PATTERN.findall(router.configuration)) - set(router.configuration_by_backend)
+        ):
             yield Violation(urn, f"{name} routes to backend {backend}, which does not exist")
-        for port in sorted(set(_BOUND_PORT_PATTERN.findall(router.text)) - find_listening_ports(router.container)):
+        for port in sorted(
+            set(_BOUND_PORT_PATTERN.findall(router.configuration)) - find_listening_ports(router.container)
+        ):
             yield Violation(urn, f"{name} listens on port {port}, which its pod does not declare")
         routed_pods: set[str] = set()
-        for route in router.routes:
+        for route in router.server_templates:
             backend_pods, problem = _find_backend_pods(stack, route)
             routed_pods |= {pod.urn for pod in backend_pods}
             for violation in filter(None, (problem, *_find_route_problems(stack, route, backend_pods))):
@@ -92,10 +96,12 @@ def check_routers_find_engines(stack: Stack) -> Iterator[Violation]:
                 yield Violation(urn, f"{name} routes no requests to {pod.name}")
 
 
-def _find_backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
+def _find_backend_pods(stack: Stack, route: ServerTemplate) -> tuple[list[PodTemplate], str]:
     """Return the pods of a route's service, and a problem of the service or an empty string."""
     desired = (route.service, route.namespace)
-    service = next((each for each in stack.find_all("core/v1:Service") if _get_qualified_name(each) == desired), None)
+    service = next(
+        (each for each in stack.find_resources("core/v1:Service") if _get_qualified_name(each) == desired), None
+    )
     if service is None:
         return [], f"uses service {route.service} in {route.namespace}, which does not exist"
     spec = service.props["spec"]
@@ -112,7 +118,7 @@ def _get_qualified_name(service: Resource) -> tuple[str, str]:
     return service.props.get("metadata", "name").text, service.props.get("metadata", "namespace").text
 
 
-def _find_route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iterator[str]:
+def _find_route_problems(stack: Stack, route: ServerTemplate, backend_pods: list[PodTemplate]) -> Iterator[str]:
     max_replicas = collect_max_replicas_by_workload(stack)
     desired = sum(max_replicas.get((pod.namespace, pod.name), 1) for pod in backend_pods)
     if route.slot_count < desired:
@@ -137,10 +143,13 @@ def check_routers_outlive_engines(stack: Stack) -> Iterator[Violation]:
     for router in find_routers(stack):
         urn, name = router.pod.urn, router.pod.name
         grace = router.pod.spec["terminationGracePeriodSeconds"].number
-        ends = [30 if grace is None else grace, *(float(text) for text in _HARD_STOP_PATTERN.findall(router.text))]
+        ends = [
+            30 if grace is None else grace,
+            *(float(text) for text in _HARD_STOP_PATTERN.findall(router.configuration)),
+        ]
         if min(ends) < longest:
             yield Violation(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
-        for kind, text in _IDLE_TIMEOUT_PATTERN.findall(router.text):
+        for kind, text in _IDLE_TIMEOUT_PATTERN.findall(router.configuration):
             if int(text) < RESPONSE_TIMEOUT_S:
                 yield Violation(
                     urn, f"{name}: timeout {kind} {text} s; a complete response may take {RESPONSE_TIMEOUT_S} s"

@@ -36,7 +36,7 @@ class Stack:
     resources: tuple[Resource, ...]
     deployment: Deployment | None = None
 
-    def find_all(self, *kinds: str) -> Iterator[Resource]:
+    def find_resources(self, *kinds: str) -> Iterator[Resource]:
         """Yield the resources whose type has one of these suffixes, such as ``:AgentPool``."""
         return (resource for resource in self.resources if resource.type.endswith(kinds))
 
@@ -84,7 +84,7 @@ class Rule:
     summary: str
     remedy: str
     source: str
-    examine: RuleFunction
+    find_violations: RuleFunction
     requires_stack: bool = False
 
 
@@ -93,9 +93,9 @@ def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[Rule
 
     A violation stops an update before the resource is created.
     """
-    return lambda examine: Rule(name, summary, remedy, source, examine)
+    return lambda find_violations: Rule(name, summary, remedy, source, find_violations)
 
 
 def stack_rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[RuleFunction], Rule]:
     """Return a decorator that makes a rule from a function over all resources and their dependencies."""
-    return lambda examine: Rule(name, summary, remedy, source, examine, requires_stack=True)
+    return lambda find_violations: Rule(name, summary, remedy, source, find_violations, requires_stack=True)

@@ -36,7 +36,7 @@ class BadDirection(Enum):
 
 
 @dataclass(frozen=True)
-class Series:
+class ExpectedSeries:
     """Expected values of a metric series.
 
     Attributes:
@@ -44,7 +44,7 @@ class Series:
         low: Minimum value.
         high: Maximum value.
         bad_direction: Direction of bad values; ``None`` if no value is bad, such as for a configured number.
-        service: Whether the series has the labels of a service, because an engine or its cache publishes it.
+        has_service_labels: Whether the series has the labels of a service, because an engine or its cache publishes it.
     """
 
     healthy_value: float = 1.0
@@ -54,61 +54,61 @@ class Series:
     has_service_labels: bool = False
 
 
-FRACTION_SERIES = Series(0.5, 0, 1)
-PERCENT_SERIES = Series(50, 0, 100)
-NORMALLY_ZERO_SERIES = Series(0)
-NEUTRAL_SERIES = Series(bad_direction=None)
-WAITING_TIME_SERIES = Series(0.5, 0, 60)
+FRACTION_SERIES = ExpectedSeries(0.5, 0, 1)
+PERCENT_SERIES = ExpectedSeries(50, 0, 100)
+NORMALLY_ZERO_SERIES = ExpectedSeries(0)
+NEUTRAL_SERIES = ExpectedSeries(bad_direction=None)
+WAITING_TIME_SERIES = ExpectedSeries(0.5, 0, 60)
 """Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
 bucket of a histogram."""
-_CLUSTER_SERIES: Mapping[str, Series] = {
-    ClusterMetric.AVAILABLE: Series(1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.READY: Series(1, bad_direction=BadDirection.DOWN),
+_CLUSTER_SERIES: Mapping[str, ExpectedSeries] = {
+    ClusterMetric.AVAILABLE_REPLICAS: ExpectedSeries(1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.READY_REPLICAS: ExpectedSeries(1, bad_direction=BadDirection.DOWN),
     ClusterMetric.DESIRED_REPLICAS: NEUTRAL_SERIES,
-    ClusterMetric.AUTOSCALER_REPLICAS: Series(1),
+    ClusterMetric.AUTOSCALER_REPLICAS: ExpectedSeries(1),
     ClusterMetric.AUTOSCALER_MIN_REPLICAS: NEUTRAL_SERIES,
-    ClusterMetric.AUTOSCALER_MAX_REPLICAS: Series(2, bad_direction=None),
-    ClusterMetric.NODE: Series(1, 1, 1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.NODE_CONDITION: Series(1, 0, 1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.AUTOSCALER_MAX_REPLICAS: ExpectedSeries(2, bad_direction=None),
+    ClusterMetric.NODE_INFO: ExpectedSeries(1, 1, 1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.NODE_CONDITION: ExpectedSeries(1, 0, 1, bad_direction=BadDirection.DOWN),
     ClusterMetric.JOB_FAILED: NORMALLY_ZERO_SERIES,
     ClusterMetric.RESTARTS: NORMALLY_ZERO_SERIES,
 }
-_ENGINE_SERIES: Mapping[str, Series] = {
+_ENGINE_SERIES: Mapping[str, ExpectedSeries] = {
     EngineMetric.WAITING: NORMALLY_ZERO_SERIES,
     EngineMetric.KV_USAGE: FRACTION_SERIES,
     EngineMetric.TIME_TO_FIRST_TOKEN: WAITING_TIME_SERIES,
     EngineMetric.FAILED_TRANSFERS: NORMALLY_ZERO_SERIES,
     SpeechMetric.WAITING: NORMALLY_ZERO_SERIES,
     SpeechMetric.TIME_TO_FIRST_AUDIO: WAITING_TIME_SERIES,
-    SpeechMetric.FAILED: NORMALLY_ZERO_SERIES,
-    SpeechMetric.SUCCEEDED: Series(1, bad_direction=BadDirection.DOWN),
+    SpeechMetric.FAILED_REQUESTS: NORMALLY_ZERO_SERIES,
+    SpeechMetric.SUCCESSFUL_REQUESTS: ExpectedSeries(1, bad_direction=BadDirection.DOWN),
     CacheMetric.L1_USAGE_RATIO: FRACTION_SERIES,
 }
-_AGENT_SERIES: Mapping[str, Series] = {
-    AgentMetric.SLOTS: Series(8, bad_direction=BadDirection.DOWN),
+_AGENT_SERIES: Mapping[str, ExpectedSeries] = {
+    AgentMetric.SLOTS: ExpectedSeries(8, bad_direction=BadDirection.DOWN),
     AgentMetric.REFUSED: NORMALLY_ZERO_SERIES,
-    AgentMetric.TURN: Series(1, 0, 60),
+    AgentMetric.TURN: ExpectedSeries(1, 0, 60),
     AgentMetric.BARGE_IN: WAITING_TIME_SERIES,
     AgentMetric.STAGE: WAITING_TIME_SERIES,
 }
-_GPU_SERIES: Mapping[str, Series] = {
+_GPU_SERIES: Mapping[str, ExpectedSeries] = {
     GpuMetric.XID: NORMALLY_ZERO_SERIES,
     GpuMetric.XID_COUNT: NORMALLY_ZERO_SERIES,
     GpuMetric.UTILIZATION: PERCENT_SERIES,
     GpuMetric.TENSOR_ACTIVE: FRACTION_SERIES,
     GpuMetric.MEMORY_ACTIVE: FRACTION_SERIES,
-    GpuMetric.TEMPERATURE: Series(60, 0, 120),
+    GpuMetric.TEMPERATURE: ExpectedSeries(60, 0, 120),
 }
 _AGENT_HISTOGRAMS = (AgentMetric.TURN, AgentMetric.STAGE, AgentMetric.BARGE_IN)
 
 
 @functools.cache
-def build_engine_series(engine: str) -> Mapping[str, Series]:
+def build_engine_series(engine: str) -> Mapping[str, ExpectedSeries]:
     """Return the series that the release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes, by name."""
-    results: dict[str, Series] = {}
+    results: dict[str, ExpectedSeries] = {}
     for metric in load_published_table(engine).metrics:
-        base_series = _ENGINE_SERIES.get(metric.name, Series())
-        series = Series(
+        base_series = _ENGINE_SERIES.get(metric.name, ExpectedSeries())
+        series = ExpectedSeries(
             base_series.healthy_value,
             base_series.low,
             base_series.high,
@@ -121,14 +121,16 @@ def build_engine_series(engine: str) -> Mapping[str, Series]:
 
 
 @functools.cache
-def build_cluster_series() -> Mapping[str, Series]:
+def build_cluster_series() -> Mapping[str, ExpectedSeries]:
     """Return the series of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
-    results: dict[str, Series] = {metric: _CLUSTER_SERIES.get(metric, NEUTRAL_SERIES) for metric in ClusterMetric}
-    results |= {CONTAINER_CPU_METRIC: Series(0.5), POD_START_METRIC: Series(300)}
-    results |= {counter.field: _GPU_SERIES.get(counter.field, Series()) for counter in EXPORTED_FIELDS}
+    results: dict[str, ExpectedSeries] = {
+        metric: _CLUSTER_SERIES.get(metric, NEUTRAL_SERIES) for metric in ClusterMetric
+    }
+    results |= {CONTAINER_CPU_METRIC: ExpectedSeries(0.5), POD_START_METRIC: ExpectedSeries(300)}
+    results |= {counter.field: _GPU_SERIES.get(counter.field, ExpectedSeries()) for counter in EXPORTED_FIELDS}
     for agent in AgentMetric:
         for ending in HISTOGRAM_SUFFIXES if agent in _AGENT_HISTOGRAMS else ("",):
-            results[f"{agent}{ending}"] = _AGENT_SERIES.get(agent, Series())
+            results[f"{agent}{ending}"] = _AGENT_SERIES.get(agent, ExpectedSeries())
     for metric in METRICS.values():
         timed = metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds"
         for ending in HISTOGRAM_SUFFIXES if timed else ("",):
@@ -136,27 +138,27 @@ def build_cluster_series() -> Mapping[str, Series]:
     return results
 
 
-_FRONT_DOOR_SERIES: Mapping[str, Series] = {
-    "FrontDoorAnswers": Series(1, 0, 1, BadDirection.DOWN),
-    "SyntheticCallSucceeds": Series(1, 0, 1, BadDirection.DOWN),
-    "CertificateDays": Series(60, bad_direction=BadDirection.DOWN),
+_FRONT_DOOR_SERIES: Mapping[str, ExpectedSeries] = {
+    "FrontDoorAnswers": ExpectedSeries(1, 0, 1, BadDirection.DOWN),
+    "SyntheticCallSucceeds": ExpectedSeries(1, 0, 1, BadDirection.DOWN),
+    "CertificateDays": ExpectedSeries(60, bad_direction=BadDirection.DOWN),
 }
 
 
-def _build_metric_series(metric: Metric) -> Series:
+def _build_metric_series(metric: Metric) -> ExpectedSeries:
     if metric.name in _FRONT_DOOR_SERIES:
         return _FRONT_DOOR_SERIES[metric.name]
-    direction = BadDirection.DOWN if metric.load == "falls" else BadDirection.UP
+    direction = BadDirection.DOWN if metric.trend_under_load == "falls" else BadDirection.UP
     if metric.unit == "Percent":
-        return Series(50, 0, 100, direction)
+        return ExpectedSeries(50, 0, 100, direction)
     if metric.unit == "Milliseconds":
-        return Series(500, 0, 60_000)
+        return ExpectedSeries(500, 0, 60_000)
     if metric.is_summable or metric.name == "VadStopped":
         return NORMALLY_ZERO_SERIES
-    return Series(10 if direction is BadDirection.DOWN else 1, bad_direction=direction)
+    return ExpectedSeries(10 if direction is BadDirection.DOWN else 1, bad_direction=direction)
 
 
-def collect_known_series() -> Mapping[str, Series]:
+def collect_known_series() -> Mapping[str, ExpectedSeries]:
     """Return the series of all publishers of the cluster, by name."""
     return {
         **{

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.checks.engines import IMAGE_BY_ENGINE
-from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS
+from voice_blueprint.engines.launch.pod_consistency import KV_COMPATIBILITY_FLAGS
 from voice_stacks.azure.policy.cluster import collect_gpu_pools_by_name
 from voice_stacks.azure.policy.engines import DECODE, PREFILL, Engine, list_engines
 from voice_stacks.azure.policy.pods import list_pods
@@ -61,7 +61,7 @@ def check_prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
 
 def _find_pair_violations(members: list[Engine]) -> Iterator[Violation]:
     """Yield a violation for each setting that differs between engines that transfer KV cache to each other."""
-    for flag in COMMON_FLAGS:
+    for flag in KV_COMPATIBILITY_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
         if len(values) > 1:
             yield Violation(members[0].pod.urn, f"engines of {members[0].pod.name} differ in {flag}: {sorted(values)}")
@@ -89,7 +89,7 @@ def check_rdma_is_available(stack: Stack) -> Iterator[Violation]:
                 d for d in environment.get("UCX_NET_DEVICES", "").split(",") if d.startswith(INFINIBAND_PREFIXES)
             ]
             devices_limit = [
-                kind for kind in container.value.get("resources", "limits").as_text_dict() if kind.startswith("rdma/")
+                kind for kind in container.spec.get("resources", "limits").as_text_dict() if kind.startswith("rdma/")
             ]
             for rdma_setting in [*sorted(transports), *devices, *devices_limit]:
                 yield Violation(

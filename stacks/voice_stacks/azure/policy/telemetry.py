@@ -18,15 +18,15 @@ from voice_blueprint.azure.metrics import (
 from voice_blueprint.azure.names import POOL_LABEL, build_engine_workload_name, list_service_pool_names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureService, PrefillDecodeCell, TtsService
-from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_blueprint.hosts import IMAGES_BY_CALLER_TIER
+from voice_stacks.azure.policy.pods import PodTemplate, list_pods
 from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, find_selectors, parse_expression
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.series import build_engine_series, collect_known_series
 from voice_stacks.azure.policy.values import Value
 
 AGENT_SETTINGS_CONFIG_MAP = "ama-metrics-settings-configmap"
-REQUEST_METRICS: Mapping[str, str] = {
+REQUEST_METRIC_BY_STAGE_METRIC: Mapping[str, str] = {
     EngineMetric.RUNNING: SpeechMetric.RUNNING,
     EngineMetric.WAITING: SpeechMetric.WAITING,
 }
@@ -46,25 +46,25 @@ class Query:
     """A PromQL query of a resource.
 
     Attributes:
-        label: Location of the query, for messages.
+        location: Location of the query, for messages.
     """
 
     resource: Resource
-    label: str
+    location: str
     text: str
 
 
 def find_queries(stack: Stack) -> Iterator[Query]:
     """Yield all queries of a stack: those of scaling, alerts, recording rules, and dashboards."""
-    for scaled in stack.find_all(":ScaledObject"):
+    for scaled in stack.find_resources(":ScaledObject"):
         for trigger in scaled.props.get("spec", "triggers"):
             if trigger["type"].text == "prometheus":
                 label = f"trigger {trigger['name'].text} of {scaled.name}"
                 yield Query(scaled, label, trigger.get("metadata", "query").text)
-    for group in stack.find_all(":PrometheusRuleGroup"):
+    for group in stack.find_resources(":PrometheusRuleGroup"):
         for each in group.props["rules"]:
             yield Query(group, f"rule {each['alert'].text or each['record'].text}", each["expression"].text)
-    for board in stack.find_all(":DashboardDefinition"):
+    for board in stack.find_resources(":DashboardDefinition"):
         text = board.props.get("properties", "serializedData").text
         for panel in Value(json.loads(text))["panels"] if text else ():
             for target in panel["targets"]:
@@ -89,18 +89,18 @@ def parse_queries(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
 def check_queries_read_published_metrics(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     recorded = {
-        each["record"].text for group in stack.find_all(":PrometheusRuleGroup") for each in group.props["rules"]
+        each["record"].text for group in stack.find_resources(":PrometheusRuleGroup") for each in group.props["rules"]
     }
     for query, tree in parse_queries(stack):
         if isinstance(tree, str):
-            yield Violation(query.resource.urn, f"{query.label}: {tree}")
+            yield Violation(query.resource.urn, f"{query.location}: {tree}")
             continue
         for selector in find_selectors(tree):
             if selector.name not in collect_known_series() and selector.name not in recorded:
-                yield Violation(query.resource.urn, f"{query.label}: no component publishes {selector.name}")
+                yield Violation(query.resource.urn, f"{query.location}: no component publishes {selector.name}")
             elif azure:
                 for problem in _find_selector_problems(azure, selector):
-                    yield Violation(query.resource.urn, f"{query.label}: {problem}")
+                    yield Violation(query.resource.urn, f"{query.location}: {problem}")
 
 
 def _find_selector_problems(azure: Azure, selector: Selector) -> Iterator[str]:
@@ -116,18 +116,19 @@ def _find_selector_problems(azure: Azure, selector: Selector) -> Iterator[str]:
                 yield f"{value} does not publish {selector.name}"
             elif (
                 matcher.label == SERVICE_METRIC_LABEL
-                and selector.name in REQUEST_METRICS
+                and selector.name in REQUEST_METRIC_BY_STAGE_METRIC
                 and isinstance(services[value], TtsService)
             ):
                 yield (
-                    f"{selector.name} of {value} counts a request in each stage; {REQUEST_METRICS[selector.name]} "
+                    f"{selector.name} of {value} counts a request in each stage; "
+                    f"{REQUEST_METRIC_BY_STAGE_METRIC[selector.name]} "
                     "does not"
                 )
 
 
 def _collect_label_values(azure: Azure) -> Mapping[str, set[str]]:
     """Return the label values of the deployed components."""
-    tiers = {tier.value for tier in CALLER_TIER_IMAGES} if azure.callers else set()
+    tiers = {tier.value for tier in IMAGES_BY_CALLER_TIER} if azure.callers else set()
     tiers |= {Component.AGENT.value} if azure.agents else set()
     replicas = {
         build_engine_workload_name(service, pool.name)
@@ -167,10 +168,10 @@ def check_scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
             continue
         for selector in find_selectors(tree):
             for problem in _find_missing_labels(selector, target):
-                yield Violation(query.resource.urn, f"{query.label} scales {target.name} and reads {problem}")
+                yield Violation(query.resource.urn, f"{query.location} scales {target.name} and reads {problem}")
 
 
-def _find_missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
+def _find_missing_labels(selector: Selector, target: PodTemplate) -> Iterator[str]:
     """Yield the parts of a selector that do not match the target's pods."""
     pod_ports = {
         SERVICE_METRIC_LABEL: target.labels.get(SERVICE_LABEL, ""),
@@ -205,7 +206,7 @@ def _find_missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
 def check_monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
     windows = [_parse_duration_s(text) for query in find_queries(stack) for text in WINDOW_PATTERN.findall(query.text)]
     shortest = min(windows, default=MIN_WINDOW_S)
-    for monitor in stack.find_all(":PodMonitor"):
+    for monitor in stack.find_resources(":PodMonitor"):
         if not _list_monitored_pods(monitor, stack):
             yield Violation(monitor.urn, f"monitor {monitor.name} selects no pods")
         for endpoint in monitor.props.get("spec", "podMetricsEndpoints"):
@@ -219,15 +220,17 @@ def check_monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
         yield from _find_scrape_violations(stack, pod)
 
 
-def _find_scrape_violations(stack: Stack, pod: Pod) -> Iterator[Violation]:
+def _find_scrape_violations(stack: Stack, pod: PodTemplate) -> Iterator[Violation]:
     """Yield a violation for each metrics port that no monitor scrapes, and each label that a monitor omits."""
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
     desired = {flow.port.number for flow in flows if flow.destination.value == component}
-    ports = [port for container in pod.running_containers for port in container.value["ports"]]
+    ports = [port for container in pod.running_containers for port in container.spec["ports"]]
     if desired and not desired & {port["containerPort"].number for port in ports}:
         yield Violation(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
-    pod_monitors = [monitor for monitor in stack.find_all(":PodMonitor") if pod in _list_monitored_pods(monitor, stack)]
+    pod_monitors = [
+        monitor for monitor in stack.find_resources(":PodMonitor") if pod in _list_monitored_pods(monitor, stack)
+    ]
     for port in ports:
         name = port["name"].text
         matches = [
@@ -247,19 +250,19 @@ def _parse_duration_s(text: str) -> int:
     return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
 
 
-def _list_monitored_pods(monitor: Resource, stack: Stack) -> list[Pod]:
+def _list_monitored_pods(monitor: Resource, stack: Stack) -> list[PodTemplate]:
     labels = monitor.props.get("spec", "selector", "matchLabels").as_text_dict()
     namespace = monitor.props.get("metadata", "namespace").text
     return [pod for pod in list_pods(stack) if pod.namespace == namespace and labels.items() <= pod.labels.items()]
 
 
-def _is_redundant_port(pod: Pod, port: Value) -> bool:
+def _is_redundant_port(pod: PodTemplate, port: Value) -> bool:
     """Return True if a port only repeats other metrics, as the front of a cell does for its decode engine."""
-    names = {each["name"].text for container in pod.running_containers for each in container.value["ports"]}
+    names = {each["name"].text for container in pod.running_containers for each in container.spec["ports"]}
     return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names
 
 
-def _find_missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
+def _find_missing_service_labels(pod: PodTemplate, endpoint: Value) -> Iterator[str]:
     """Yield the labels of a service's series that an endpoint does not add."""
     if SERVICE_LABEL not in pod.labels:
         return
@@ -279,9 +282,11 @@ def _find_missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
 )
 def check_cluster_metrics_are_kept(stack: Stack) -> Iterator[Violation]:
     settings = [
-        r for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == AGENT_SETTINGS_CONFIG_MAP
+        r
+        for r in stack.find_resources(":ConfigMap")
+        if r.props.get("metadata", "name").text == AGENT_SETTINGS_CONFIG_MAP
     ]
-    for monitor in list(stack.find_all(":PodMonitor"))[:1]:
+    for monitor in list(stack.find_resources(":PodMonitor"))[:1]:
         if not settings:
             yield Violation(
                 monitor.urn, f"{AGENT_SETTINGS_CONFIG_MAP} is missing: the agent drops {', '.join(ClusterMetric)}"

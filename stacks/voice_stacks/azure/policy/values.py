@@ -6,7 +6,7 @@ The values are nested. Some are missing, and some are unknown until the provider
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-UNKNOWN_VALUES = frozenset(
+UNKNOWN_SENTINELS = frozenset(
     {
         "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",
         "3eeb2bf0-c639-47a8-9e75-3b44932eb421",
@@ -49,7 +49,7 @@ class Value:
     @property
     def is_unknown(self) -> bool:
         """Whether only the provider knows the value."""
-        return isinstance(self.raw, str) and self.raw in UNKNOWN_VALUES
+        return isinstance(self.raw, str) and self.raw in UNKNOWN_SENTINELS
 
     @property
     def is_enabled(self) -> bool:

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from voice_blueprint.azure.contract import NVME_DIR
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_stacks.azure.policy.cluster import collect_gpu_pools_by_name, collect_max_replicas_by_workload
-from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_stacks.azure.policy.pods import PodTemplate, list_pods
 from voice_stacks.azure.policy.quantities import parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-SINGLE_NODE_MODE = "ReadWriteOnce"
-SHARED_MODES = ("ReadWriteMany", "ReadOnlyMany")
+SINGLE_NODE_ACCESS_MODE = "ReadWriteOnce"
+SHARED_ACCESS_MODES = ("ReadWriteMany", "ReadOnlyMany")
 LOCAL_PROVISIONER = "localdisk.csi.acstor.io"
-SUPPORTED_MODES: Mapping[str, tuple[str, ...]] = {
-    "file.csi.azure.com": (SINGLE_NODE_MODE, *SHARED_MODES),
-    "blob.csi.azure.com": (SINGLE_NODE_MODE, *SHARED_MODES),
-    "disk.csi.azure.com": (SINGLE_NODE_MODE, "ReadWriteOncePod"),
-    LOCAL_PROVISIONER: (SINGLE_NODE_MODE, "ReadWriteOncePod"),
+ACCESS_MODES_BY_PROVISIONER: Mapping[str, tuple[str, ...]] = {
+    "file.csi.azure.com": (SINGLE_NODE_ACCESS_MODE, *SHARED_ACCESS_MODES),
+    "blob.csi.azure.com": (SINGLE_NODE_ACCESS_MODE, *SHARED_ACCESS_MODES),
+    "disk.csi.azure.com": (SINGLE_NODE_ACCESS_MODE, "ReadWriteOncePod"),
+    LOCAL_PROVISIONER: (SINGLE_NODE_ACCESS_MODE, "ReadWriteOncePod"),
 }
 """Access modes by provisioner: https://learn.microsoft.com/azure/aks/concepts-storage."""
 
@@ -31,28 +31,28 @@ SUPPORTED_MODES: Mapping[str, tuple[str, ...]] = {
 )
 def check_access_modes_fit_pods(stack: Stack) -> Iterator[Violation]:
     mounted = _count_pods_by_claim(stack)
-    for claim in stack.find_all(":PersistentVolumeClaim"):
+    for claim in stack.find_resources(":PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         name = metadata["name"].text or claim.name
         modes = [mode.text for mode in claim.props.get("spec", "accessModes")]
         users = mounted[metadata["namespace"].text, name]
-        if sum(users.values()) > 1 and not set(modes) & set(SHARED_MODES):
+        if sum(users.values()) > 1 and not set(modes) & set(SHARED_ACCESS_MODES):
             yield Violation(
                 claim.urn,
                 f"claim {name} has the access mode {', '.join(modes)}; {sum(users.values())} pods mount it: "
                 f"{', '.join(users)}",
             )
-        yield from _find_unsupported_modes(stack, claim.urn, name, claim.props["spec"])
+        yield from _find_access_mode_violations(stack, claim.urn, name, claim.props["spec"])
     for pod in list_pods(stack):
         for volume in pod.spec["volumes"]:
             spec = volume.get("ephemeral", "volumeClaimTemplate", "spec")
-            yield from _find_unsupported_modes(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
+            yield from _find_access_mode_violations(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
 
 
-def _find_unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
+def _find_access_mode_violations(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
     modes = {mode.text for mode in spec["accessModes"]}
     provisioner = _find_provisioner(stack, spec["storageClassName"].text)
-    for mode in sorted(modes - set(SUPPORTED_MODES.get(provisioner, modes))):
+    for mode in sorted(modes - set(ACCESS_MODES_BY_PROVISIONER.get(provisioner, modes))):
         yield Violation(urn, f"claim {name} requests {mode}, which {provisioner} does not support")
 
 
@@ -63,14 +63,14 @@ def _find_unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> I
     "a new node in a CSIStorageCapacity with the labels of its pool",
     source="https://github.com/Azure/local-csi-driver and its issue 495",
 )
-def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
-    for storage in stack.find_all(":StorageClass"):
+def check_local_data_uses_local_disks(stack: Stack) -> Iterator[Violation]:
+    for storage in stack.find_resources(":StorageClass"):
         if (
             storage.props["provisioner"].text == LOCAL_PROVISIONER
             and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
         ):
             yield Violation(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
-    capacities, pools_by_name = list(stack.find_all(":CSIStorageCapacity")), collect_gpu_pools_by_name(stack)
+    capacities, pools_by_name = list(stack.find_resources(":CSIStorageCapacity")), collect_gpu_pools_by_name(stack)
     for pod in list_pods(stack):
         for class_name, gib in _iter_local_claims(stack, pod):
             # Another rule reports volumes that no node of the pool has room for.
@@ -83,7 +83,7 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
                     f"new node of pool {pod.pool} has it: the autoscaler adds no node",
                 )
         for container in pod.running_containers:
-            name = container.mounts.get(NVME_DIR)
+            name = container.volume_by_mount_path.get(NVME_DIR)
             if name is None:
                 continue
             used = pod.get_volume(name).get("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
@@ -94,7 +94,7 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _iter_local_claims(stack: Stack, pod: Pod) -> Iterator[tuple[str, float]]:
+def _iter_local_claims(stack: Stack, pod: PodTemplate) -> Iterator[tuple[str, float]]:
     """Yield class and size of each volume of a pod on local disks."""
     for volume in pod.spec["volumes"]:
         claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
@@ -103,7 +103,7 @@ def _iter_local_claims(stack: Stack, pod: Pod) -> Iterator[tuple[str, float]]:
             yield name, parse_gib(size)
 
 
-def _has_capacity(capacity: Resource, pod: Pod, class_name: str, gib: float) -> bool:
+def _has_capacity(capacity: Resource, pod: PodTemplate, class_name: str, gib: float) -> bool:
     """Return True if an object states that new nodes of a pod's pool have room for a volume."""
     labels = capacity.props.get("nodeTopology", "matchLabels").as_text_dict()
     return (
@@ -124,5 +124,7 @@ def _count_pods_by_claim(stack: Stack) -> Mapping[tuple[str, str], dict[str, int
 
 
 def _find_provisioner(stack: Stack, name: str) -> str:
-    results = (r for r in stack.find_all(":StorageClass") if (r.props.get("metadata", "name").text or r.name) == name)
+    results = (
+        r for r in stack.find_resources(":StorageClass") if (r.props.get("metadata", "name").text or r.name) == name
+    )
     return next((r.props["provisioner"].text for r in results), "") if name else ""

@@ -15,7 +15,7 @@ from voice_stacks.azure.policy.values import Value
 
 PORT_FLAGS = ("--port", "--http-port")
 PORT_VARIABLES = (SIDE_CHANNEL_PORT_VARIABLE,)
-HOST_BY_FLAG = {"--port": "--host", "--http-port": "--http-host"}
+HOST_FLAG_BY_PORT_FLAG = {"--port": "--host", "--http-port": "--http-host"}
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 PROBE_FIELDS = ("startupProbe", "readinessProbe", "livenessProbe")
 LMCACHE_SERVER_COMMAND = ("lmcache", "server")
@@ -29,7 +29,7 @@ def find_listening_ports(container: Container) -> set[str]:
     ports = {after for flag, after in itertools.pairwise(argv) if flag in PORT_FLAGS}
     ports |= {argument.partition("=")[2] for argument in argv if argument.partition("=")[0] in PORT_FLAGS}
     ports |= {container.environment[name] for name in PORT_VARIABLES if name in container.environment}
-    ports |= {port["containerPort"].text for port in container.value["ports"]}
+    ports |= {port["containerPort"].text for port in container.spec["ports"]}
     return ports - {""}
 
 
@@ -62,13 +62,13 @@ def check_servers_listen_on_pod_ip(stack: Stack) -> Iterator[Violation]:
         for container in pod.running_containers:
             label = f"{pod.name}/{container.name}"
             named = {flag: container.get_option(flag) for flag in PORT_FLAGS if container.get_option(flag)}
-            declared = {port["containerPort"].text for port in container.value["ports"]}
+            declared = {port["containerPort"].text for port in container.spec["ports"]}
             for port in sorted(declared - set(named.values())) if named else ():
                 yield Violation(
                     pod.urn, f"{label} declares port {port}; its command listens on {', '.join(named.values())}"
                 )
             for flag, port in named.items():
-                if port in declared and container.get_option(HOST_BY_FLAG[flag]) in LOOPBACK_HOSTS:
+                if port in declared and container.get_option(HOST_FLAG_BY_PORT_FLAG[flag]) in LOOPBACK_HOSTS:
                     yield Violation(
                         pod.urn, f"{label} listens on port {port} of the loopback, which other pods cannot reach"
                     )
@@ -84,13 +84,13 @@ def check_probes_have_targets(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         for container in pod.containers:
             for probe in PROBE_FIELDS:
-                port = container.value.get(probe, "httpGet", "port")
+                port = container.spec.get(probe, "httpGet", "port")
                 if port.text and not _has_port(container, port) and find_listening_ports(container):
                     yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name}: {probe} uses port {port.text}, on which no container listens",
                     )
-    for service in stack.find_all("core/v1:Service"):
+    for service in stack.find_resources("core/v1:Service"):
         labels = service.props.get("spec", "selector").as_text_dict()
         for port in service.props.get("spec", "ports"):
             target = port["port"] if port["targetPort"].is_missing else port["targetPort"]
@@ -144,7 +144,7 @@ def check_engines_have_lmcache_server(stack: Stack) -> Iterator[Violation]:
 )
 def check_quotas_fit_replicas(stack: Stack) -> Iterator[Violation]:
     max_replicas = collect_max_replicas_by_workload(stack)
-    for quota in stack.find_all("core/v1:ResourceQuota"):
+    for quota in stack.find_resources("core/v1:ResourceQuota"):
         namespace, hard = quota.props.get("metadata", "namespace").text, quota.props.get("spec", "hard")
         members = [
             pod
@@ -154,7 +154,7 @@ def check_quotas_fit_replicas(stack: Stack) -> Iterator[Violation]:
         for key, pod_field in (
             (f"requests.{GPU_RESOURCE}", lambda pod: pod.gpu_count),
             ("requests.memory", lambda pod: pod.memory_gib * 2**30),
-            ("requests.cpu", lambda pod: pod.cpus),
+            ("requests.cpu", lambda pod: pod.requested_cpus),
             ("pods", lambda _: 1),
         ):
             need = sum(max_replicas.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
@@ -173,7 +173,7 @@ def check_quotas_fit_replicas(stack: Stack) -> Iterator[Violation]:
 def check_gpu_requests_are_integers(stack: Stack) -> Iterator[Violation]:
     for pod in list_pods(stack):
         for container in pod.containers:
-            resources = container.value["resources"]
+            resources = container.spec["resources"]
             request, limit = resources["requests"][GPU_RESOURCE].text, resources["limits"][GPU_RESOURCE].text
             if (request or limit) and (not limit or request not in {"", limit} or not limit.isdecimal()):
                 yield Violation(
@@ -193,7 +193,7 @@ def check_flows_are_allowed(stack: Stack) -> Iterator[Violation]:
 
 
 def _has_port(container: Container, port: Value) -> bool:
-    named = {entry["name"].text: entry["containerPort"].text for entry in container.value["ports"]}
+    named = {entry["name"].text: entry["containerPort"].text for entry in container.spec["ports"]}
     return named.get(port.text, port.text) in find_listening_ports(container)
 
 

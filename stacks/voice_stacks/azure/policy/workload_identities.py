@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
-from voice_blueprint.azure.names import CALLER_ACCOUNTS, ClusterOutput
+from voice_blueprint.azure.names import SERVICE_ACCOUNT_BY_TIER, ClusterOutput
 from voice_blueprint.contract.environment import VALKEY_PASSWORD_FILE
-from voice_stacks.azure.policy.pods import Pod, list_pods
+from voice_stacks.azure.policy.pods import PodTemplate, list_pods
 from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -13,13 +13,13 @@ TOKEN_AUDIENCE = "api://AzureADTokenExchange"  # noqa: S105
 """Audience for which Entra accepts tokens of a cluster:
 https://learn.microsoft.com/azure/aks/workload-identity-overview."""
 TOKEN_FILE_VARIABLE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  the name of a variable
-WRITTEN_TOKEN_VARIABLE = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a variable
+STATE_TOKEN_FILE_VARIABLE = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a variable
 CLIENT_ID_VARIABLE, STATE_USER_VARIABLE = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
 
 
 def get_cluster_outputs(stack: Stack) -> Value:
     """Return the outputs of the cluster's project that the workloads read."""
-    return next((each.props["outputs"] for each in stack.find_all(":StackReference")), Value())
+    return next((each.props["outputs"] for each in stack.find_resources(":StackReference")), Value())
 
 
 @stack_rule(
@@ -32,16 +32,16 @@ def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
     identities = get_cluster_outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
     for pod in list_pods(stack):
         tier = pod.labels.get(COMPONENT_LABEL, "")
-        if tier not in {component.value for component in CALLER_ACCOUNTS}:
+        if tier not in {component.value for component in SERVICE_ACCOUNT_BY_TIER}:
             continue
-        account, desired = pod.spec["serviceAccountName"].text, CALLER_ACCOUNTS[Component(tier)].name
+        account, desired = pod.spec["serviceAccountName"].text, SERVICE_ACCOUNT_BY_TIER[Component(tier)].name
         if account and account != desired:
             yield Violation(pod.urn, f"{pod.name} uses service account {account}; its identity trusts {desired}")
         own_values = {
             CLIENT_ID_VARIABLE: identities.get(tier, "clientId"),
             STATE_USER_VARIABLE: identities.get(tier, "principalId"),
         }
-        written = {container.environment.get(WRITTEN_TOKEN_VARIABLE, "") for container in pod.running_containers}
+        written = {container.environment.get(STATE_TOKEN_FILE_VARIABLE, "") for container in pod.running_containers}
         for container in pod.running_containers:
             yield from _find_identity_violations(pod, container.environment, own_values)
             read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
@@ -50,12 +50,12 @@ def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
                     pod.urn, f"{pod.name}/{container.name} reads its token from {read}, which no container writes"
                 )
         yield from _find_token_violations(pod)
-    for resource in stack.find_all(":SecretProviderClass"):
+    for resource in stack.find_resources(":SecretProviderClass"):
         name, actual = resource.props.get("metadata", "name").text, resource.props.get("spec", "parameters", "clientID")
         client = identities.get(name.removesuffix("-secrets"), "clientId")
         if client.text and actual.text and actual.text != client.text:
             yield Violation(resource.urn, f"{name} reads the key vault with the identity of another tier")
-    for resource in stack.find_all(":TriggerAuthentication"):
+    for resource in stack.find_resources(":TriggerAuthentication"):
         actual, client = (
             resource.props.get("spec", "podIdentity", "identityId"),
             get_cluster_outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
@@ -65,7 +65,7 @@ def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_identity_violations(
-    pod: Pod, environment: Mapping[str, str], own_values: Mapping[str, Value]
+    pod: PodTemplate, environment: Mapping[str, str], own_values: Mapping[str, Value]
 ) -> Iterator[Violation]:
     for name, desired in own_values.items():
         actual = environment.get(name)
@@ -73,7 +73,7 @@ def _find_identity_violations(
             yield Violation(pod.urn, f"{pod.name} has {name} {actual}; the value of its tier is {desired.text}")
 
 
-def _find_token_violations(pod: Pod) -> Iterator[Violation]:
+def _find_token_violations(pod: PodTemplate) -> Iterator[Violation]:
     files = {}
     for volume in pod.spec["volumes"]:
         for source in volume.get("projected", "sources"):
@@ -85,7 +85,7 @@ def _find_token_violations(pod: Pod) -> Iterator[Violation]:
             files[volume["name"].text] = token["path"].text
     for container in pod.running_containers:
         path = container.environment.get(TOKEN_FILE_VARIABLE, "")
-        tokens = {f"{mount}/{files[name]}" for mount, name in container.mounts.items() if name in files}
+        tokens = {f"{mount}/{files[name]}" for mount, name in container.volume_by_mount_path.items() if name in files}
         if path and path not in tokens:
             yield Violation(
                 pod.urn,

@@ -7,7 +7,7 @@ Run it with `pulumi up` in this folder or with the local engine, after the progr
 import pulumi
 import pulumi_kubernetes as k8s
 
-from voice_blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
+from voice_blueprint.azure.names import CLUSTER_PROJECT_NAME, ClusterOutput
 from voice_constructs.azure.kubernetes.asr import create_asr_replicas
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas
 from voice_constructs.azure.kubernetes.edge_tiers import EdgeTier, create_agent_tier_props, create_gateway_tier_props
@@ -16,7 +16,7 @@ from voice_constructs.azure.kubernetes.gpu_nodes import GpuDaemonSets
 from voice_constructs.azure.kubernetes.lmcache_coordinator import LmcacheCoordinator
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
-from voice_constructs.azure.kubernetes.monitors import Monitors
+from voice_constructs.azure.kubernetes.monitors import PodMonitors
 from voice_constructs.azure.kubernetes.namespaces import NamespaceLimits, Namespaces, SignedImagePolicy
 from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
 from voice_constructs.azure.kubernetes.router import Router
@@ -28,7 +28,7 @@ from voice_constructs.azure.kubernetes.vad import VadReplicas
 from voice_stacks.azure.program import load_configured_deployment
 
 deployment = load_configured_deployment()
-cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT}/{pulumi.get_stack()}")
+cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT_NAME}/{pulumi.get_stack()}")
 cluster_options = pulumi.ResourceOptions(
     providers=[
         k8s.Provider(
@@ -54,13 +54,13 @@ gpu_nodes = GpuDaemonSets("gpu-nodes", context=context, opts=cluster_options)
 models = ModelFetch("models", context=context, cluster=cluster, model_cache=storage.model_cache, opts=cluster_options)
 scaling = Scaling("scaling", context=context, cluster=cluster, opts=cluster_options)
 router = Router("router", context=context, opts=cluster_options)
-claims = [models.claim, router.claim]
+workload_limits = [models.resource_limits, router.resource_limits]
 if deployment.azure.has_peers:
-    claims.append(LmcacheCoordinator(context=context, opts=cluster_options).claim)
+    workload_limits.append(LmcacheCoordinator(context=context, opts=cluster_options).resource_limits)
 
-needs = [storage.model_cache, storage.local_nvme, *models.jobs.values(), *gpu_nodes.daemon_sets.values()]
+engine_dependencies = [storage.model_cache, storage.local_nvme, *models.jobs.values(), *gpu_nodes.daemon_sets.values()]
 replicas = [
-    EngineReplicas(context=context, scaling=scaling, props=props, needs=needs, opts=cluster_options)
+    EngineReplicas(context=context, scaling=scaling, props=props, needs=engine_dependencies, opts=cluster_options)
     for service in deployment.azure.services
     for props in create_service_replica_props(context, service)
 ]
@@ -81,11 +81,15 @@ if callers := deployment.azure.callers:
     asr = create_asr_replicas(context=context, settings=callers.asr, login=login, scaling=scaling, opts=cluster_options)
     tiers = [vad.pods, asr, *(front.pods for front in fronts)]
     load_balancers = [vad.load_balancer, *(front.load_balancer for front in fronts)]
-Monitors("monitors", context=context, opts=cluster_options)
+PodMonitors("monitors", context=context, opts=cluster_options)
 NamespaceLimits(
     "limits",
     context=context,
-    claims=[*claims, *(replica.claim for replica in replicas), *(tier.claim for tier in tiers)],
+    workload_limits=[
+        *workload_limits,
+        *(replica.resource_limits for replica in replicas),
+        *(tier.resource_limits for tier in tiers),
+    ],
     load_balancers=load_balancers,
     opts=cluster_options,
 )

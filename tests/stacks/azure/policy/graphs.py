@@ -16,7 +16,7 @@ from tests.stacks.azure import recorded
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.recorder import Mode, PreexistingResources
+from voice_sandbox.azure.recorder import PreexistingResources, RunMode
 from voice_sandbox.azure.values import encode_properties
 from voice_stacks.azure.policy.pack import RULES
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
@@ -114,27 +114,27 @@ def deployment(*edits: tuple[str, object], file: str = "cells") -> Deployment:
 
 
 @functools.cache
-def recorded_graph(project: str, mode: Mode) -> Graph:
+def recorded_graph(project: str, mode: RunMode) -> Graph:
     """Run a program, and cache the result."""
     text = recorded.edit_deployment(DIGESTS, SHIPPED.get(project, "cells"))
     if project in {CLUSTER, EDGE}:
         return recorded.record(CLUSTER, text, mode=mode)
-    return workloads(text, recorded_graph(EDGE if project == CALLERS else CLUSTER, Mode.UP), mode)
+    return workloads(text, recorded_graph(EDGE if project == CALLERS else CLUSTER, RunMode.UP), mode)
 
 
-def workloads(text: str, cluster: Graph, mode: Mode = Mode.UP) -> Graph:
+def workloads(text: str, cluster: Graph, mode: RunMode = RunMode.UP) -> Graph:
     """Run the workloads' program on a cluster."""
     stack = f"local/voice-cluster/{recorded.STACK}"
     return recorded.record(WORKLOADS, text, PreexistingResources().with_stack(stack, cluster), mode)
 
 
-def emit(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emitted:
+def emit(project: str, mode: RunMode = RunMode.UP, *, outputs: bool = False) -> Emitted:
     """Return a program's output as a policy receives it: inputs of each resource, or the provider's outputs."""
     return Emitted(copy.deepcopy(_policy_resources(project, mode, outputs)), file=SHIPPED.get(project, "cells"))
 
 
 @functools.cache
-def _policy_resources(project: str, mode: Mode, outputs: bool) -> list[Resource]:
+def _policy_resources(project: str, mode: RunMode, outputs: bool) -> list[Resource]:
     return policy_resources(recorded_graph(project, mode), outputs=outputs)
 
 
@@ -165,7 +165,7 @@ def findings_in(graph: Emitted) -> list[tuple[Rule, Violation]]:
 
 def violations(stack: Stack) -> list[tuple[Rule, Violation]]:
     """Return all violations of a stack."""
-    return [(rule, found) for rule in RULES for found in rule.examine(stack)]
+    return [(rule, found) for rule in RULES for found in rule.find_violations(stack)]
 
 
 def _hashable(edits: Edits) -> Iterator[tuple[str, object]]:

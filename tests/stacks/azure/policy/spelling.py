@@ -55,7 +55,11 @@ class RecordedValue(Value):
             self.reads.known[self.rule, path] |= key in self.shape.inputs or key in self.shape.outputs
             found = self.shape.inputs.get(key)
             items = found is not None and (found.is_list or found.is_map)
-            inner = load_args_shape(self.shape.module, found.args) if found and found.args and not items else None
+            inner = (
+                load_args_shape(self.shape.module, found.args_class)
+                if found and found.args_class and not items
+                else None
+            )
             return RecordedValue(raw, self.reads, self.rule, path, inner, found if items else None, self.shape.module)
         return self._item(raw, path)
 
@@ -66,7 +70,7 @@ class RecordedValue(Value):
         return ((key, self[key]) for key, _ in super().items())
 
     def _item(self, raw: object, path: str) -> "RecordedValue":
-        inner = load_args_shape(self.module, self.of.args) if self.of and self.of.args else None
+        inner = load_args_shape(self.module, self.of.args_class) if self.of and self.of.args_class else None
         return RecordedValue(raw, self.reads, self.rule, path, inner)
 
 
@@ -86,7 +90,7 @@ def record_reads(rule: Rule, stack: Stack, reads: RecordedReads) -> None:
     for each in stack.resources:
         value = RecordedValue(each.props.raw, reads, rule.name, shape=load_resource_shape(each.type))
         resources.append(Resource(each.urn, each.type, each.name, value, _Needs(each.dependencies, value)))
-    list(rule.examine(Stack(tuple(resources), stack.deployment)))
+    list(rule.find_violations(Stack(tuple(resources), stack.deployment)))
 
 
 def names_in_policies() -> set[str]:

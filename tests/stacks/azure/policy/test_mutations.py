@@ -23,7 +23,7 @@ from tests.stacks.azure.policy.graphs import (
     findings_in,
     violations,
 )
-from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.recorder import RunMode
 from voice_stacks.azure.policy.pack import RULES
 from voice_stacks.azure.policy.rules import Stack
 
@@ -45,9 +45,9 @@ MUTATIONS = (
 
 
 @pytest.mark.parametrize("outputs", [False, True], ids=["inputs", "outputs"])
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("mode", RunMode)
 @pytest.mark.parametrize("project", [CLUSTER, WORKLOADS, EDGE, CALLERS])
-def test_the_output_of_the_program_is_valid(project: str, mode: Mode, outputs: bool) -> None:
+def test_the_output_of_the_program_is_valid(project: str, mode: RunMode, outputs: bool) -> None:
     found = findings_in(emit(project, mode, outputs=outputs))
     assert [(rule.name, violation.message) for rule, violation in found] == []
 

@@ -14,7 +14,7 @@ from tests.stacks.azure.policy.graphs import recorded_graph
 from voice_blueprint.file.errors import DeploymentFileError
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.policy import PolicyPack
-from voice_sandbox.azure.recorder import Mode
+from voice_sandbox.azure.recorder import RunMode
 from voice_stacks.azure.policy import pack
 
 FOLDER = Path(pack.__file__).parent
@@ -31,11 +31,13 @@ def test_every_rule_is_a_policy(running: PolicyPack) -> None:
 
 
 def test_the_cluster_program_passes(running: PolicyPack) -> None:
-    assert [found.message for found in running.check(recorded_graph("cluster", Mode.PREVIEW)) if found.mandatory] == []
+    assert [
+        found.message for found in running.check(recorded_graph("cluster", RunMode.PREVIEW)) if found.mandatory
+    ] == []
 
 
 def test_mistake_is_refused_with_its_resource_and_remedy(running: PolicyPack) -> None:
-    graph = recorded_graph("cluster", Mode.PREVIEW)
+    graph = recorded_graph("cluster", RunMode.PREVIEW)
     resources = tuple(
         dataclasses.replace(r, inputs={**r.inputs, "vmSize": "Standard_NC96"}) if r.name == "cells" else r
         for r in graph.resources
@@ -50,7 +52,7 @@ def test_mistake_is_refused_with_its_resource_and_remedy(running: PolicyPack) ->
 
 def test_workloads_pass_with_the_configuration_that_pulumi_passes() -> None:
     with PolicyPack(FOLDER, {"voice-workloads:deployment": str(DEPLOYMENTS / "cells.yaml")}) as configured:
-        found = configured.check(recorded_graph("workloads", Mode.PREVIEW))
+        found = configured.check(recorded_graph("workloads", RunMode.PREVIEW))
     assert [violation.message for violation in found if violation.mandatory] == []
 
 

@@ -7,9 +7,9 @@ import pytest
 from voice_stacks.azure.policy.engines import list_engines
 from voice_stacks.azure.policy.quantities import QuantityError, parse_gib, parse_quantity
 from voice_stacks.azure.policy.rules import Resource, Stack
-from voice_stacks.azure.policy.values import UNKNOWN_VALUES, Value
+from voice_stacks.azure.policy.values import UNKNOWN_SENTINELS, Value
 
-UNKNOWN = min(UNKNOWN_VALUES)
+UNKNOWN = min(UNKNOWN_SENTINELS)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_engine_is_read_from_its_arguments() -> None:
     assert engine.repository == "Qwen/Qwen3-8B"
     assert engine.model
     assert engine.model.name == "qwen3-8b"
-    assert engine.tensor_parallel == 2
-    assert engine.own_gpus == (2, 3)
+    assert engine.tensor_parallel_size == 2
+    assert engine.used_gpus == (2, 3)
     assert engine.flags["--enable-prefix-caching"] == ""
     assert engine.flags["--kv-cache-dtype"] == "fp8"
     assert not engine.is_omni

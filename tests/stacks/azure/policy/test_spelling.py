@@ -105,10 +105,10 @@ def test_every_property_name_in_a_policy_is_checked(reads: RecordedReads) -> Non
     "path", ["capacityReservationGroupId", "kubeletConfig.topologyManagerpolicy"], ids=lambda path: path
 )
 def test_misspelled_property_of_a_policy_is_reported(path: str) -> None:
-    def examine(stack: Stack) -> list[Violation]:
-        return [Violation(r.urn, "") for r in stack.find_all(":AgentPool") if r.props.get(*path.split("."))]
+    def find_violations(stack: Stack) -> list[Violation]:
+        return [Violation(r.urn, "") for r in stack.find_resources(":AgentPool") if r.props.get(*path.split("."))]
 
     found = RecordedReads()
-    rule = Rule("misspelt", "", "", "", lambda stack: iter(examine(stack)))
+    rule = Rule("misspelt", "", "", "", lambda stack: iter(find_violations(stack)))
     record_reads(rule, Stack((Resource("urn", "azure-native:containerservice:AgentPool", "p", Value({})),)), found)
     assert found.misspelled == {("misspelt", path)}

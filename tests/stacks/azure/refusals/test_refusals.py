@@ -11,10 +11,10 @@ from tests.stacks.azure.refusals.planted import FILES, Case, change_graph, graph
 from voice_blueprint import catalog
 from voice_blueprint.azure import names
 from voice_sandbox.azure.diff import diff_graphs
-from voice_sandbox.azure.refusals import REFUSALS, Rejection, find_rejections
+from voice_sandbox.azure.refusals import REJECTION_RULES, Rejection, find_rejections
 from voice_sandbox.azure.refusals import pools as sandbox_pools
 from voice_sandbox.azure.refusals.roles import Role
-from voice_sandbox.changes import Op
+from voice_sandbox.changes import OpType
 
 GRANT = "authorization:RoleAssignment"
 MODULES = (pools, clusters, networks, gateways, stores, links, monitoring, unchangeable)
@@ -116,17 +116,17 @@ def test_a_role_assignment_that_is_replaced_with_its_identity_does_not_collide()
     (new, _) = graphs("production")
     old = change_graph(new, "managedidentity:UserAssignedIdentity", "kubelet", {"location": "westeurope"})
     steps = diff_graphs(old, new)
-    assert (Op.REPLACE, "kubelet-pulls-images") in {(step.op, step.resource.name) for step in steps}
+    assert (OpType.REPLACE, "kubelet-pulls-images") in {(step.op, step.resource.name) for step in steps}
     assert find_rejections([new], steps) == []
 
 
 def test_every_row_has_a_case() -> None:
-    assert {row.name for row in REFUSALS} == {case.row for case in CASES}
+    assert {row.name for row in REJECTION_RULES} == {case.row for case in CASES}
 
 
 def test_every_row_has_a_name_a_public_source_and_a_remedy() -> None:
-    assert len({row.name for row in REFUSALS}) == len(REFUSALS) >= 40
-    for row in REFUSALS:
+    assert len({row.name for row in REJECTION_RULES}) == len(REJECTION_RULES) >= 40
+    for row in REJECTION_RULES:
         assert re.match(r"https://(learn\.microsoft\.com|github\.com)/", row.source), row.name
         assert row.code.isalnum(), row.name
         assert row.reason[0].isupper(), row.name
@@ -141,4 +141,4 @@ def test_every_row_refers_to_a_deployed_type() -> None:
         for graph in graphs(file)
         for resource in graph.iter_managed_resources()
     }
-    assert {row.kind for row in REFUSALS} <= emitted
+    assert {row.kind for row in REJECTION_RULES} <= emitted

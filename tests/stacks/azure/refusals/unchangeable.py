@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.stacks.azure.refusals.planted import Case, Change, Damage
-from voice_sandbox.azure.refusals.unchangeable import REFUSALS
+from voice_sandbox.azure.refusals.unchangeable import REJECTION_RULES
 
 GRANT = "authorization:RoleAssignment"
 POOL = "containerservice:AgentPool"
@@ -47,4 +47,4 @@ def case(row: str, kind: str) -> Case:
     return Case(row, kind, NAMES[kind], wrong, right, f"{path} was ", update=True)
 
 
-CASES = tuple(case(row.name, row.kind) for row in REFUSALS)
+CASES = tuple(case(row.name, row.kind) for row in REJECTION_RULES)

@@ -9,7 +9,7 @@ from voice_blueprint.aws.alarms import AlarmRule
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, MissingData
-from voice_blueprint.observability.alerting import ALERT_CONDITIONS, MIN_REFUSALS
+from voice_blueprint.observability.alerting import ALERT_CONDITION_BY_ID, MIN_REFUSALS
 from voice_blueprint.observability.aws.series import Series
 
 FLEET_GROWS_RUNBOOK = "fleet-grows"
@@ -84,7 +84,7 @@ class Alert:
         return names.build_alert_alarm_name(deployment, self.id, self.target)
 
     @property
-    def windows(self) -> dict[str, int]:
+    def period_s_by_window(self) -> dict[str, int]:
         """Period in seconds of each window that must breach, by the suffix of the alarm's name."""
         return (
             {"": self.period_s}
@@ -103,14 +103,14 @@ def build_shared_alert(
     period_s: int = MINUTE_S,
 ) -> Alert:
     """Return an alert that exists on both clouds, for M of N datapoints."""
-    condition = ALERT_CONDITIONS[id_]
+    condition = ALERT_CONDITION_BY_ID[id_]
     rule = AlarmRule(
         condition.comparison, condition.threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING
     )
     return Alert(id_, tier, condition.meaning, series, rule, period_s, affects_callers=condition.affects_callers)
 
 
-def build_rule_above(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
+def build_above_threshold_rule(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
     """Return a rule that fires if M of N datapoints exceed a threshold.
 
     Missing data does not breach; ``telemetry-silent`` reports it.
@@ -118,7 +118,7 @@ def build_rule_above(threshold: float, breaching: int, evaluation_periods: int) 
     return AlarmRule(Comparison.ABOVE, threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING)
 
 
-def build_rule_below(
+def build_below_threshold_rule(
     threshold: float, breaching: int, evaluation_periods: int, missing: MissingData = MissingData.NOT_BREACHING
 ) -> AlarmRule:
     """Return a rule that fires if M of N datapoints are below a threshold."""

@@ -9,12 +9,12 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import MissingData
 from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, lacks_digests, list_asr_images
-from voice_blueprint.observability.alerting import ALERT_CONDITIONS
+from voice_blueprint.observability.alerting import ALERT_CONDITION_BY_ID
 from voice_blueprint.observability.aws.alerts.base import (
     MINUTE_S,
     Alert,
-    build_rule_above,
-    build_rule_below,
+    build_above_threshold_rule,
+    build_below_threshold_rule,
     build_shared_alert,
 )
 from voice_blueprint.observability.aws.series import (
@@ -28,25 +28,25 @@ from voice_blueprint.observability.aws.series import (
 
 def build_fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts that are independent of a fleet's purpose."""
-    for fleet, tier, metric in _list_reporting_fleets(deployment):
+    for fleet, tier, metric in _iter_reporting_fleets(deployment):
         yield Alert(
             "telemetry-silent",
             tier,
             f"Nothing has reported {metric} of fleet {fleet} for three minutes: scaling and alerts are blind to it.",
             (build_fleet_series(deployment, fleet, metric, "SampleCount"),),
-            build_rule_below(1, 3, 3, MissingData.BREACHING),
+            build_below_threshold_rule(1, 3, 3, MissingData.BREACHING),
             MINUTE_S,
             target=fleet,
         )
     yield from _build_public_endpoint_alerts(deployment)
     # A group with equal bounds is always at its maximum.
-    for fleet, tier, group, max_hosts in _list_scalable_groups(deployment):
+    for fleet, tier, group, max_hosts in _iter_scalable_groups(deployment):
         yield Alert(
             "fleet-at-maximum",
             tier,
             f"Group {group} has had its maximum of {max_hosts} hosts for ten minutes: it cannot grow when load does.",
             (build_group_series(group, "GroupInServiceInstances", "Minimum"),),
-            build_rule_above(max_hosts - 1, 10, 10),
+            build_above_threshold_rule(max_hosts - 1, 10, 10),
             MINUTE_S,
             target=group.removeprefix(f"{deployment.name}-") if fleet == names.VAD_FLEET else fleet,
         )
@@ -57,7 +57,7 @@ def build_fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
             tier,
             f"New {tier} hosts give up before they serve: the tier cannot grow or replace hosts.",
             (build_log_series(deployment, metric, tier),),
-            build_rule_above(1, 1, 1),
+            build_above_threshold_rule(1, 1, 1),
             15 * MINUTE_S,
             target=tier,
         )
@@ -68,7 +68,7 @@ def build_fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.AWS,
         "One of our own addresses keeps sending what the network's rules refuse.",
         (build_log_series(deployment, "InternalPacketsRejected", "rejected"),),
-        build_rule_above(100, 3, 3),
+        build_above_threshold_rule(100, 3, 3),
         5 * MINUTE_S,
     )
 
@@ -80,17 +80,17 @@ def _build_public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
     fleet = names.GATEWAY_FLEET
     probe_metrics = {"front-door-closed": "FrontDoorAnswers"}
     # Without hosts of both tiers no call is transcribed.
-    reporting_tiers = {tier for _, tier, _ in _list_reporting_fleets(deployment)}
+    reporting_tiers = {tier for _, tier, _ in _iter_reporting_fleets(deployment)}
     if {Tier.VAD, Tier.ASR} <= reporting_tiers:
         probe_metrics["synthetic-call-fails"] = "SyntheticCallSucceeds"
     for id_, metric in probe_metrics.items():
-        condition = ALERT_CONDITIONS[id_]
+        condition = ALERT_CONDITION_BY_ID[id_]
         yield Alert(
             id_,
             Tier.GATEWAY,
             condition.meaning,
             (build_fleet_series(deployment, fleet, metric, "Average"),),
-            build_rule_below(condition.threshold, 3, 3, MissingData.BREACHING),
+            build_below_threshold_rule(condition.threshold, 3, 3, MissingData.BREACHING),
             MINUTE_S,
             affects_callers=condition.affects_callers,
         )
@@ -111,7 +111,7 @@ def build_network_alerts(deployment: Deployment) -> Iterator[Alert]:
         yield replace(build_shared_alert("nat-ports-exhausted", Tier.AWS, failures, 2, 3), target=str(number))
 
 
-def _list_reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]:
+def _iter_reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]:
     """Yield each fleet that always has at least one host, with a metric that all of its hosts publish."""
     vad = deployment.aws.vad
     if vad.hosts_per_zone.min and not lacks_digests(deployment, VAD_IMAGES):
@@ -125,7 +125,7 @@ def _list_reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, 
         yield names.AGENT_FLEET, Tier.AGENT, "Conversations"
 
 
-def _list_scalable_groups(deployment: Deployment) -> Iterator[tuple[str, Tier, str, int]]:
+def _iter_scalable_groups(deployment: Deployment) -> Iterator[tuple[str, Tier, str, int]]:
     per_zone = deployment.aws.vad.hosts_per_zone
     for group in names.list_vad_group_names(deployment) if per_zone.min < per_zone.max else ():
         yield names.VAD_FLEET, Tier.VAD, group, per_zone.max

@@ -7,32 +7,32 @@ from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import AlarmRule
 from voice_blueprint.aws.metrics import API_GATEWAY_NAMESPACE, NLB_NAMESPACE
 from voice_blueprint.capacity.bounds import calculate_max_gateway_sockets
-from voice_blueprint.contract.metrics import Allowance, DropReason, LossReason
+from voice_blueprint.contract.metrics import DropReason, LossReason, NetworkAllowance
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import list_accelerated_fleets
-from voice_blueprint.observability.alerting import ALERT_CONDITIONS, MAX_STORE_LOAD_PERCENT
+from voice_blueprint.observability.alerting import ALERT_CONDITION_BY_ID, MAX_STORE_LOAD_PERCENT
 from voice_blueprint.observability.aws.alerts.base import (
     MINUTE_S,
     Alert,
-    build_rule_above,
-    build_rule_below,
+    build_above_threshold_rule,
+    build_below_threshold_rule,
     build_shared_alert,
 )
 from voice_blueprint.observability.aws.series import (
     Resource,
     Series,
-    Statistic,
+    StatisticName,
     build_fleet_series,
     build_node_series,
     build_service_series,
 )
 
-SATURATED_UTILIZATION = 0.9
+SATURATION_THRESHOLD = 0.9
 """Average utilization of a task that counts as saturated; scaling aims at 0.7."""
 
-MAX_LATE_PERCENT = 5
+MAX_LATE_SAMPLE_PERCENT = 5
 """Percentage of late samples above which an alert on a latency fires."""
 
 
@@ -46,7 +46,7 @@ def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.VAD,
         "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
         (build_fleet_series(deployment, fleet, "RxRingOccupancy", "Maximum"),),
-        build_rule_above(80, 2, 3),
+        build_above_threshold_rule(80, 2, 3),
         10,
     )
     yield build_shared_alert(
@@ -57,13 +57,13 @@ def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         3,
     )
     # EC2 drops these packets before they reach the host.
-    for allowance in Allowance:
+    for allowance in NetworkAllowance:
         yield Alert(
             "vad-allowance-exceeded",
             Tier.VAD,
             "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
             (build_fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
-            build_rule_above(ALERT_CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
+            build_above_threshold_rule(ALERT_CONDITION_BY_ID["vad-packets-dropped"].threshold, 2, 3),
             MINUTE_S,
             affects_callers=True,
             target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
@@ -76,7 +76,7 @@ def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.VAD,
         "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",
         (_build_unhealthy_target_series(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
-        build_rule_above(0, 3, 3),
+        build_above_threshold_rule(0, 3, 3),
         MINUTE_S,
         affects_callers=True,
     )
@@ -97,7 +97,7 @@ def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             "No Neuron fleet has headroom left: new sessions go to GPUs, which cost more and are fewer.",
             _build_fleet_series(deployment, neuron, "NeuronHeadroom", "Average"),
-            build_rule_below(5, 6, 6),
+            build_below_threshold_rule(5, 6, 6),
             10,
         )
     if gpu:
@@ -107,7 +107,7 @@ def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             "Every GPU fleet is busy and growing does not help: the last resort is nearly used up.",
             _build_fleet_series(deployment, gpu, "GpuBusy", "Average"),
-            build_rule_above(95, 5, 5),
+            build_above_threshold_rule(95, 5, 5),
             MINUTE_S,
             aggregation="MIN",
         )
@@ -127,7 +127,7 @@ def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             f"Fleet {fleet.name} recognises speech more slowly than it is spoken: transcripts fall behind.",
             (build_fleet_series(deployment, fleet.name, "RealTimeFactor", "Average"),),
-            build_rule_above(1, 3, 3),
+            build_above_threshold_rule(1, 3, 3),
             MINUTE_S,
             affects_callers=True,
             target=fleet.name,
@@ -138,12 +138,12 @@ def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             f"A host of fleet {fleet.name} has work and finishes none of it: its engine, or the vLLM beside it, hangs.",
             (build_fleet_series(deployment, fleet.name, "EngineStuck", "Maximum"),),
-            build_rule_above(0, 1, 1),
+            build_above_threshold_rule(0, 1, 1),
             MINUTE_S,
             affects_callers=True,
             target=fleet.name,
         )
-        for alert, loss, meaning, rule, affects_callers in _SPEECH_LOSSES:
+        for alert, loss, meaning, rule, affects_callers in _SPEECH_LOSS_ALERTS:
             yield Alert(
                 alert,
                 Tier.ASR,
@@ -157,20 +157,20 @@ def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 # A partial transcript is skipped for each second of waiting.
-_SPEECH_LOSSES = (
+_SPEECH_LOSS_ALERTS = (
     ("speech-refused", LossReason.REFUSED, "has no slot for admitted callers, and does not transcribe them.",
-     build_rule_above(ALERT_CONDITIONS["speech-lost"].threshold, 2, 3), True),
+     build_above_threshold_rule(ALERT_CONDITION_BY_ID["speech-lost"].threshold, 2, 3), True),
     ("chunks-lost", LossReason.LOST_CHUNKS, "misses speech that was sent to it.",
-     build_rule_above(ALERT_CONDITIONS["speech-lost"].threshold, 2, 3), True),
+     build_above_threshold_rule(ALERT_CONDITION_BY_ID["speech-lost"].threshold, 2, 3), True),
     ("utterances-given-up", LossReason.ABANDONED, "gives up utterances: their finals are empty.",
-     build_rule_above(0, 2, 3), True),
+     build_above_threshold_rule(0, 2, 3), True),
     ("partials-shed", LossReason.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
-     build_rule_above(60, 3, 5), False),
+     build_above_threshold_rule(60, 3, 5), False),
 )  # fmt: skip
 
 
 def _build_fleet_series(
-    deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: Statistic
+    deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: StatisticName
 ) -> tuple[Series, ...]:
     return tuple(build_fleet_series(deployment, fleet.name, metric, statistic) for fleet in fleets)
 
@@ -200,7 +200,7 @@ def build_edge_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.GATEWAY,
             f"A gateway task fails the {target} load balancer's health check: its callers' connections hang or break.",
             (_build_unhealthy_target_series(targets, balancer),),
-            build_rule_above(0, 3, 3),
+            build_above_threshold_rule(0, 3, 3),
             MINUTE_S,
             affects_callers=True,
             target=target,
@@ -212,7 +212,7 @@ def build_edge_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.GATEWAY,
         "The session API fails more than one request in a hundred.",
         (build_service_series(API_GATEWAY_NAMESPACE, "5XXError", "Average", (Resource.API, Resource.API_STAGE)),),
-        build_rule_above(0.01, 3, 5),
+        build_above_threshold_rule(0.01, 3, 5),
         MINUTE_S,
         affects_callers=True,
     )
@@ -235,7 +235,7 @@ def build_agent_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.AGENT,
         "An agent task fails the load balancer's health check: its callers' connections hang or break.",
         (_build_unhealthy_target_series(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
-        build_rule_above(0, 3, 3),
+        build_above_threshold_rule(0, 3, 3),
         MINUTE_S,
         affects_callers=True,
     )
@@ -248,17 +248,20 @@ def build_state_alerts(deployment: Deployment) -> Iterator[Alert]:
         # act.
         yield _build_node_alert(
             "valkey-memory-high", f"Valkey node {node} uses more than 80 % of its memory: at 100 % sessions are lost.",
-            build_node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), build_rule_above(80, 5, 5), number,
+            build_node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), build_above_threshold_rule(80, 5, 5),
+            number,
         )  # fmt: skip
         yield _build_node_alert(
             "valkey-evictions", f"Valkey node {node} drops keys for want of memory: sessions are lost.",
-            build_node_series(node, "Evictions", "Sum"), build_rule_above(0, 2, 3), number, affects_callers=True,
+            build_node_series(node, "Evictions", "Sum"), build_above_threshold_rule(0, 2, 3), number,
+            affects_callers=True,
         )  # fmt: skip
         yield _build_node_alert(
             "valkey-cpu-high",
             f"Valkey node {node} keeps its one engine thread over {MAX_STORE_LOAD_PERCENT} % busy: every command "
             "waits.",
-            build_node_series(node, "EngineCPUUtilization", "Average"), build_rule_above(MAX_STORE_LOAD_PERCENT, 5, 5),
+            build_node_series(node, "EngineCPUUtilization", "Average"),
+            build_above_threshold_rule(MAX_STORE_LOAD_PERCENT, 5, 5),
             number,
         )  # fmt: skip
         if deployment.aws.state.replicas:
@@ -266,7 +269,7 @@ def build_state_alerts(deployment: Deployment) -> Iterator[Alert]:
             # milliseconds.
             yield _build_node_alert(
                 "valkey-replication-lag", f"Valkey node {node} is more than a second behind: a fail-over loses that.",
-                build_node_series(node, "ReplicationLag", "Maximum"), build_rule_above(1, 5, 5), number,
+                build_node_series(node, "ReplicationLag", "Maximum"), build_above_threshold_rule(1, 5, 5), number,
             )  # fmt: skip
 
 
@@ -293,7 +296,7 @@ def _build_saturation_alert(
         f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {max_tasks}, or no "
         "new task starts.",
         (build_fleet_series(deployment, fleet, metric, "Average"),),
-        build_rule_above(SATURATED_UTILIZATION * capacity, 10, 10),
+        build_above_threshold_rule(SATURATION_THRESHOLD * capacity, 10, 10),
         MINUTE_S,
         target=fleet,
     )
@@ -306,10 +309,10 @@ def _build_latency_alert(deployment: Deployment, id_: str, tier: Tier, fleet: st
     small deployments have in a minute:
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/percentiles-with-low-samples.html
     """
-    statistics = (f"PR(:{ALERT_CONDITIONS[id_].threshold:g})", "SampleCount")
+    statistics = (f"PR(:{ALERT_CONDITION_BY_ID[id_].threshold:g})", "SampleCount")
     series = tuple(build_fleet_series(deployment, fleet, metric, statistic) for statistic in statistics)
     alert = build_shared_alert(id_, tier, series, 3, 5)
-    return replace(alert, rule=build_rule_above(MAX_LATE_PERCENT, 3, 5), aggregation="LATE")
+    return replace(alert, rule=build_above_threshold_rule(MAX_LATE_SAMPLE_PERCENT, 3, 5), aggregation="LATE")
 
 
 def _build_unhealthy_target_series(targets: Resource, balancer: Resource) -> Series:

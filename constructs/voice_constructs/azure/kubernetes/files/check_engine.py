@@ -42,7 +42,7 @@ SAMPLE_RATE = 16000
 MULTIPART_BOUNDARY = "voice-serve-probe"
 MAX_REASON_CHARS = 160
 
-Sample = Mapping[str, float]
+CounterSample = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -123,19 +123,19 @@ def read_counters(exposition: str, counters: Sequence[str]) -> dict[str, float]:
     return sums
 
 
-def has_progress(before: Sample, now: Sample) -> bool:
+def has_progress(before: CounterSample, now: CounterSample) -> bool:
     """Return True if an engine has made progress between two samples of its counters."""
     names = (before.keys() & now.keys()) - {RESPONSE_COUNTER}
     has_restarted = any(now[name] < before[name] for name in names if name.endswith("_total"))
     return not has_restarted and any(now[name] != before[name] for name in names)
 
 
-def has_failures(before: Sample, now: Sample) -> bool:
+def has_failures(before: CounterSample, now: CounterSample) -> bool:
     """Return True if requests failed with 5xx between two samples."""
     return now.get(RESPONSE_COUNTER, 0.0) > before.get(RESPONSE_COUNTER, 0.0)
 
 
-class Probe:
+class EngineCheck:
     """A single run of the check."""
 
     def __init__(self, check: CheckConfig) -> None:
@@ -161,10 +161,10 @@ class Probe:
             return True, f"the engine generates tokens, and its queue is full: {answer}"
         return False, f"no tokens, and no response to a request for one: {answer}" if not answer.status else str(answer)
 
-    def _has_changed(self, before: Mapping[str, Sample], now: Mapping[str, Sample]) -> bool:
+    def _has_changed(self, before: Mapping[str, CounterSample], now: Mapping[str, CounterSample]) -> bool:
         return all(url in before and url in now and has_progress(before[url], now[url]) for url in self._check.metrics)
 
-    def _has_progress_since(self, now: Mapping[str, Sample], *, wait: bool) -> bool:
+    def _has_progress_since(self, now: Mapping[str, CounterSample], *, wait: bool) -> bool:
         """Return True if the counters have changed since a sample.
 
         With ``wait``, the counters are read again after half of the remaining time.
@@ -174,8 +174,8 @@ class Probe:
             time.sleep(pause_s)
         return self._has_changed(now, self._read_samples())
 
-    def _read_samples(self) -> dict[str, Sample]:
-        samples: dict[str, Sample] = {}
+    def _read_samples(self) -> dict[str, CounterSample]:
+        samples: dict[str, CounterSample] = {}
         for url in self._check.metrics:
             answer = send_request(url, min(self._check.limit_s * METRICS_TIMEOUT_FRACTION, self._remaining_s()))
             if answer.is_success:
@@ -195,18 +195,18 @@ class Probe:
     def _remaining_s(self) -> float:
         return self._deadline - time.monotonic()
 
-    def _load_samples(self) -> dict[str, Sample]:
+    def _load_samples(self) -> dict[str, CounterSample]:
         try:
             state = json.loads(Path(self._check.state).read_text(encoding="utf-8"))
             # The monotonic clock is the node's, and equal in all containers.
-            samples: dict[str, Sample] = (
+            samples: dict[str, CounterSample] = (
                 state["samples"] if 0 <= time.monotonic() - state["at"] < MAX_STATE_AGE_S else {}
             )
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return samples
 
-    def _save_samples(self, samples: Mapping[str, Sample]) -> None:
+    def _save_samples(self, samples: Mapping[str, CounterSample]) -> None:
         state, file = {"at": time.monotonic(), "samples": samples}, Path(self._check.state)
         new = file.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(state), encoding="utf-8")
@@ -233,7 +233,7 @@ def encode_form(check: CheckConfig) -> bytes:
 
 
 def main() -> int:
-    works, reason = Probe(CheckConfig.from_json(sys.argv[1])).evaluate()
+    works, reason = EngineCheck(CheckConfig.from_json(sys.argv[1])).evaluate()
     sys.stdout.write(f"{reason}\n")
     return 0 if works else 1
 

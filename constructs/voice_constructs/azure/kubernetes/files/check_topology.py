@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-EXPECTED_VARIABLE = "TOPOLOGY_EXPECTED"
+EXPECTED_TOPOLOGY_VARIABLE = "TOPOLOGY_EXPECTED"
 NVIDIA_SMI_TIMEOUT_S = 60
 
 _ANSI_COLOUR_PATTERN = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,7 +33,7 @@ class UnusableNodeError(Exception):
 
 
 @dataclass(frozen=True)
-class Expectation:
+class ExpectedTopology:
     """Expected topology of a VM size.
 
     Attributes:
@@ -56,7 +56,7 @@ class Expectation:
     refuse_without_peers: bool = True
 
     @classmethod
-    def from_json(cls, text: str) -> "Expectation":
+    def from_json(cls, text: str) -> "ExpectedTopology":
         """Parse the value of ``TOPOLOGY_EXPECTED``."""
         raw = json.loads(text)
         groups = tuple(tuple(group) for group in raw["nvlink_groups"])
@@ -76,11 +76,11 @@ class Topology:
 
     Attributes:
         links: Connection of each pair of GPUs: ``NV12`` is twelve NVLinks, ``SYS`` is PCIe across NUMA nodes.
-        numa_nodes: NUMA node of each GPU, if the driver knows it.
+        numa_node_by_gpu: NUMA node of each GPU, if the driver knows it.
     """
 
     links: Mapping[tuple[int, int], str]
-    numa_nodes: Mapping[int, int]
+    numa_node_by_gpu: Mapping[int, int]
 
     @property
     def gpu_count(self) -> int:
@@ -107,7 +107,7 @@ def parse_topology(matrix: str) -> Topology:
     columns = {int(match[1]): index for index, title in enumerate(titles) if (match := _GPU_PATTERN.match(title))}
     numa_column = next((index for index, title in enumerate(titles) if title == "NUMA Affinity"), None)
     links: dict[tuple[int, int], str] = {}
-    numa_nodes: dict[int, int] = {}
+    numa_node_by_gpu: dict[int, int] = {}
     for line in lines[lines.index(header) + 1 :]:
         cells = [cell.strip() for cell in line.split("\t")]
         if not (row := _GPU_PATTERN.match(cells[0])):
@@ -115,11 +115,11 @@ def parse_topology(matrix: str) -> Topology:
         gpu = int(row[1])
         links |= {(gpu, other): cells[index] for other, index in columns.items() if index < len(cells)}
         if numa_column is not None and numa_column < len(cells) and cells[numa_column].isdigit():
-            numa_nodes[gpu] = int(cells[numa_column])
-    return Topology(links, numa_nodes)
+            numa_node_by_gpu[gpu] = int(cells[numa_column])
+    return Topology(links, numa_node_by_gpu)
 
 
-def validate_topology(expected: Expectation, topology: Topology, listing: str) -> None:
+def validate_topology(expected: ExpectedTopology, topology: Topology, listing: str) -> None:
     """Compare the expected topology with the actual one.
 
     Args:
@@ -147,7 +147,9 @@ def validate_topology(expected: Expectation, topology: Topology, listing: str) -
             f"NVLink is not active where {expected.vm_size} has it: {result}. {_format_nvlink_hint(expected, topology)}"
         )
     expected_nodes = dict(enumerate(expected.numa_nodes))
-    different_nodes = {gpu: node for gpu, node in topology.numa_nodes.items() if expected_nodes.get(gpu, node) != node}
+    different_nodes = {
+        gpu: node for gpu, node in topology.numa_node_by_gpu.items() if expected_nodes.get(gpu, node) != node
+    }
     if different_nodes:
         result = ", ".join(
             f"GPU {gpu} is on {node}, not {expected_nodes[gpu]}" for gpu, node in different_nodes.items()
@@ -176,7 +178,7 @@ def parse_peer_access(matrix: str) -> dict[tuple[int, int], str]:
     return access
 
 
-def check_peer_access(expected: Expectation, access: Mapping[tuple[int, int], str]) -> str:
+def describe_missing_peer_access(expected: ExpectedTopology, access: Mapping[tuple[int, int], str]) -> str:
     """Return a description of missing peer access between GPUs that transfer KV cache, or an empty string.
 
     Raises:
@@ -197,7 +199,7 @@ def check_peer_access(expected: Expectation, access: Mapping[tuple[int, int], st
     return text
 
 
-def _format_nvlink_hint(expected: Expectation, topology: Topology) -> str:
+def _format_nvlink_hint(expected: ExpectedTopology, topology: Topology) -> str:
     """Return the remedy: replace the VM if links are down, or correct the catalogue if they connect other pairs."""
     linked = {pair for pair in topology.links if pair[0] < pair[1] and topology.has_nvlink(pair)}
     if others := sorted(linked.difference(expected.iter_linked_pairs())):
@@ -230,7 +232,7 @@ def _run_nvidia_smi(*arguments: str) -> str:
 
 def main() -> int:
     try:
-        expected = Expectation.from_json(os.environ[EXPECTED_VARIABLE])
+        expected = ExpectedTopology.from_json(os.environ[EXPECTED_TOPOLOGY_VARIABLE])
         matrix = _run_nvidia_smi("topo", "-m")
         sys.stdout.write(matrix)  # in the pod's log, for later analysis
         validate_topology(expected, parse_topology(matrix), _run_nvidia_smi("-L"))
@@ -238,7 +240,7 @@ def main() -> int:
         for mode in ("w", "r") if expected.peers else ():
             matrix_text = _run_nvidia_smi("topo", "-p2p", mode)
             sys.stdout.write(matrix_text)
-            if warning := check_peer_access(expected, parse_peer_access(matrix_text)):
+            if warning := describe_missing_peer_access(expected, parse_peer_access(matrix_text)):
                 sys.stderr.write(f"warning: {warning}\n")
     except UnusableNodeError as reason:
         sys.stderr.write(f"refused: {reason}\n")

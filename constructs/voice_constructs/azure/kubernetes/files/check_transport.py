@@ -26,11 +26,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-EXPECTED_VARIABLE = "TRANSPORT_EXPECTED"
+TRANSPORT_CONFIG_VARIABLE = "TRANSPORT_EXPECTED"
 POLL_INTERVAL_S = 5
 """Time between two requests while engines start."""
 REQUEST_TIMEOUT_S = 120
-GRACE_S = 10
+LOG_ARRIVAL_TIMEOUT_S = 10
 """Maximum time until UCX's table, which is written before the response, arrives through the pipe."""
 DIRECT_TRANSPORT = "cuda_ipc"
 
@@ -41,7 +41,7 @@ _TABLE_COLUMNS = ("Range", "Description", "Config")
 
 
 @dataclass(frozen=True)
-class Expectation:
+class TransportCheckConfig:
     """Endpoints of the check, and the action on failure.
 
     Attributes:
@@ -66,14 +66,14 @@ class TransportChoice:
     transport: str
 
     @property
-    def is_fast(self) -> bool:
+    def is_direct(self) -> bool:
         return DIRECT_TRANSPORT in self.transport
 
     def __str__(self) -> str:
         return f"{self.operation}: {self.protocol} over {self.transport}"
 
 
-def parse_choices(log: Iterable[str]) -> Iterator[TransportChoice]:
+def parse_transport_choices(log: Iterable[str]) -> Iterator[TransportChoice]:
     """Parse UCX's tables, and yield the transport of each kind of transfer between GPUs.
 
     A table lists transports by size; the transport of the largest transfers is yielded.
@@ -101,7 +101,7 @@ class TransportMonitor:
         refusal: Reason why the engine was stopped, or empty.
     """
 
-    def __init__(self, expected: Expectation, engine: subprocess.Popen[str]) -> None:
+    def __init__(self, expected: TransportCheckConfig, engine: subprocess.Popen[str]) -> None:
         self.refusal = ""
         self._expected = expected
         self._engine = engine
@@ -110,10 +110,10 @@ class TransportMonitor:
 
     def evaluate_log(self, log: Iterable[str]) -> None:
         """Evaluate UCX's choices until the engine exits."""
-        for choice in parse_choices(log):
+        for choice in parse_transport_choices(log):
             self._chosen.set()
             self._evaluate(
-                "" if choice.is_fast else f"KV cache is not transferred between GPUs over {DIRECT_TRANSPORT}", choice
+                "" if choice.is_direct else f"KV cache is not transferred between GPUs over {DIRECT_TRANSPORT}", choice
             )
 
     def run_transfer_test(self) -> None:
@@ -130,11 +130,11 @@ class TransportMonitor:
             try:
                 urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S).close()  # noqa: S310
             except OSError as error:  # includes urllib's errors; the engines' own probes limit their start-up time
-                self._report(f"no answer yet: {error}")
+                self._log_once(f"no answer yet: {error}")
                 time.sleep(POLL_INTERVAL_S)
             else:
                 break
-        if not self._chosen.wait(GRACE_S):
+        if not self._chosen.wait(LOG_ARRIVAL_TIMEOUT_S):
             self._evaluate("a request was completed, but UCX has logged no transfer between GPUs", None)
 
     def _evaluate(self, problem: str, choice: TransportChoice | None) -> None:
@@ -142,10 +142,10 @@ class TransportMonitor:
             self.refusal = f"{problem} ({choice}). Use aggregated engines, another driver, or without_peer_access: warn"
             self._engine.terminate()
             return
-        self._report(f"warning: {problem} ({choice})" if problem else str(choice))
+        self._log_once(f"warning: {problem} ({choice})" if problem else str(choice))
         Path(self._expected.ready).touch()
 
-    def _report(self, text: str) -> None:
+    def _log_once(self, text: str) -> None:
         if text not in self._reported:
             sys.stderr.write(f"check-transport: {text}\n")
             self._reported.add(text)
@@ -159,7 +159,7 @@ def copy_to_stderr(log: Iterable[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    expected = Expectation(**json.loads(os.environ[EXPECTED_VARIABLE]))
+    expected = TransportCheckConfig(**json.loads(os.environ[TRANSPORT_CONFIG_VARIABLE]))
     Path(expected.ready).unlink(missing_ok=True)  # from an earlier run of this container
     engine = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE, text=True, errors="replace")  # noqa: S603
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -169,7 +169,7 @@ def main() -> int:
     reader.start()
     threading.Thread(target=watch.run_transfer_test, daemon=True).start()
     engine.wait()
-    reader.join(GRACE_S)  # workers that outlive their engine keep the pipe open
+    reader.join(LOG_ARRIVAL_TIMEOUT_S)  # workers that outlive their engine keep the pipe open
     if watch.refusal:
         Path(expected.ready).unlink(missing_ok=True)
         sys.stderr.write(f"refused: {watch.refusal}\n")

@@ -4,8 +4,8 @@ This program is the preStop hook of the engine's container. vLLM-Omni 0.30.0 abo
 ``OmniBase.shutdown`` ignores its time-out (``vllm_omni/entrypoints/omni_base.py``). Kubernetes sends SIGTERM once this
 program has ended.
 
-The only argument is a ``Drain`` as JSON. Exit code 0 means that no request is left. Exit code 1 means that the limit
-was reached: the kubelet then records what this program wrote in an event of the pod, ``FailedPreStopHook``.
+The only argument is a ``RequestDrain`` as JSON. Exit code 0 means that no request is left. Exit code 1 means that the
+limit was reached: the kubelet then records what this program wrote in an event of the pod, ``FailedPreStopHook``.
 """
 
 import http.client
@@ -27,7 +27,7 @@ class EngineStoppedError(Exception):
 
 
 @dataclass(frozen=True)
-class Drain:
+class RequestDrain:
     """Requests to wait for, and time limits.
 
     Attributes:
@@ -45,7 +45,7 @@ class Drain:
     period_s: float = 1.0
 
     @classmethod
-    def from_json(cls, text: str) -> "Drain":
+    def from_json(cls, text: str) -> "RequestDrain":
         """Read the argument of the program."""
         return cls(**json.loads(text))
 
@@ -106,7 +106,7 @@ def read_gauge(exposition: str, name: str) -> float:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the preStop hook, and return its exit code."""
-    if reason := Drain.from_json(arguments[0]).wait():
+    if reason := RequestDrain.from_json(arguments[0]).wait():
         sys.stderr.write(f"{reason}\n")
         return 1
     return 0

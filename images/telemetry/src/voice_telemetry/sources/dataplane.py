@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason
+from voice_blueprint.contract.metrics import DataPlaneEvent, DropReason, NetworkAllowance
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
@@ -90,7 +90,7 @@ class DataPlaneSource:
                 _calculate_counter_increase(now.allowances[allowance], before.allowances[allowance]),
                 allowance,
             )
-            for allowance in Allowance
+            for allowance in NetworkAllowance
             if allowance in now.allowances.keys() & before.allowances.keys()
         ]
         if judged := now.vad.frames - before.vad.frames:

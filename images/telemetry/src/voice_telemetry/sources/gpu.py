@@ -15,7 +15,7 @@ import pynvml
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
-_MIB = 1 << 20
+_BYTES_PER_MIB = 1 << 20
 
 
 class GpuSource:
@@ -85,7 +85,7 @@ class _Device:
             busy, received, sent = self._query_gpm_metrics(before, now)
         finally:
             self._nvml.nvmlGpmSampleFree(before)
-        return busy, (received + sent) * _MIB
+        return busy, (received + sent) * _BYTES_PER_MIB
 
     def _query_gpm_metrics(self, before: Any, now: Any) -> list[float]:  # noqa: ANN401
         metric_ids = (

@@ -9,14 +9,14 @@ import socket
 import struct
 from pathlib import Path
 
-from voice_blueprint.contract.metrics import Allowance
+from voice_blueprint.contract.metrics import NetworkAllowance
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
 # linux/sockios.h, linux/ethtool.h. Reading requires no privileges.
 _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
-_STATS_SET = 1
+_STATS_STRING_SET_ID = 1
 _STAT_NAME_BYTES = 32
 ROUTES_FILE = Path("/proc/net/route")
 
@@ -34,8 +34,8 @@ def read_counters(interface: str) -> dict[str, int]:
             fcntl.ioctl(probe, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(memory)))
             return memory.raw
 
-        count = struct.unpack("IIQI", ioctl(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _STATS_SET, 0)))[3]
-        head = struct.pack("III", _GSTRINGS, _STATS_SET, count)
+        count = struct.unpack("IIQI", ioctl(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _STATS_STRING_SET_ID, 0)))[3]
+        head = struct.pack("III", _GSTRINGS, _STATS_STRING_SET_ID, count)
         strings = ioctl(head + bytes(count * _STAT_NAME_BYTES))[len(head) :]
         head = struct.pack("II", _GSTATS, count)
         values = struct.unpack(f"{count}Q", ioctl(head + bytes(count * 8))[len(head) :])
@@ -71,14 +71,14 @@ class NicSource:
             now = read_counters(interface)
         except OSError as error:
             raise SourceError(f"{interface} tells no counters: {error.strerror}") from None
-        if missing := set(Allowance) - now.keys():
+        if missing := set(NetworkAllowance) - now.keys():
             raise SourceError(f"{interface} is no ENA interface, or its driver is too old: no {min(missing)}")
         before, self._previous = self._previous, now
         if before is None:
             return []
         return [
             Sample("AllowanceExceeded", max(0, now[allowance] - before[allowance]), allowance)
-            for allowance in Allowance
+            for allowance in NetworkAllowance
         ]
 
     async def close(self) -> None:

@@ -61,12 +61,12 @@ class Backend(Protocol):
     Attributes:
         bins: Number of mel bins of its input.
         languages: Supported languages, by ISO 639-1 if there is a code.
-        encodes_batches: Whether a batch of windows is faster than single ones.
+        supports_batch_encoding: Whether a batch of windows is faster than single ones.
     """
 
     bins: int
     languages: tuple[str, ...]
-    encodes_batches: bool
+    supports_batch_encoding: bool
 
     def encode(self, features: NDArray[np.float32]) -> HiddenStates:
         """Convert features of shape (batch, bins, rows) to hidden states of shape (batch, rows / 2, width)."""

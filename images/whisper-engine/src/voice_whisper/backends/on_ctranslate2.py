@@ -42,7 +42,7 @@ above the first threshold, and its log probability is below the second."""
 
 
 @dataclass(frozen=True)
-class _ControlTokens:
+class _SpecialTokens:
     """Tokens that control the decoder."""
 
     start: int
@@ -52,7 +52,7 @@ class _ControlTokens:
     start_of_previous: int
 
     @classmethod
-    def from_tokenizer(cls, tokenizer: Tokenizer) -> "_ControlTokens":
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "_SpecialTokens":
         names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>", "<|startofprev|>")
         return cls(*(_get_token_id(tokenizer, name) for name in names))
 
@@ -86,10 +86,10 @@ class CTranslate2Backend:
     def __init__(self, model: ctranslate2.models.Whisper, tokenizer: Tokenizer) -> None:
         self._model = model
         self._tokenizer = tokenizer
-        self._marks = _ControlTokens.from_tokenizer(tokenizer)
+        self._marks = _SpecialTokens.from_tokenizer(tokenizer)
         self.bins: int = model.n_mels
         # On a CPU, one window keeps the cores busy, and several no longer fit its caches.
-        self.encodes_batches: bool = model.device == "cuda"
+        self.supports_batch_encoding: bool = model.device == "cuda"
         self.languages = _list_model_languages(tokenizer) if model.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> HiddenStates:

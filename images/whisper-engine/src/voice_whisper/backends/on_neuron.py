@@ -33,7 +33,7 @@ class NeuronBackend:
         self._torch = importlib.import_module("torch")
         self._options = importlib.import_module("whisper").DecodingOptions
         self.bins: int = application.dims.n_mels
-        self.encodes_batches = False
+        self.supports_batch_encoding = False
         languages = importlib.import_module("whisper.tokenizer").LANGUAGES
         self.languages: tuple[str, ...] = tuple(languages) if application.is_multilingual else ("en",)
 
