@@ -20,7 +20,7 @@ MIN_REMAINING_S = 120.0
 minute."""
 START_TIMEOUT_S = 300.0
 """Maximum time from the start of a stack's deploy to the start of its update."""
-_ROLLED_BACK_STATUS_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
+_FAILED_STATUS_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
 
 class RolloutOutcome(StrEnum):
@@ -195,7 +195,7 @@ def _describe_stack_state(account: Account, stack: str, rollout: StoredRollout) 
     status = str(status)
     if status.endswith("_IN_PROGRESS"):
         return f"in progress ({status})"
-    if status.endswith(_ROLLED_BACK_STATUS_SUFFIXES):
+    if status.endswith(_FAILED_STATUS_SUFFIXES):
         (result,) = client.describe_stacks(StackName=stack)["Stacks"]
         changed = result.get("LastUpdatedTime", result["CreationTime"])
         if changed >= datetime.fromisoformat(rollout.at):

@@ -49,7 +49,7 @@ def _find_name_problems(request: Request) -> Iterator[str]:
         yield f"vaultName is {name}"
 
 
-def _find_conflicting_backup_problems(request: Request) -> Iterator[str]:
+def _find_backup_conflicts(request: Request) -> Iterator[str]:
     if request.body.get("persistence.aofEnabled") and request.body.get("persistence.rdbEnabled"):
         yield "persistence has aofEnabled and rdbEnabled"
 
@@ -159,7 +159,7 @@ REJECTION_RULES = (
     RejectionRule(
         "database-backups", DATABASE, BAD_REQUEST,
         "A database can be persisted by either append-only file or snapshots",
-        _find_conflicting_backup_problems, "remove one of the two",
+        _find_backup_conflicts, "remove one of the two",
         f"{_REDIS_SOURCE_URL}/managed_redis_resource.go#L210-L224",
     ),
     RejectionRule(

@@ -126,7 +126,7 @@ class Upload:
         if length.isdigit() and int(length) > MAX_FILE_BYTES:
             raise build_too_large_refusal()
 
-    async def drain_and_refuse(self, request: Request, error: HTTPException | RedisError) -> HTTPException:
+    async def discard_body_and_build_error(self, request: Request, error: HTTPException | RedisError) -> HTTPException:
         """Read the remaining body of a request, and return the refusal.
 
         A client reads the response only after it has sent the whole body.

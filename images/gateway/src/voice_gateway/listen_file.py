@@ -147,7 +147,7 @@ async def transcribe_upload(request: Request) -> Response:
         async with contextlib.AsyncExitStack() as resources:
             return await _transcribe_upload(Request(request.scope, upload.receive), upload, resources)
     except (HTTPException, RedisError) as error:
-        refusal = await upload.drain_and_refuse(request, error)
+        refusal = await upload.discard_body_and_build_error(request, error)
         code = refusal.error if isinstance(refusal, Refusal) else "refused"
         content = {"err_code": code.upper().replace(" ", "_"), "err_msg": refusal.detail, "request_id": ""}
         return JSONResponse(content, refusal.status_code, refusal.headers)

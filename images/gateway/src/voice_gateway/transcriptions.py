@@ -92,7 +92,7 @@ async def transcribe(request: Request) -> Response:
         async with contextlib.AsyncExitStack() as resources:
             return await _transcribe(Request(request.scope, upload.receive), upload, resources)
     except (HTTPException, RedisError) as error:
-        return to_openai_response(await upload.drain_and_refuse(request, error))
+        return to_openai_response(await upload.discard_body_and_build_error(request, error))
 
 
 async def _transcribe(request: Request, upload: Upload, resources: contextlib.AsyncExitStack) -> Response:

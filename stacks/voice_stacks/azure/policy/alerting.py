@@ -16,7 +16,7 @@ from voice_stacks.azure.policy.promql import (
     parse_expression,
 )
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
-from voice_stacks.azure.policy.series import NEUTRAL_SERIES, BadDirection, collect_known_series
+from voice_stacks.azure.policy.series import NEUTRAL_SERIES, BreachDirection, collect_known_series
 from voice_stacks.azure.policy.values import Value
 
 _COMPARISON_BY_OPERATOR: Mapping[str, Callable[[float, float], bool]] = {
@@ -27,7 +27,12 @@ _COMPARISON_BY_OPERATOR: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_DIRECTION_BY_OPERATOR = {">": BadDirection.UP, ">=": BadDirection.UP, "<": BadDirection.DOWN, "<=": BadDirection.DOWN}
+_DIRECTION_BY_OPERATOR = {
+    ">": BreachDirection.UP,
+    ">=": BreachDirection.UP,
+    "<": BreachDirection.DOWN,
+    "<=": BreachDirection.DOWN,
+}
 _CLAMP_FUNCTION_BY_NAME: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
 
 
@@ -39,13 +44,13 @@ class ValueRange:
         healthy_value: Value in the healthy state; ``None`` if the expression has no result in that state.
         low: Minimum value.
         high: Maximum value.
-        bad_direction: Direction of bad values; ``None`` if unknown.
+        breach_direction: Direction of bad values; ``None`` if unknown.
     """
 
     healthy_value: float | None
     low: float
     high: float
-    bad_direction: BadDirection | None
+    breach_direction: BreachDirection | None
 
 
 def calculate_value_range(expression: Expression) -> ValueRange:
@@ -55,7 +60,7 @@ def calculate_value_range(expression: Expression) -> ValueRange:
             return ValueRange(expression.value, expression.value, expression.value, None)
         case Selector():
             series = collect_known_series().get(expression.name, NEUTRAL_SERIES)
-            return ValueRange(series.healthy_value, series.low, series.high, series.bad_direction)
+            return ValueRange(series.healthy_value, series.low, series.high, series.breach_direction)
         case FunctionCall():
             return _calculate_call_range(expression)
         case BinaryOperation():
@@ -64,7 +69,7 @@ def calculate_value_range(expression: Expression) -> ValueRange:
 
 def _calculate_call_range(call: FunctionCall) -> ValueRange:
     if call.name in {"absent", "absent_over_time"}:
-        return ValueRange(None, 1, 1, BadDirection.UP)
+        return ValueRange(None, 1, 1, BreachDirection.UP)
     inner = next(
         (calculate_value_range(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None
     )
@@ -83,7 +88,7 @@ def _calculate_call_range(call: FunctionCall) -> ValueRange:
 def _calculate_binary_range(binary: BinaryOperation) -> ValueRange:
     left, right = calculate_value_range(binary.left), calculate_value_range(binary.right)
     if binary.operator == "unless":
-        return ValueRange(None, left.low, left.high, BadDirection.UP)
+        return ValueRange(None, left.low, left.high, BreachDirection.UP)
     if binary.operator in {"and", "or"}:
         return left
     if binary.operator in COMPARISON_OPERATORS:
@@ -92,26 +97,26 @@ def _calculate_binary_range(binary: BinaryOperation) -> ValueRange:
             left.healthy_value or 0, right.healthy_value or 0
         )
         return replace(left, healthy_value=left.healthy_value if is_true else None)
-    opposite = right.bad_direction.opposite if right.bad_direction else None
+    opposite = right.breach_direction.opposite if right.breach_direction else None
     one, other = left.healthy_value, right.healthy_value
     is_known = one is not None and other is not None
     match binary.operator:
         case "-":
             healthy = (one or 0) - (other or 0) if is_known else None
-            return ValueRange(healthy, left.low - right.high, left.high - right.low, left.bad_direction or opposite)
+            return ValueRange(healthy, left.low - right.high, left.high - right.low, left.breach_direction or opposite)
         case "+":
             healthy = (one or 0) + (other or 0) if is_known else None
             return ValueRange(
-                healthy, left.low + right.low, left.high + right.high, left.bad_direction or right.bad_direction
+                healthy, left.low + right.low, left.high + right.high, left.breach_direction or right.breach_direction
             )
         case "/":
             share = other or 1
             return ValueRange(one / share if one is not None else None, left.low / share, left.high / share,
-                         left.bad_direction or opposite)  # fmt: skip
+                         left.breach_direction or opposite)  # fmt: skip
         case _:
             factor = other if other is not None else 1
             return ValueRange(one * factor if one is not None else None, left.low * factor, left.high * factor,
-                         left.bad_direction or right.bad_direction)  # fmt: skip
+                         left.breach_direction or right.breach_direction)  # fmt: skip
 
 
 @rule(
@@ -145,15 +150,15 @@ def _find_threshold_problems(watched: ValueRange, sign: str, threshold: float) -
     if watched.healthy_value is not None and compares(watched.healthy_value, threshold):
         yield f"fires in the healthy state: {watched.healthy_value:g} {sign} {threshold:g}"
     elif sign in _DIRECTION_BY_OPERATOR and not compares(
-        watched.high if _DIRECTION_BY_OPERATOR[sign] is BadDirection.UP else watched.low, threshold
+        watched.high if _DIRECTION_BY_OPERATOR[sign] is BreachDirection.UP else watched.low, threshold
     ):
         yield f"can never fire: its query returns {watched.low:g} to {watched.high:g}, never {sign} {threshold:g}"
     elif (
         sign in _DIRECTION_BY_OPERATOR
-        and watched.bad_direction
-        and watched.bad_direction is not _DIRECTION_BY_OPERATOR[sign]
+        and watched.breach_direction
+        and watched.breach_direction is not _DIRECTION_BY_OPERATOR[sign]
     ):
-        yield f"fires on good values ({sign} {threshold:g}); bad values go {watched.bad_direction.name.lower()}"
+        yield f"fires on good values ({sign} {threshold:g}); bad values go {watched.breach_direction.name.lower()}"
 
 
 @stack_rule(

@@ -24,15 +24,15 @@ from voice_blueprint.engines.published.release import load_published_table
 HISTOGRAM_SUFFIXES = ("_bucket", "_count", "_sum")
 
 
-class BadDirection(Enum):
+class BreachDirection(Enum):
     """Direction of bad values."""
 
     UP = 1
     DOWN = -1
 
     @property
-    def opposite(self) -> "BadDirection":
-        return BadDirection(-self.value)
+    def opposite(self) -> "BreachDirection":
+        return BreachDirection(-self.value)
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,33 @@ class ExpectedSeries:
         healthy_value: Value while one replica serves a few callers; for a counter, its increase.
         low: Minimum value.
         high: Maximum value.
-        bad_direction: Direction of bad values; ``None`` if no value is bad, such as for a configured number.
+        breach_direction: Direction of bad values; ``None`` if no value is bad, such as for a configured number.
         has_service_labels: Whether the series has the labels of a service, because an engine or its cache publishes it.
     """
 
     healthy_value: float = 1.0
     low: float = 0.0
     high: float = math.inf
-    bad_direction: BadDirection | None = BadDirection.UP
+    breach_direction: BreachDirection | None = BreachDirection.UP
     has_service_labels: bool = False
 
 
 FRACTION_SERIES = ExpectedSeries(0.5, 0, 1)
 PERCENT_SERIES = ExpectedSeries(50, 0, 100)
 NORMALLY_ZERO_SERIES = ExpectedSeries(0)
-NEUTRAL_SERIES = ExpectedSeries(bad_direction=None)
+NEUTRAL_SERIES = ExpectedSeries(breach_direction=None)
 WAITING_TIME_SERIES = ExpectedSeries(0.5, 0, 60)
 """Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
 bucket of a histogram."""
 _CLUSTER_SERIES: Mapping[str, ExpectedSeries] = {
-    ClusterMetric.AVAILABLE_REPLICAS: ExpectedSeries(1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.READY_REPLICAS: ExpectedSeries(1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.AVAILABLE_REPLICAS: ExpectedSeries(1, breach_direction=BreachDirection.DOWN),
+    ClusterMetric.READY_REPLICAS: ExpectedSeries(1, breach_direction=BreachDirection.DOWN),
     ClusterMetric.DESIRED_REPLICAS: NEUTRAL_SERIES,
     ClusterMetric.AUTOSCALER_REPLICAS: ExpectedSeries(1),
     ClusterMetric.AUTOSCALER_MIN_REPLICAS: NEUTRAL_SERIES,
-    ClusterMetric.AUTOSCALER_MAX_REPLICAS: ExpectedSeries(2, bad_direction=None),
-    ClusterMetric.NODE_INFO: ExpectedSeries(1, 1, 1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.NODE_CONDITION: ExpectedSeries(1, 0, 1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.AUTOSCALER_MAX_REPLICAS: ExpectedSeries(2, breach_direction=None),
+    ClusterMetric.NODE_INFO: ExpectedSeries(1, 1, 1, breach_direction=BreachDirection.DOWN),
+    ClusterMetric.NODE_CONDITION: ExpectedSeries(1, 0, 1, breach_direction=BreachDirection.DOWN),
     ClusterMetric.JOB_FAILED: NORMALLY_ZERO_SERIES,
     ClusterMetric.RESTARTS: NORMALLY_ZERO_SERIES,
 }
@@ -81,11 +81,11 @@ _ENGINE_SERIES: Mapping[str, ExpectedSeries] = {
     SpeechMetric.WAITING: NORMALLY_ZERO_SERIES,
     SpeechMetric.TIME_TO_FIRST_AUDIO: WAITING_TIME_SERIES,
     SpeechMetric.FAILED_REQUESTS: NORMALLY_ZERO_SERIES,
-    SpeechMetric.SUCCESSFUL_REQUESTS: ExpectedSeries(1, bad_direction=BadDirection.DOWN),
+    SpeechMetric.SUCCESSFUL_REQUESTS: ExpectedSeries(1, breach_direction=BreachDirection.DOWN),
     CacheMetric.L1_USAGE_RATIO: FRACTION_SERIES,
 }
 _AGENT_SERIES: Mapping[str, ExpectedSeries] = {
-    AgentMetric.SLOTS: ExpectedSeries(8, bad_direction=BadDirection.DOWN),
+    AgentMetric.SLOTS: ExpectedSeries(8, breach_direction=BreachDirection.DOWN),
     AgentMetric.REFUSED: NORMALLY_ZERO_SERIES,
     AgentMetric.TURN: ExpectedSeries(1, 0, 60),
     AgentMetric.BARGE_IN: WAITING_TIME_SERIES,
@@ -112,7 +112,7 @@ def build_engine_series(engine: str) -> Mapping[str, ExpectedSeries]:
             base_series.healthy_value,
             base_series.low,
             base_series.high,
-            base_series.bad_direction,
+            base_series.breach_direction,
             has_service_labels=True,
         )
         for ending in HISTOGRAM_SUFFIXES if metric.kind == "histogram" else ("",):
@@ -139,23 +139,23 @@ def build_cluster_series() -> Mapping[str, ExpectedSeries]:
 
 
 _FRONT_DOOR_SERIES: Mapping[str, ExpectedSeries] = {
-    "FrontDoorAnswers": ExpectedSeries(1, 0, 1, BadDirection.DOWN),
-    "SyntheticCallSucceeds": ExpectedSeries(1, 0, 1, BadDirection.DOWN),
-    "CertificateDays": ExpectedSeries(60, bad_direction=BadDirection.DOWN),
+    "FrontDoorAnswers": ExpectedSeries(1, 0, 1, BreachDirection.DOWN),
+    "SyntheticCallSucceeds": ExpectedSeries(1, 0, 1, BreachDirection.DOWN),
+    "CertificateDays": ExpectedSeries(60, breach_direction=BreachDirection.DOWN),
 }
 
 
 def _build_metric_series(metric: Metric) -> ExpectedSeries:
     if metric.name in _FRONT_DOOR_SERIES:
         return _FRONT_DOOR_SERIES[metric.name]
-    direction = BadDirection.DOWN if metric.trend_under_load == "falls" else BadDirection.UP
+    direction = BreachDirection.DOWN if metric.trend_under_load == "falls" else BreachDirection.UP
     if metric.unit == "Percent":
         return ExpectedSeries(50, 0, 100, direction)
     if metric.unit == "Milliseconds":
         return ExpectedSeries(500, 0, 60_000)
     if metric.is_summable or metric.name == "VadStopped":
         return NORMALLY_ZERO_SERIES
-    return ExpectedSeries(10 if direction is BadDirection.DOWN else 1, bad_direction=direction)
+    return ExpectedSeries(10 if direction is BreachDirection.DOWN else 1, breach_direction=direction)
 
 
 def collect_known_series() -> Mapping[str, ExpectedSeries]:
