@@ -1,5 +1,6 @@
 """Speech during an answer, frame by frame, with a fixed clock."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -24,8 +25,9 @@ async def test_a_second_of_speech_interrupts_and_the_time_to_silence_is_reported
 ) -> None:
     reported_at = ONSET_S + DETECTED_AFTER_S
     monkeypatch.setattr("voice_agent.interruptions.time", SimpleNamespace(time=lambda: reported_at + PAUSED_AFTER_S))
-    playback, durations = Playback(), list[float]()
-    strategy = InterruptionStrategy(playback, lambda: True, str, durations.append)
+    playback, durations, processed = Playback(), list[float](), asyncio.Event()
+    strategy = InterruptionStrategy(playback, lambda: True, str, durations.append, processed)
+    strategy.add_event_handler("on_user_turn_started", lambda *_: processed.set())
     strategy._task_manager = TaskManager()
     await strategy.process_frame(BotStartedSpeakingFrame())
     await strategy.process_frame(VADUserStartedSpeakingFrame(start_secs=DETECTED_AFTER_S, timestamp=reported_at))

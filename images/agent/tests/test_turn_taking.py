@@ -278,6 +278,21 @@ async def test_a_sound_pauses_an_answer_and_a_word_interrupts_it(place: Place, e
         assert engines.asked[-1]["messages"][-1]["content"] == "Stop."
 
 
+async def test_an_interrupted_answer_precedes_the_question_that_interrupts_it(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "I stop."], 60.0
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await into_the_answer(caller, speech(WORD_S))
+        engines.finals.append((0, "Stop."))
+        await caller.send(silence(0.5))
+        while len(found := await said(store, conversation)) < 3:
+            await caller.send(silence(0.02))
+    assert [role for role, _ in found] == ["user", "assistant", "user"]
+    assert [each["content"] for each in engines.asked[1]["messages"][1:]] == [text for _, text in found]
+
+
 async def test_long_speech_interrupts_before_it_is_transcribed(place: Place, engines: Engines) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
     async with place.call() as caller:

@@ -9,7 +9,13 @@ from functools import partial
 
 import httpx2
 from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
-from pipecat.frames.frames import ErrorFrame, LLMRunFrame, OutputTransportMessageUrgentFrame
+from pipecat.frames.frames import (
+    ErrorFrame,
+    Frame,
+    InterruptionFrame,
+    LLMRunFrame,
+    OutputTransportMessageUrgentFrame,
+)
 from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, MeasuredFrom, UserBotLatencyObserver
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker, ProcessorUnusablePolicy
@@ -209,6 +215,7 @@ class Conversation:
         engines.tools.register(chat)
         speaking = SpeechSynthesisService(settings, engines.client, engines.trace, engines.usage)
         turn = self._models.create_turn_analyzer()
+        interruption_processed = asyncio.Event()
         if stt_processors:
             turns = UserTurnStrategies(
                 start=[
@@ -217,6 +224,7 @@ class Conversation:
                         lambda: not self._turns.ended.is_set(),
                         lambda: speaking.answer,
                         self._metrics.record_interruption,
+                        interruption_processed,
                     )
                 ],
                 stop=[EarlyAnswerStrategy(turn, vad, stt_processors[0])],
@@ -254,6 +262,11 @@ class Conversation:
         if isinstance(chat, AudioChatLLMService):
             self._register_transcript_handlers(worker, caller_connection, chat)
         self._register_error_handlers(worker, caller_connection)
+
+        @agent.event_handler("on_after_process_frame")
+        async def on_agent_frame(_: object, frame: Frame) -> None:
+            if isinstance(frame, InterruptionFrame):
+                interruption_processed.set()
 
         @transport.event_handler("on_client_connected")
         async def on_connect(*_: object) -> None:

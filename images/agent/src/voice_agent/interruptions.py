@@ -6,6 +6,7 @@ words, interrupt.
 """
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Callable
@@ -34,6 +35,8 @@ MIN_ECHO_RATIO = 0.7
 errors."""
 DECISION_TIMEOUT_S = 3.0
 """Maximum time for which an answer is paused for a transcript."""
+INTERRUPTION_TIMEOUT_S = 1.0
+"""Timeout for an interruption to pass through the pipeline, which takes milliseconds."""
 BACKCHANNELS = frozenset({
     *("ok", "okay", "yes", "yeah", "yep", "yup", "right", "sure", "exactly"),
     *("ja", "jaja", "jo", "genau", "richtig", "oui", "ouais", "si", "claro", "vale", "sim", "certo"),
@@ -52,6 +55,7 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
             turn.
         get_answer: Function that returns the current answer of the agent.
         on_interruption: Callback with the time from the onset of an interruption to silence, seconds.
+        interruption_processed: Event that is set once the words of an interrupted answer are in the context.
     """
 
     def __init__(
@@ -60,12 +64,14 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
         is_response_pending: Callable[[], bool],
         get_answer: Callable[[], str],
         on_interruption: Callable[[float], None],
+        interruption_processed: asyncio.Event,
     ) -> None:
         super().__init__()
         self._playback = playback
         self._is_response_pending = is_response_pending
         self._get_answer = get_answer
         self._on_interruption = on_interruption
+        self._interruption_processed = interruption_processed
         self._has_caller_turn = False
         self._is_agent_speaking = False
         self._is_caller_speaking = False
@@ -144,8 +150,13 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
         if self._is_agent_speaking and self._time_to_silence_s is not None:
             self._on_interruption(self._time_to_silence_s)
         self._time_to_silence_s = None
+        self._interruption_processed.clear()
         # The answer stays paused until the interruption reaches the transport, which discards it.
         await self.trigger_user_turn_started()
+        # The same transcript may end the turn. Without this, the question would precede the words of the answer that it
+        # interrupts, and the language model would be prompted without them.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._interruption_processed.wait(), INTERRUPTION_TIMEOUT_S)
         return ProcessFrameResult.STOP
 
     async def _continue_answer(self) -> None:

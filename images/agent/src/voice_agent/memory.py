@@ -1,5 +1,6 @@
 """Stores the history and the lease of a conversation in Valkey."""
 
+import asyncio
 import contextlib
 import json
 import secrets
@@ -41,6 +42,7 @@ class ConversationHistory:
         self._lease_key = CONVERSATION_LEASE_KEY.format(id=conversation)
         self._owner_token = secrets.token_hex(8).encode()
         self._retention_s = retention_s
+        self._message_lock = asyncio.Lock()
 
     async def take_over(self) -> list[Message]:
         """Take over the conversation from any other connection, and return the history.
@@ -62,7 +64,7 @@ class ConversationHistory:
         await self._write_with_lease(lambda pipe: pipe.set(self._lease_key, self._owner_token, ex=LEASE_S))
 
     async def add_message(self, role: Role, content: str) -> None:
-        """Store a message with its spoken content.
+        """Store a message with its spoken content. Messages are stored in the order of the calls.
 
         Raises:
             LostLeaseError: Another connection has taken over the conversation.
@@ -73,7 +75,8 @@ class ConversationHistory:
             pipe.ltrim(self._messages_key, -MAX_MESSAGES, -1)
             pipe.expire(self._messages_key, self._retention_s)
 
-        await self._write_with_lease(write)
+        async with self._message_lock:
+            await self._write_with_lease(write)
 
     async def release_lease(self) -> None:
         """Release the lease for the next connection."""
