@@ -1,8 +1,9 @@
 """Measures the CPU time of a gateway process per call: `python -m bench.gateway [CALLS]`.
 
-Each call sends 20 ms of audio at a time and follows its events, of which there are none. Hosts send heartbeats, and no
-host receives the packets. On a busy machine, the process wakes up less often, and uses less CPU time with more delay.
-The cost of traces is measured separately, since it is smaller than the difference between two runs of a gateway.
+Each call sends 20 ms of audio at a time and follows its events, of which there are none. The simulated hosts send
+heartbeats, but do not receive packets. On a busy machine, the process wakes up less often, and uses less CPU time with
+more delay. The cost of traces is measured separately, since it is smaller than the difference between two runs of a
+gateway.
 """
 
 import asyncio
@@ -72,7 +73,7 @@ async def _receive_events(client: httpx2.AsyncClient, session: dict[str, str]) -
 
 
 async def measure_gateway_cpu_s(path: VoicePath, gateway: Gateway, calls: int) -> float:
-    """Run a number of calls, and return the CPU seconds of the gateway per minute of a call."""
+    """Run a number of calls, and return the gateway's CPU seconds per call minute."""
     store = connect(path.store_settings)
     running = []
     for tier, kind in ((Tier.ASR, HostKind.GPU), (Tier.VAD, HostKind.VAD)):

@@ -38,7 +38,7 @@ def report_goals(goals: Iterable[Goal]) -> None:
 
     Raises:
         ValueError: There is no goal.
-        SystemExit: With 1, if a goal is missed.
+        SystemExit: A goal is missed. The exit status is 1.
     """
     judged = list(goals)
     if not judged:

@@ -5,7 +5,7 @@ Requires Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 
     python -m bench.windows
 
 The recordings have no reference texts, so words are compared with those of the 30 s window that faster-whisper would
-use. A loop is a text with a compression ratio of more than 2.4, which is Whisper's own threshold.
+use. A transcript counts as a loop if its compression ratio exceeds 2.4, which is Whisper's own threshold.
 """
 
 import random

@@ -22,7 +22,7 @@ from voice_ops.simulate.traces import create_spike_trace
 DOCUMENT_PATH = Path(__file__).parents[1] / "docs" / "measurements.md"
 DEPLOYMENT_NAMES = ("production-us-east-1", "production-azure")
 REDUCED_MIN_HOSTS = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
-"""Lower minimums for some fleets of a file, with which the refused calls are simulated."""
+"""Lower minimums for some fleets of a file, for an additional simulation of refused calls."""
 
 _ROW_PATTERN = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+ %(?: \| [\d.]+ %)+) \|", re.MULTILINE)
 

@@ -39,7 +39,7 @@ CURVE_MEAN_TOLERANCE = 0.01
 
 
 class LoadCurveError(ValueError):
-    """A day that cannot be read, or that does not match the load. The message contains the file."""
+    """A load curve that cannot be read, or that does not match the load. The message contains the path of the file."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ IMAGES_BY_CALLER_TIER = {
     Component.VAD: (Image.VAD_DATAPLANE, Image.TELEMETRY, Image.GATEWAY),
     Component.ASR: (Image.WHISPER_ENGINE, Image.TELEMETRY, Image.GATEWAY),
 }
-"""Images of the caller tiers on Azure. The gateway's image signs all of them in to the state store."""
+"""Images of the caller tiers on Azure. In each pod, the gateway's image signs in to the state store."""
 AGENT_POD_IMAGES = (*AGENT_IMAGES, Image.GATEWAY)
 """Images of an agent's pod on Azure."""
 CALLER_IMAGES = tuple(dict.fromkeys(image for images in IMAGES_BY_CALLER_TIER.values() for image in images))
@@ -87,7 +87,7 @@ def list_required_images(deployment: Deployment) -> tuple[Image, ...]:
 
 
 PLACEHOLDER_DIGEST = f"sha256:{'0' * 64}"
-"""Placeholder for the digest of an image without one. No registry contains it, and services that refer to it are not
+"""Placeholder digest of an image that has no digest. No registry contains it, and services that refer to it are not
 started."""
 
 

@@ -57,7 +57,7 @@ class BaseImage(Model):
     bootstrap: str
     """Debian suite from which the same root file system can be created without access to a registry."""
     snapshot: Annotated[str, Field(pattern=r"^[0-9]{8}T[0-9]{6}Z$")]
-    """Timestamp at https://snapshot.debian.org at which Debian's archive contained every pinned package version."""
+    """Timestamp of the snapshot at https://snapshot.debian.org that contains every pinned package version."""
     source: str
 
 

@@ -20,14 +20,14 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
 PUBLISH_INTERVAL_S = 5
-"""Interval at which telemetry sends metrics (images/telemetry, ``publish_every_s``), one request each."""
+"""Interval at which telemetry sends its metrics in one request (images/telemetry, ``publish_every_s``)."""
 MAX_STORE_CONNECTIONS = 50
 """Maximum connections of a gateway, an agent, an engine or its telemetry to the state store
 (voice_runtime/store.py)."""
 VAD_STORE_CONNECTION_COUNT = 4
 """Connections of the data plane (images/vad-dataplane/src): hosts, chunks, admission and presence."""
 BASE_STACK_COUNT = 7
-"""Stacks of a deployment without agents, fleets and machine images (voice_stacks/aws)."""
+"""Number of stacks of a deployment, excluding agents, fleets and machine images (voice_stacks/aws)."""
 EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
 """Throughput and connections of one capacity unit of an application gateway. See ``EDGE_UNITS``."""
 MBPS_PER_CALL = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6
@@ -123,7 +123,8 @@ def _calculate_azure_edge_usages(deployment: Deployment) -> Iterator[tuple[str, 
     azure, load = deployment.azure, deployment.load
     if azure.callers is None:
         return
-    # Each port of a load-balanced service is a rule of every node: the gateway's two, RTP, and the agents'.
+    # Each port of a load-balanced service is a rule for every node: two ports of the gateway, RTP, and the agents'
+    # port.
     rules = 3 + bool(azure.agents)
     yield "load-balancer-rules", rules, rules, ("azure", "callers")
     if load is None:

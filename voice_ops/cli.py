@@ -32,7 +32,7 @@ COMMANDS = {
     "images": "List, build, publish and verify container images, and propose machine images.",
     "simulate": "Simulate callers, scaling and failures with the scaling rules of a file.",
     "calibrate": "Measure the calls per host with a load test, and write the result to the file.",
-    "sandbox": "Deploy a file to a local AWS, run drills and tear it down; run its Pulumi programs.",
+    "sandbox": "Deploy a file's stacks to an AWS emulator, run drills, delete the stacks, and run the Pulumi programs.",
     "gameday": "Rehearse failures, and show affected calls, time to recover and the runbook for each.",
     "cost": "Estimate the cost of a deployment, by tier and per hour of audio.",
     "status": "Show the fleets, alarms, drift, image versions and cost to date of a deployment.",
@@ -70,9 +70,9 @@ RENAMED_OPTIONS = {
 """Options of release 0.1.0 that are still accepted, with their names in the next release."""
 
 STDOUT_ERRNOS = {ENOSPC, EDQUOT, EIO}
-"""Errors of a write to a full or broken disk. An error without a file name may concern standard output."""
+"""Error numbers of writes to a full or broken disk. An error without a file name may concern standard output."""
 MIN_FREE_DISK_BYTES = 2**25
-"""Minimum free space in bytes, which a synthesis requires. A disk with less free space counts as full."""
+"""Minimum free disk space for a synthesis, in bytes. A disk with less free space counts as full."""
 
 
 def load_command(name: str) -> Command:

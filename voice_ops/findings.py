@@ -22,7 +22,7 @@ LEVEL_MARKS = {
 
 
 def load_deployment(file: Path) -> Deployment:
-    """Load a deployment file. If the file is invalid, print all problems and exit with 2."""
+    """Load a deployment file. If the file is invalid, print all problems and exit with status 2."""
     try:
         return voice_blueprint.load(file)
     except voice_blueprint.DeploymentFileError as error:
@@ -33,7 +33,7 @@ def load_deployment(file: Path) -> Deployment:
 
 
 def load_checked_deployment(file: Path) -> Deployment:
-    """Load and check a deployment file. If a check blocks the file, print the findings and exit with 2."""
+    """Load and check a deployment file. If a check fails, print the findings and exit with status 2."""
     deployment = load_deployment(file)
     blocking_findings = [finding for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking_findings:
@@ -44,7 +44,7 @@ def load_checked_deployment(file: Path) -> Deployment:
 
 
 def load_region_deployment(file: Path, region: str | None) -> Deployment:
-    """Load and check a deployment file, and return the deployment in one region. Exit with 2 if that fails.
+    """Load and check a deployment file, and return the deployment in one region. On failure, exit with status 2.
 
     Args:
         file: Path of the deployment file.

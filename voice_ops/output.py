@@ -84,7 +84,7 @@ def format_markup(template: str, *data: object) -> Text:
 
 
 def wrap_text(text: Text, width: int) -> list[Text]:
-    """Wrap a text to a width. Longer words, such as URLs, are not broken, so that they can be copied."""
+    """Wrap text to a width. Words that exceed the width, such as URLs, are not broken, so that they can be copied."""
     breaks, line_width = [], 0
     for word in re.finditer(r"\S+\s*", text.plain):
         if line_width and line_width + cell_len(word.group().rstrip()) > width:
@@ -261,5 +261,5 @@ def format_type_counts(types: Counter[str]) -> str:
 
 
 def format_range(low: int, high: int) -> str:
-    """Format a range as a text such as "3-30"."""
+    """Format a range, such as "3-30"."""
     return f"{low}-{high}"

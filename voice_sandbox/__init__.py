@@ -1,1 +1,1 @@
-"""Local clouds, each in a package of its own."""
+"""Local cloud emulators, one package per cloud."""

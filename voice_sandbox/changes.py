@@ -30,13 +30,13 @@ class Outage:
     """A replacement or deletion that causes an outage.
 
     Attributes:
-        name: Name of the resource, with which an operator accepts the outage.
+        name: Name of the resource, which an operator specifies to accept the outage.
         label: Type and name of the resource.
         changes: Settings that cannot change in place; empty for a deletion.
         impact: The affected service, and the duration of the outage.
         also_replaced_count: Number of other resources that are replaced together with this one.
-        is_removed: Whether the resource was removed from the file and a deployment does not change it. Then ``impact``
-            contains the required action.
+        is_removed: Whether the resource was removed from the file and a deployment does not change it. In this case,
+            ``impact`` contains the required action.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Outage:
     is_removed: bool = False
 
     def format_summary(self) -> str:
-        """Return a description on one line."""
+        """Return a one-line description."""
         if self.is_removed:
             return f"{self.label} was removed from the file: {self.impact}"
         more = (

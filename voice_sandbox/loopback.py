@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterable, MutableMapping
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Names with which programs of a rehearsal address each other; ``localhost`` includes its subdomains."""
+"""Names that the programs of a rehearsal use to reach each other; ``localhost`` includes its subdomains."""
 _PORT_RANGE = range(10_000, 32_768)
 """Below the ephemeral ports of Linux and macOS, so that no other connection or program gets a program's port during a
 restart."""
@@ -15,7 +15,7 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 def bypass_proxy_for_loopback(environment: MutableMapping[str, str], addresses: Iterable[str] = ()) -> None:
     """Add this machine's names to ``NO_PROXY`` if the environment contains a proxy.
 
-    boto3, the CDK CLI, gRPC and curl all read it, some only in upper case and some only in lower case.
+    boto3, the CDK CLI, gRPC and curl all read this variable, some only in upper case and some only in lower case.
 
     Args:
         environment: Variables of a process.
@@ -34,7 +34,7 @@ def find_free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
     """Return a port that is free on every IPv4 address of this machine.
 
     Raises:
-        OSError: A hundred ports are all in use.
+        OSError: All of the hundred ports that were tried are in use.
     """
     for port in random.sample(_PORT_RANGE, 100):
         with socket.socket(socket.AF_INET, kind) as probe:

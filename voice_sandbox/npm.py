@@ -1,4 +1,4 @@
-"""npm packages that commands run, which are the CDK CLI and Graphviz as WebAssembly."""
+"""npm packages that commands run: the CDK CLI, and Graphviz as WebAssembly."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ class NpmError(Exception):
 
 
 def ensure_node_modules(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the folder ``node_modules`` that contains a package in the version with which this release is tested.
+    """Return the folder ``node_modules`` that contains a package in the version that this release was tested with.
 
     In a checkout, `make setup` installs the packages. An installed `voice` uses those in the current folder if they
     were installed from the same lock file (which `voice new` writes). Otherwise, it installs them once in the user's
@@ -33,7 +33,7 @@ def ensure_node_modules(package: str, report: Callable[[str], None] = lambda _: 
         report: Receives a line before a download.
 
     Raises:
-        NpmError: The package is not installed, and cannot be.
+        NpmError: The package is not installed and cannot be installed.
     """
     if not IS_INSTALLED:
         folder = CHECKOUT_FOLDER / "node_modules"
@@ -84,7 +84,7 @@ def _install_packages(folder: Path, report: Callable[[str], None]) -> None:
         try:
             draft.rename(folder)
         except OSError:
-            # Another process was faster, or an older folder is incomplete.
+            # Another process has installed the packages already, or an older folder is incomplete.
             if not (folder / "node_modules").is_dir():
                 raise
     finally:

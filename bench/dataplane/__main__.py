@@ -1,7 +1,8 @@
 """Measures the data plane's stages and their alternatives in the same run, and checks the goals.
 
 Contestants run in turn within one process, and the best round of each is compared, since other load on the machine can
-only make a round worse. The benchmark is not a test, since figures of a shared machine do not apply to another one.
+only make a round worse. The benchmark is not a test, since figures from a shared machine do not apply to another
+machine.
 """
 
 import json
@@ -105,7 +106,7 @@ def main(
 
 
 def exit_with_result(results: list[goals.Goal]) -> NoReturn:
-    """Print the goals and exit, with 1 if a goal is missed."""
+    """Print the goals and exit. If a goal is missed, exit with status 1."""
     out.print(goals.build_goals_table(results))
     sys.exit(1 if any(goal.was_measured and not goal.is_met for goal in results) else 0)
 

@@ -4,9 +4,8 @@
 Usage: `python -m bench.dataplane.live AUDIO ROUNDS SECONDS STREAMS...`
 
 The data plane runs in a network namespace with a Redis server, as in its end-to-end tests. PYTHONPATH contains the
-folder of these tests.
-Prints a JSON object per round. The kernel's part of receiving runs on the sender's core, since a veth has no
-interrupts.
+folder of these tests. Prints a JSON object per round. The kernel's receive processing runs on the sender's core, since
+a veth has no interrupts.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ end
 RX_RING_SIZE = 4096
 """Size of the receive ring. It is larger than in the fleet, since the poller shares its core here."""
 URGENT_NICENESS = -20
-"""Niceness with which the kernel rarely suspends the program. In the fleet, the program has cores of its own."""
+"""Niceness at which the kernel rarely preempts the program. In the fleet, the program has cores of its own."""
 ADMISSION_SPEED_FACTOR = 0.25
 """Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
 
@@ -103,7 +102,7 @@ def _wait_for_settled_counters(plane: DataPlane) -> dict[str, Any]:
 
 
 def measure_streams(plane: DataPlane, sender: SenderProcess, streams: int, seconds: float) -> dict[str, Any]:
-    """Send audio on a number of streams, and return the differences of the counters."""
+    """Send audio on a number of streams, and return the changes in the counters."""
     before = _wait_for_settled_counters(plane)
     sent = sender.send(streams, seconds)
     peak = plane.ask("counters")["rx_ring_percent"]

@@ -1,4 +1,4 @@
-"""Plots the loss by number of streams, and the processing time of a packet by stage."""
+"""Plots the loss by number of streams, and the processing time per packet by stage."""
 
 from collections.abc import Sequence
 from pathlib import Path

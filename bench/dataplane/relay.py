@@ -1,4 +1,4 @@
-"""Measures the cost of a packet in rtpengine, a relay in user space, for comparison with the data plane.
+"""Measures the cost per packet of rtpengine, a user-space relay, for comparison with the data plane.
 
 Each stream is a call of rtpengine's `ng` protocol. The caller sends RTP or SRTP, and the callee receives plain RTP. The
 measured value is the CPU time of rtpengine's process. rtpengine receives and sends through kernel sockets,

@@ -23,13 +23,15 @@ CEILING_STREAM_COUNTS = (2000, 4000, 8000)
 BATCH_STREAMS, BATCH_SIZES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
 BASELINE_COMMIT = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
-"""Baseline commit for streams per core. It is the last commit before the VAD computed eight numbers at a time."""
+"""Baseline commit for streams per core. It is the last commit before the VAD processed eight values at a time."""
 BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
-"""Patch for the baseline, which then writes packets on another CPU, as this commit does. Caches do not contain them."""
+"""Patch that makes the baseline write packets on another CPU, as this commit does, so that caches do not contain
+them."""
 LIVE_STREAM_COUNTS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
 MAX_LOSS_RATIO = 1e-5
-"""Maximum loss that counts as no loss. One packet in 100,000 is a property of a line, not of a host."""
+"""Maximum loss that counts as no loss. A loss of one packet in 100,000 is attributed to the network, not to the
+host."""
 E2E_TESTS_FOLDER = PROJECT / "tests/e2e"
 
 
@@ -55,7 +57,7 @@ class LiveRoundsSummary:
 
 
 def measure_ceiling(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure the cost of a packet from memory, with plain RTP and with each SRTP suite."""
+    """Measure the cost per packet from memory, with plain RTP and with each SRTP suite."""
     streams = [*map(str, CEILING_STREAM_COUNTS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
     return native.run_benchmark("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
 
@@ -154,7 +156,7 @@ def find_max_loss_free_streams(results: Sequence[LiveRoundsSummary], of: str = "
 
 
 def build_ceiling_table(group: list[Measurement]) -> Table:
-    """Return a table of the cost of each stage of a packet, and the resulting streams per core."""
+    """Return a table of the cost per packet of each stage, and the resulting streams per core."""
     times = [one for one in group if one.unit == "ns"]
     total_ns = sum(one.median for one in times)
     rendered = create_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])

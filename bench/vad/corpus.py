@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found"
 """Creates tracks of recordings and noise, deterministically, from Debian's packages and fixed seeds.
 
-Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's. Hold music
-is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A hash of its name assigns a recording permanently to one of
-three sets; for espeak it is a hash of the voice, so that neither held-out voices nor their sentences were used for
-training.
+Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's recordings.
+Hold music is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A hash of a recording's name permanently assigns
+the recording to one of three sets. For espeak, the hash is that of the voice, so that neither held-out voices nor their
+sentences were used for training.
 """
 
 import hashlib

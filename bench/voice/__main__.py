@@ -1,11 +1,11 @@
-"""Measures the maximum number of streams through the voice path, the delay of text, and the CPU time of a stream.
+"""Measures the maximum number of streams through the voice path, the transcript latency, and the CPU time per stream.
 
 Contestants run in turn on the same cores, so that other load on the machine affects all of them. Each has its own
 store, gateway, VAD stage and engine. Callers run on the same machine as well, and their CPU time is shown.
 
-A load is sustained if every caller gets all finals with a real-time factor below 1. The real-time factor is the waiting
-time for finals from the end of their audio, divided by the duration of speech. The benchmark is not a test, since
-figures of a shared machine do not apply to another machine.
+A load is sustained if every caller receives all finals with a real-time factor below 1. The real-time factor is the
+waiting time for finals from the end of their audio, divided by the duration of speech. The benchmark is not a test,
+since figures from a shared machine do not apply to another machine.
 """
 
 import json

@@ -27,7 +27,7 @@ class Contestant:
     """A configuration of the voice path.
 
     Attributes:
-        root: Checkout of the programs, except for the data plane, which always is from this checkout.
+        root: Checkout of the programs, except for the data plane, which is always that of this checkout.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Plots the delay of text by load, and the CPU time of a stream."""
+"""Plots the transcript latency by load, and the CPU time per stream."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -22,7 +22,7 @@ CACHE_VARIABLE = "JSII_RUNTIME_PACKAGE_CACHE"
 def disable_unsafe_package_cache(environment: MutableMapping[str, str]) -> None:
     """Disable jsii's package cache if jsii would reject its folder with a traceback.
 
-    jsii rejects a folder whose parent is group-writable, as ``~/.cache`` is with the umask of Debian's users, 0002.
+    jsii rejects a folder whose parent is group-writable, as ``~/.cache`` is with 0002, the umask of Debian's users.
     Without the cache, each start unpacks the packages, which takes seconds.
     """
     root = Path(environment.get(CACHE_ROOT_VARIABLE) or Path.home() / ".cache/aws/jsii/package-cache")
@@ -34,7 +34,7 @@ def disable_unsafe_package_cache(environment: MutableMapping[str, str]) -> None:
 def start_jsii() -> None:
     """Start jsii in the bundled Node.js, with a temporary folder that is removed when this process exits.
 
-    jsii's kernel creates ``jsii-kernel-*`` in the folder, and does not remove it if a signal such as Ctrl-C ends the
+    jsii's kernel creates ``jsii-kernel-*`` in the folder, and does not remove it if a signal, such as Ctrl-C, ends the
     kernel.
     """
     os.environ.setdefault("JSII_NODE", str(NODE_EXECUTABLE))

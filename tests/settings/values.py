@@ -78,7 +78,7 @@ EXPLICIT_VALUES: Mapping[str, object] = {
 """Other values that templates contain literally, so that one run can change all of them."""
 
 OTHER_VALUES: Mapping[str, object] = {
-    "Objectives.admitted_percent": 99.0,
+    "ObjectiveSettings.admitted_percent": 99.0,
     "Edge.traced_share": 0.25,
     "AzureEdge.traced_share": 0.75,
     "AgentPods.language": "de",

@@ -23,7 +23,8 @@ from voice_sandbox.rehearsals.azure import Rehearsal
 REPOSITORY_URL = "https://github.com/Azure/bicep-types-az"
 CLONE_HELP = f"A clone of {REPOSITORY_URL}; `git clone --filter=blob:none --no-checkout` is enough."
 NameTree = dict[str, Any]
-"""Property names that resources use, each with its children. Items of lists and values of maps are below ``*``."""
+"""Property names that resources use, each with its children. The key ``*`` contains the names of list items and map
+values."""
 
 
 class TypeDefinitionReader:
@@ -114,7 +115,7 @@ def _select_limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict
     return {name: type_[key] for name, key in (("min", min_key), ("max", max_key)) if type_.get(key) is not None}
 
 
-def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whatever an input holds
+def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  any value of an input
     """Add the names of a mapping or list to a tree, including nested names."""
     if isinstance(value, Mapping):
         for name, item in value.items():

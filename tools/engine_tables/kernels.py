@@ -10,7 +10,7 @@ from tools.engine_tables.values import SourceReader
 from voice_blueprint.engines.published.release import AttentionKernel
 
 MAJOR_CAPABILITIES = (8, 9, 10, 12)
-"""Major compute capabilities of data centre GPUs from Ampere on."""
+"""Major compute capabilities of data centre GPUs since Ampere."""
 BLOCKS_METHOD, TYPES_ATTRIBUTE, SUPPORTS_TYPE_METHOD = (
     "get_supported_kernel_block_sizes",
     "supported_kv_cache_dtypes",
@@ -39,7 +39,7 @@ def read_kernels(reader: SourceReader, chooser: str) -> tuple[AttentionKernel, .
     return tuple(
         AttentionKernel(name=name, blocks=tuple(sorted(_read_block_sizes(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
-        if (types := dict(_iter_supported_types(reader, cls)))  # one that delegates to others has none
+        if (types := dict(_iter_supported_types(reader, cls)))  # a kernel that delegates to others supports none itself
         and not any(
             _PredicateEvaluator(reader, cls, 0).call_method(layout) is True for layout in UNSUPPORTED_LAYOUT_PREDICATES
         )

@@ -72,7 +72,7 @@ def find_metrics(reader: SourceReader, prefixes: Sequence[str]) -> tuple[Publish
 def _find_node_metrics(
     reader: SourceReader, node: ast.AST, scope: Scope, prefixes: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name and kind of each metric. A unit that OpenTelemetry adds follows the name after a bar."""
+    """Yield the name and kind of each metric. A unit that OpenTelemetry adds is appended to the name after ``|``."""
     match node:
         case ast.Tuple(elts=[ast.Constant(value=str(text)), *_]) | ast.Assign(value=ast.Constant(value=str(text))):
             if _is_metric(text, prefixes):

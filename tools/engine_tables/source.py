@@ -1,4 +1,4 @@
-"""Parses the Python modules of a wheel, or of texts."""
+"""Parses the Python modules of a wheel, or modules from source text."""
 
 import ast
 import functools
@@ -129,7 +129,7 @@ def _iter_bindings(statement: ast.stmt, package: str) -> Iterator[tuple[str, Nod
 def _iter_imported_names(statement: ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
     try:
         module = importlib.util.resolve_name("." * statement.level + (statement.module or ""), package)
-    except ImportError:  # beyond the top: not part of this distribution
+    except ImportError:  # above the top-level package: not part of this distribution
         return
     for alias in statement.names:
         if alias.name == "*":

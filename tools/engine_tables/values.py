@@ -48,7 +48,7 @@ class SourceReader(NameResolver):
         )
 
     def read_enum_members(self, enum: Definition) -> dict[str, object]:
-        """Return the members of an enumeration. The name replaces a value that is neither a text nor an integer."""
+        """Return the members of an enumeration. The name replaces a value that is neither a string nor an integer."""
         results: dict[str, object] = {}
         for name, node in collect_class_assignments(enum.node).items():
             value = self.evaluate_or_default(

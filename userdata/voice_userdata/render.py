@@ -20,7 +20,7 @@ from voice_userdata.values import (
 )
 
 MAX_USER_DATA_BYTES = 16_384
-"""EC2's limit of user data before encoding.
+"""EC2's maximum size of user data, before base64 encoding.
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html"""
 MAX_TOKEN_BYTES = 160
 """Maximum length of a resolved CDK token: the ARN of a secret or target group with names of 64 characters and the
@@ -31,7 +31,7 @@ _UNPACK_COMMAND_TEMPLATE = (
     'sys.stdout.write(bz2.decompress(base64.b64decode(sys.argv[1])).decode())\' {})\neval "$BODIES"'
 )
 """Command that unpacks the step files. bzip2's format and output have not changed since 2000, whereas gzip's output
-differs between builds of zlib: user data that depends on the deploying machine would replace all hosts."""
+differs between builds of zlib. If user data depended on the deploying machine, it could replace all hosts."""
 _PACKED_BODY_PATTERN = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
 
 HOST_IAM_ACTIONS = (
@@ -49,7 +49,8 @@ HOST_IAM_ACTIONS = (
     "secretsmanager:GetSecretValue",
     "ssm:GetParameter",
 )
-"""Permissions of a host's role, in addition to those of its containers. Only VFIO needs those for the load balancer."""
+"""Permissions of a host's role, in addition to those of its containers. Only VFIO requires the load balancer
+actions."""
 
 _INITIAL_STEPS = ("lib", "need")
 _FILES_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
@@ -59,9 +60,9 @@ _FINAL_STEPS = ("runtime", "images", "state_secret", "containers", "lifecycle", 
 def render_user_data(boot: HostUserDataConfig) -> str:
     """Render the user data of a fleet's hosts.
 
-    Values are quoted assignments at the top, so that CDK tokens in them reach CloudFormation unchanged. They are
-    followed by the compressed bodies of the required step files, without comments and indentation. Strings in step
-    files must not depend on either.
+    The script starts with the values as quoted assignments, so that CDK tokens in them reach CloudFormation unchanged.
+    The compressed bodies of the required step files follow. Comments and indentation are removed from them, so strings
+    in step files must not depend on indentation or lines that start with ``#``.
 
     Raises:
         ValueError: A value spans several lines, or the script exceeds EC2's limit.
@@ -149,7 +150,7 @@ def render_preparation_script(job: PreparationJob) -> str:
         _format_bash_array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
         _format_bash_array("DEVICES", []),
         _format_bash_array("CONTAINERS", [name]),
-        # Bash passes these to Docker without a file of arguments, so a script of several lines is allowed.
+        # Bash passes the command to Docker directly instead of through a file, so it may contain line breaks.
         f"COMMAND=({shlex.join(job.command)})",
         f"ENVIRONMENT={_quote_lines(_format_variables(job.environment))}",
         f"declare -A IMAGE=([{name}]={_quote(uri)})",
@@ -187,8 +188,8 @@ def _list_signature_steps(job: HostImageConfig | PreparationJob) -> list[str]:
 def _list_boot_steps(boot: HostUserDataConfig) -> list[str]:
     """Return the functions to call at every boot.
 
-    They first install tools that a minimal image may lack, and then run the function of each step file. ``aws`` is the
-    first tool, since it reports failures to Auto Scaling.
+    The first functions install tools that a minimal image may lack, starting with ``aws``, which reports failures to
+    Auto Scaling. The function of each step file follows.
     """
     needs = ["need aws awscli-2"]
     if boot.data_path or boot.ena_express:

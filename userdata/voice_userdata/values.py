@@ -30,7 +30,7 @@ POLL_INTERVAL_S = 5
 HOST_VARIABLES = frozenset(
     v.name for v in (HOST, HOST_ADDRESS, ZONE, INTERFACE, VALKEY_HOST_FILE, VALKEY_PASSWORD_FILE)
 )
-"""Variables of every container whose values are only known on the host."""
+"""Variables of every container that are only known on the host."""
 
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE_PATTERN = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -70,7 +70,7 @@ class LifecycleHooks:
     Attributes:
         launch_hook_name: Name of the hook on ``EC2_INSTANCE_LAUNCHING``.
         terminate_hook_name: Name of the hook on ``EC2_INSTANCE_TERMINATING``.
-        heartbeat_timeout_s: Heartbeat timeout of both hooks. No heartbeat is sent during the pull of an image.
+        heartbeat_timeout_s: Heartbeat timeout of both hooks. No heartbeat is sent while an image is pulled.
         ready_budget_s: Maximum time from the start of the containers until they are ready.
         drain_budget_s: Maximum time to finish sessions; after a spot notice, at most 100 s.
     """
@@ -99,8 +99,8 @@ class StateStoreConnection:
 
     Attributes:
         host_parameter: Name of the Systems Manager parameter with the store's endpoint.
-        secret_arn: JSON secret in Secrets Manager of the tier's Valkey user.
-        password_field: Field of the password in the secret.
+        secret_arn: ARN of the JSON secret in Secrets Manager with the password of the tier's Valkey user.
+        password_field: Field of the secret that contains the password.
     """
 
     host_parameter: str
@@ -134,7 +134,7 @@ class VfioDataPath:
 
 @dataclass(frozen=True)
 class Mount:
-    """A host directory in a container. The container's user owns a writable directory, which the host creates."""
+    """A host directory mounted into a container. The host creates a writable directory for the container's user."""
 
     source: str
     target: str
@@ -163,7 +163,7 @@ class CommandReadinessCheck:
 
 @dataclass(frozen=True)
 class Container:
-    """A container of the host, in the host's network, with a read-only root and no capabilities by default.
+    """A container in the host's network, with a read-only root file system and by default no capabilities.
 
     Attributes:
         name: Name of the container, its systemd unit and its log stream.
@@ -179,8 +179,9 @@ class Container:
             locked memory, the VFIO group, Neuron devices, or GPUs.
         shared_memory_mib: Size of ``/dev/shm``; Docker's default is 64.
         arguments: Arguments of the image's entry point.
-        start_log_prefix_by_phase: For the container that determines the host's start-up time: the log text that
-            precedes the seconds of each phase, by phase. Empty if it logs none, ``None`` for all other containers.
+        start_log_prefix_by_phase: Log text that precedes the seconds of each start-up phase, for the container that
+            determines the host's start-up time. Empty if that container logs no phases; ``None`` for all other
+            containers.
     """
 
     name: str
@@ -246,13 +247,13 @@ class HostUserDataConfig:
         environment: Variables of every container, such as the port of the state store.
         mtu: MTU of the primary interface; ``None`` for EC2's default of 9001.
         huge_pages: Huge pages reserved at every boot.
-        ena_express: Whether the host is set up for ENA Express, and refuses to serve without it.
+        ena_express: Whether the host is configured for ENA Express, and abandons its launch without it.
         data_path: Receive path of audio packets.
         instance_store_mount: Mount path of the local NVMe disks, as RAID 0 if there are several.
         accelerator: Devices that must be visible before containers start.
         artifacts: Artifacts to download before containers start; ``None`` if engines download from a hub.
         signing_key: Key that must have signed an image before it is pulled, as returned by
-            ``voice_blueprint.signing.extract_pem_body``; ``None`` without verification.
+            ``voice_blueprint.signing.extract_pem_body``; ``None`` disables verification.
     """
 
     deployment: str
@@ -336,7 +337,7 @@ class HostUserDataConfig:
 
 @dataclass(frozen=True)
 class HostImageConfig:
-    """Values of a host image, in addition to AWS's base image.
+    """Values for building a host image on AWS's base image.
 
     Attributes:
         images: Container image URIs with digests, by name.

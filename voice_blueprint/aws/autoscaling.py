@@ -63,9 +63,10 @@ class GroupSize:
 def adjust_desired_capacity(size: GroupSize, adjustment: int) -> int:
     """Return the desired capacity after a ``ChangeInCapacity`` step adjustment.
 
-    Scale-out starts from the hosts that have completed their warm-up, so a breach that lasts while hosts warm up does
-    not add them again. Scale-in still counts terminating hosts, and waits until no host is warming up:
-    https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html ("Instance warmup").
+    A scale-out adjustment is added to the number of hosts that have completed their warm-up. A breach that continues
+    while hosts warm up therefore does not add more hosts. Scale-in also counts terminating hosts, and waits until no
+    host is warming up: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html ("Instance
+    warmup").
     """
     if adjustment > 0:
         return size.clamp(max(size.desired, size.in_service_host_count + adjustment))

@@ -8,8 +8,8 @@ FARGATE_STOP_TIMEOUT_S = 120
 https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)"""
 
 AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
-"""Drain timeout of an agent. Conversations end within this time, or clients are instructed between two turns to
-reconnect to another agent."""
+"""Drain timeout of an agent. Within this time, each conversation ends or its client is instructed, between two turns,
+to reconnect to another agent."""
 AGENT_VCPU, AGENT_MEMORY_GIB = 1, 2
 """Size of an agent's task. One process uses one core, for which 2 GiB is the minimum on Fargate. Eight conversations
 use 0.3 GiB."""
@@ -17,7 +17,7 @@ use 0.3 GiB."""
 STREAM_TIMEOUT_S = 900
 """Maximum duration of a streamed response on API Gateway; callers resume with ``Last-Event-ID``."""
 STREAM_IDLE_TIMEOUT_S = 300
-"""Idle timeout of a streamed response on a Regional endpoint. Source of both:
+"""Idle timeout of a streamed response on a Regional endpoint. Source of both timeouts:
 https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html"""
 
 API_BURST_LIMIT = 5_000
@@ -31,7 +31,7 @@ would detect failures later."""
 HEALTH_CHECK_FAILURE_THRESHOLD = 3
 """Number of consecutive failed health checks after which a region counts as unhealthy: Route 53's default."""
 ALIAS_TTL_S = 60
-"""TTL of alias records. Source of all:
+"""TTL of alias records. Sources of the health check settings and the TTL:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/health-checks-creating-values.html and
 resource-record-sets-values-alias-common.html"""
 

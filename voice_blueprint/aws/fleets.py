@@ -20,9 +20,9 @@ class Fleet:
         group_count: Number of Auto Scaling groups of the fleet. The bounds in the file apply to each group.
         min_hosts: Minimum number of hosts of the whole fleet.
         max_hosts: Maximum number of hosts of the whole fleet.
-        warm_hosts: Number of additional hosts in the warm pool. Each of them uses an address, and boots before it
-            stops.
-        machine_image: Machine image of the hosts; ``None`` for the latest image of AWS.
+        warm_hosts: Number of additional hosts in the warm pool. Each of these hosts uses an IP address, and boots once
+            before it is stopped.
+        machine_image: Machine image of the hosts; ``None`` for AWS's latest image.
     """
 
     name: str

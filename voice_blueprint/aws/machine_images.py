@@ -7,8 +7,9 @@ PUBLIC_IMAGE_PARAMETERS = {
     "neuron": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
     "gpu": "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id",
 }
-"""ECS-optimized Amazon Linux 2023 by kind of compute. It contains Docker and the accelerator's runtime; the ECS agent
-is disabled. Source: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
+"""ECS-optimized Amazon Linux 2023 image by kind of compute. The image contains Docker and the accelerator's runtime;
+the ECS agent is disabled. Source:
+https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html"""
 
 
 def get_public_image_parameter(instance_type: InstanceType) -> str:
@@ -21,7 +22,7 @@ def is_ami_id(machine_image: str) -> bool:
 
 
 def is_mutable_image(machine_image: str | None) -> bool:
-    """Return True if the image can change without an edit: AWS's latest image, or a parameter without a version."""
+    """Return True if the image can change without an edit of the file: AWS's latest, or an unversioned parameter."""
     return machine_image is None or not (is_ami_id(machine_image) or ":" in machine_image)
 
 

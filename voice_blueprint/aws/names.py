@@ -8,7 +8,7 @@ from voice_blueprint.file.model.scaling import ScalingRule
 DEPLOYMENT_TAG = "voice-serve:deployment"
 """Tag of every stack and its resources with the deployment's name."""
 DEPLOYMENT_NAME_OUTPUT = "File"
-"""Output of a stack outside of the first region: the name of the deployment in its file."""
+"""Output with the name of the deployment in its file, for stacks outside of the first region."""
 VAD_FLEET = "vad"
 GATEWAY_FLEET = "gateway"
 """Fleet dimension of the gateway's metrics."""
@@ -50,7 +50,7 @@ def build_scaling_alarm_name(deployment: Deployment, fleet: str, rule: ScalingRu
 
 
 def build_machine_image_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
-    """Return the tags of the machine images of a fleet's pipeline."""
+    """Return the tags of the machine images that a fleet's pipeline builds."""
     return {DEPLOYMENT_TAG: deployment.name, "voice-serve:fleet": fleet}
 
 

@@ -10,7 +10,7 @@ SUBNET_TIER_COUNT = 3
 AWS_RESERVED_ADDRESS_COUNT = 5
 """Addresses that AWS reserves in every subnet."""
 API_LOAD_BALANCER_ADDRESS_COUNT = 1
-"""Addresses of the internal load balancer of the API in every private subnet."""
+"""Addresses that the API's internal load balancer uses in every private subnet."""
 
 
 def calculate_subnet_prefix_length(cidr: str, zones: int) -> int:
@@ -26,8 +26,9 @@ def count_addresses_per_subnet(cidr: str, zones: int) -> int:
 def calculate_required_address_count(*, hosts: int, task_counts: Iterable[int], zones: int) -> int:
     """Return the number of addresses that hosts, tasks and the API need in the private subnet of one zone.
 
-    All hosts of a group can be launched in a single zone; ECS spreads tasks. A deployment at the maximum of tasks may
-    need more addresses for a while, and is rolled back if they are missing.
+    All hosts of a group can be launched in a single zone; ECS spreads tasks over the zones. At the maximum number of
+    tasks, an ECS deployment may temporarily need more addresses; if they are not available, the deployment is rolled
+    back.
 
     Args:
         hosts: Maximum number of hosts in one zone.

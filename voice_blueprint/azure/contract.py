@@ -69,8 +69,8 @@ DECODE_NIXL = Port(5700, "tcp", "NIXL side channel of a cell's decode engine, on
 LMCACHE = Port(6555, "tcp", "LMCache server of an engine (ZMQ), on its pod's loopback only, or for peers that look up")
 LMCACHE_PEERS = Port(6557, "tcp", "LMCache server of an engine: where peers read its chunks by NIXL")
 LMCACHE_DATA = tuple(Port(number, "tcp", "KV cache chunks over UCX") for number in range(6560, 6568))
-"""Ports on which UCX transfers chunks. UCX listens on one port per network device and worker of a server; two were
-observed."""
+"""Ports on which UCX transfers chunks. UCX listens on one port per network device and worker of a server; two ports
+were observed."""
 LMCACHE_COORDINATOR = Port(9300, "tcp", "The list of LMCache servers")
 DECODE_LMCACHE = Port(6556, "tcp", "LMCache server of a cell's decode engine (ZMQ), on its pod's loopback only")
 LMCACHE_HTTP = Port(8084, "tcp", "Health and metrics of an LMCache server")
@@ -90,7 +90,7 @@ class Component(StrEnum):
     MODEL_FETCH = "model-fetch"
     """Jobs that fill the model cache."""
     DEVICE_PLUGIN = "device-plugin"
-    """Registers a node's GPUs with the kubelet, without network traffic."""
+    """The device plugin, which registers a node's GPUs with the kubelet and has no network traffic."""
     GPU_METRICS = "gpu-metrics"
     """DCGM exporters."""
     EDGE = "edge"
@@ -100,7 +100,7 @@ class Component(StrEnum):
     VAD = "vad"
     """The data plane."""
     ASR = "asr"
-    """Gateway of the transcription services, from our image."""
+    """Our engine, which sends utterances to the transcription services."""
     AGENT = "agent"
     """Runs spoken conversations."""
     STATE = "state"
@@ -179,7 +179,7 @@ AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     # A full agent forwards a caller's connection to an agent with free capacity.
     ClusterFlow(Component.AGENT, Component.AGENT, AGENT_HTTP),
 )
-"""Additional traffic of agents. External engines and tools are reached in the same way as Microsoft Entra."""
+"""Additional traffic of agents. The flow to Microsoft Entra also covers external engines and tools."""
 
 
 PEER_FLOWS: tuple[ClusterFlow, ...] = (

@@ -9,7 +9,7 @@ POOL_METRIC_LABEL = "voice_pool"
 """Label with the GPU pool's name."""
 
 ROLE_METRIC_LABEL = "voice_role"
-"""Label with the engine's role in its cell; other engines do not have it."""
+"""Label with an engine's role in its cell; engines outside of cells do not have the label."""
 
 SCRAPE_INTERVAL_S = 15
 
@@ -48,7 +48,7 @@ class CacheMetric(StrEnum):
     """Metrics of an LMCache server."""
 
     L1_USAGE_RATIO = "lmcache_mp_l1_usage_ratio"
-    """Share of its memory in use, 0 to 1."""
+    """Share of the server's memory in use, 0 to 1."""
 
 
 class AgentMetric(StrEnum):
@@ -72,7 +72,7 @@ class GpuMetric(StrEnum):
     NVLINK_SENT = "DCGM_FI_PROF_NVLINK_TX_BYTES"
     TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
     XID = "DCGM_FI_DEV_XID_ERRORS"
-    """Number of the last error, or 0. The value persists until the exporter restarts."""
+    """Number of the last XID error, or 0. The value persists until the exporter restarts."""
     XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
     """Errors of the last five minutes by number (``xid``), as counted by the exporter."""
 
@@ -93,7 +93,7 @@ class ClusterMetric(StrEnum):
     NODE_INFO = "kube_node_info"
     NODE_CONDITION = "kube_node_status_condition"
     ALLOCATABLE = "kube_node_status_allocatable"
-    """Allocatable amounts by ``resource``; in its names, dots and slashes are replaced by underscores."""
+    """Allocatable amounts by ``resource``; in resource names, underscores replace dots and slashes."""
     CREATED_AT = "kube_pod_created"
     SCHEDULED_AT = "kube_pod_status_scheduled_time"
     STARTED_AT = "kube_pod_container_state_started"

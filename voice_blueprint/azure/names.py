@@ -248,7 +248,7 @@ def list_nvme_pools(azure: Azure) -> tuple[str, ...]:
 def list_pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
     """Return the taints of a pool's nodes; pods of the pool tolerate all of them.
 
-    A pool of cells is reserved for cells: a pod that uses one GPU of a node would break up an NVLink pair, and the node
+    A pool of cells is reserved for cells. A pod that uses a single GPU would break up an NVLink pair, and the node
     would no longer have room for a cell.
     """
     cells = any(isinstance(service, PrefillDecodeCell) and service.pool == pool.name for service in azure.services)
@@ -269,7 +269,7 @@ class Role(StrEnum):
     """
 
     ACR_IMPORT = "577a9874-89fd-4f24-9dbd-b5034d0ad23a"
-    """Container Registry Data Importer and Data Reader: `az acr import` goes through the control plane."""
+    """Container Registry Data Importer and Data Reader: `az acr import` uses the control plane."""
     ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
     ACR_PUSH = "8311e382-0749-4cb8-b61a-304f252e45ec"
     AKS_CLUSTER_USER = "4abbcc35-e782-43d8-92c5-2d3f1bd2253f"

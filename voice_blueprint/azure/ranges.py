@@ -8,12 +8,12 @@ from typing import NamedTuple
 ANY_ADDRESS_KEYWORDS = frozenset({"*", "any", "internet"})
 """Azure's names for all addresses, in lower case."""
 MAX_ADDRESS_FRACTION = 2**-8
-"""Share of the address space above which ranges do not identify a single organisation. It is a /8, the largest range of
-one organisation (https://www.iana.org/assignments/ipv4-address-space)."""
+"""Share of the address space above which ranges do not identify a single organisation. The share corresponds to a /8,
+the largest range of one organisation (https://www.iana.org/assignments/ipv4-address-space)."""
 
 _INFRASTRUCTURE_PREFIX_LENGTH = 26
-"""Prefix length of a small range, with 59 usable addresses. Two endpoints use four, Bastion requires the same prefix,
-and an application gateway uses one per instance."""
+"""Prefix length of a small range, with 59 usable addresses. Two endpoints use four addresses, Bastion requires this
+prefix length, and an application gateway uses one address per instance."""
 
 
 class InfrastructureRanges(NamedTuple):

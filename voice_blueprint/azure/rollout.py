@@ -36,14 +36,14 @@ def calculate_max_pods_per_node(service: AzureService, pool: GpuPool) -> int:
 def calculate_evictable_pod_count(service: AzureService, pool: GpuPool) -> int:
     """Return the number of a service's pods that may be evicted before the replacement of one is ready.
 
-    Without a surge node, the replacements of a node's pods may have no room until the node is upgraded. A budget of one
-    pod would then refuse all further evictions, and the upgrade would fail.
+    Without a surge node, the replacements of a node's pods may have no room until the node is upgraded. A disruption
+    budget of one pod would then block all further evictions, and the upgrade would fail.
     """
     return 1 if pool.surge_nodes else calculate_max_pods_per_node(service, pool)
 
 
 DEFAULT_DRAIN_MINUTES = 30
-"""Drain timeout of a node in a pool without one, minutes:
+"""AKS's default drain timeout of a node, minutes:
 https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value"""
 MAX_NODE_DRAIN_S = 1440 * 60
 """Maximum drain timeout of a node: https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters
@@ -55,14 +55,14 @@ DRAIN_MARGIN_S = 120
 def calculate_max_node_drain_s(service: AzureService, pool: GpuPool) -> int:
     """Return the maximum time in which a node's pods of a service are evicted and have stopped.
 
-    An eviction waits until the replacements of earlier ones are ready.
+    Each eviction waits until the replacements of previously evicted pods are ready.
     """
     rounds = math.ceil(calculate_max_pods_per_node(service, pool) / calculate_evictable_pod_count(service, pool))
     return min(MAX_NODE_DRAIN_S, rounds * (ENGINE_STARTUP_TIMEOUT_S + service.drain_timeout_s + DRAIN_MARGIN_S))
 
 
 SURGE_PERCENT = 33
-"""Nodes that AKS adds during an upgrade to a pool without GPUs, in percent of its nodes and rounded up.
+"""Nodes that AKS adds to a pool without GPUs during an upgrade: a percentage of the pool's nodes, rounded up.
 https://learn.microsoft.com/azure/aks/upgrade-cluster#customize-node-surge-upgrade"""
 
 

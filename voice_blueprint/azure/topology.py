@@ -1,9 +1,9 @@
 """Model of the kubelet's Topology Manager: admission of pods by NUMA node, and the GPUs that are allocated to them.
 
-The algorithm is that of Kubernetes 1.34, ``pkg/kubelet/cm/topologymanager/policy.go``: every resource provides sets of
-NUMA nodes that can serve a request ("hints"), and prefers those with the fewest nodes. One hint of each resource is
+The algorithm is that of Kubernetes 1.34, ``pkg/kubelet/cm/topologymanager/policy.go``. Every resource provides sets of
+NUMA nodes that can serve a request ("hints"), and prefers the sets with the fewest nodes. One hint of each resource is
 merged by intersection; the result is preferred only if all hints are the same preferred set. ``best-effort`` uses the
-best merge, ``restricted`` refuses a pod whose best merge is not preferred, and ``single-numa-node`` considers only
+best merge, ``restricted`` rejects a pod whose best merge is not preferred, and ``single-numa-node`` considers only
 preferred hints of one node. AKS supports no scope other than the container.
 """
 
@@ -26,8 +26,8 @@ class ContainerRequest:
 
     Attributes:
         gpus: Number of whole GPUs.
-        cpus: CPUs that the static CPU manager pins: whole CPUs of a container whose requests equal its limits. ``None``
-            for any other container; its CPUs are not aligned.
+        cpus: Whole CPUs that the static CPU manager pins, if the container's requests equal its limits. ``None`` for
+            any other container, whose CPUs are not aligned.
     """
 
     gpus: int
@@ -47,7 +47,7 @@ class FreeResources:
     gpus: tuple[int, ...]
 
     def without_gpus(self, *gpus: int) -> "FreeResources":
-        """Return the free resources except for some GPUs, which other pods use."""
+        """Return the free resources without the given GPUs, which other pods use."""
         return replace(self, gpus=tuple(gpu for gpu in self.gpus if gpu not in gpus))
 
 
@@ -77,7 +77,7 @@ class _TopologyHint(NamedTuple):
 
 
 def calculate_kube_reserved_cpus(size: VmSize) -> float:
-    """Return the CPUs that AKS reserves: 0.14 of the first four, and 0.01 of each further one.
+    """Return the CPUs that AKS reserves: 0.14 for the first four, and 0.01 for each further one.
 
     The table of learn.microsoft.com/azure/aks/node-resource-reservations ends at 64 with 0.74; the increase from 4 to
     64 is assumed to continue for larger sizes.
@@ -105,7 +105,7 @@ def admit_container(
     """Return the kubelet's decision about a container, given the free resources of its node.
 
     If the catalogue does not contain the NUMA nodes of a size, the result is exact only for ``none`` and
-    ``best-effort``, which never reject a pod; the other policies are assumed to admit it.
+    ``best-effort``, which never reject a pod. The other policies are assumed to admit the pod.
     """
     if request.gpus > len(free.gpus):
         return AdmissionDecision(False, reason=f"{request.gpus} GPUs of {len(free.gpus)} that are free")
@@ -230,9 +230,9 @@ def _build_hint_sort_key(hint: _TopologyHint, desired_nodes: int) -> tuple[bool,
 def _select_preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the GPUs that NVIDIA's device plugin prefers: those with the most NVLink connections.
 
-    Of equal groups, the plugin prefers the one with the lowest numbers.
+    If several groups have the same score, the plugin prefers the one with the lowest numbers.
 
-    Its best-effort policy scores NVLink far above PCIe (``github.com/NVIDIA/go-gpuallocator``).
+    The plugin's best-effort policy scores NVLink far above PCIe (``github.com/NVIDIA/go-gpuallocator``).
     """
     groups = itertools.combinations(sorted(gpus), count)
     return min(

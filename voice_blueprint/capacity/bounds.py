@@ -20,7 +20,7 @@ BoundKind = Literal["measured", "published", "assumed"]
 
 VAD_STREAMS_PER_CORE = 2_000
 """Streams per polled core of a VAD host: half of what the data plane's benchmark handles without loss on a shared x86
-machine. Graviton4 is not measured."""
+machine. Graviton4 has not been measured."""
 
 SOCKET_STREAMS_PER_CORE = 500
 """Streams per core that polls kernel sockets in a pod: a quarter of ``VAD_STREAMS_PER_CORE``, since the kernel
@@ -34,15 +34,15 @@ PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
 
 LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
 """Model and tokens per session that determine how many sessions fit in an accelerator's memory, regardless of the
-served model: the largest Whisper with a full decoder."""
+served model: the largest Whisper model with a full decoder context."""
 
 CPU_S_PER_SPEECH_S_BY_MODEL = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
-"""Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts: measured on a
+"""Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts. Measured on a
 shared x86 machine in int8 (docs/measurements.md, the voice path)."""
 
 RELATIVE_CORE_SPEED = 0.5
 """Speed of a Graviton4 vCPU relative to a core of the shared x86 machine on which CPU time was measured, with a margin
-for timely finals. ASSUMED: Graviton4 is not measured."""
+for timely finals. ASSUMED: Graviton4 has not been measured."""
 
 SPEECH_FRACTION = 0.5
 """Default fraction of a call that is speech."""
@@ -51,14 +51,14 @@ SOCKETS_PER_CALL = 2
 """Number of sockets per call: the caller's audio socket and event stream."""
 
 EDGE_INSTANCES, EDGE_UNITS = (2, 50), 10
-"""Minimum and maximum number of instances of Azure's application gateway: with two, one may fail, and its subnet has no
-addresses for many more (voice_blueprint/azure/ranges.py). Each instance provides this many capacity units, each of
-which is 2,500 connections, 2.22 Mbit/s or, with a web application firewall, ten requests per second.
+"""Minimum and maximum number of instances of Azure's application gateway: with two instances, one may fail, and the
+subnet's addresses limit the maximum (voice_blueprint/azure/ranges.py). ``EDGE_UNITS`` is the number of capacity units
+per instance; a unit is 2,500 connections, 2.22 Mbit/s or, with a web application firewall, ten requests per second.
 https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 
 GATEWAY_CPU_S_PER_MINUTE = 0.28
-"""Seconds of CPU time that a gateway process uses per minute of a call, at 120 concurrent calls: measured on a shared
-x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``RELATIVE_CORE_SPEED`` is applied to it."""
+"""Seconds of CPU time that a gateway process uses per minute of a call, at 120 concurrent calls. Measured on a shared
+x86 machine on 2026-11-22 (docs/measurements.md, the gateway). The value is scaled by ``RELATIVE_CORE_SPEED``."""
 
 GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
 """Memory of a gateway task without callers, including decoders of two files (90 MiB each), and memory per open socket.
@@ -81,8 +81,8 @@ USABLE_REDIS_FRACTION = 0.8
 https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
 
 MAX_UTTERANCE_S, CHUNKS_PER_S = 30, 10
-"""Maximum duration of an utterance before its final transcript, for which its chunks are kept, and the number of chunks
-per second."""
+"""Maximum duration of an utterance, whose chunks are kept until its final transcript, and the number of chunks per
+second."""
 
 TRANSCRIPT_BYTES = 512 * 1024
 """Size of a transcript with 4,096 events of 128 bytes. ASSUMED."""
@@ -204,7 +204,8 @@ def calculate_asr_host_call_bounds(fleet: AsrFleet) -> CallBounds:
 def calculate_state_store_call_bounds(state: StateStore, *, archives: bool) -> CallBounds:
     """Return the number of calls that the memory of a node of the state store allows.
 
-    Each call needs the audio and transcript of one utterance, and the finals of the call until they are archived.
+    For each call, the store contains the audio and transcript of one utterance, and the finals of the call until they
+    are archived.
 
     Args:
         archives: Whether transcripts are archived; every call is assumed to be archived.

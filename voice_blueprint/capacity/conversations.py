@@ -1,4 +1,4 @@
-"""Capacity for conversations of each stage that agents use."""
+"""Concurrent conversations that each stage of a conversation supports."""
 
 import math
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.file.source import Location
 
 CONVERSATION_CPU_S_PER_MINUTE = 4.6
-"""Seconds of CPU time that an agent process uses per minute of a conversation: measured manually on a shared x86
-machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats it."""
+"""Seconds of CPU time that an agent process uses per minute of a conversation. Measured manually on a shared x86
+machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats the measurement."""
 
 MAX_CONVERSATIONS_PER_CORE = 8
 """Maximum number of conversations per core. 13 would saturate a core, but the models for voice and turn detection must
@@ -79,7 +79,7 @@ def build_aws_conversation_chain(aws: Aws) -> tuple[ConversationStage, ...]:
 
     Without agents, there are no stages.
 
-    Language model and text to speech are external endpoints, whose capacity is not in the file.
+    The language model and text to speech are external endpoints; the file does not contain their capacity.
     """
     if aws.agents is None:
         return ()

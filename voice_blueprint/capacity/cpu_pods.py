@@ -35,7 +35,7 @@ class CpuPodGroup:
     def calculate_occupied_cpus(self, vm_size: str) -> float:
         """Return the CPUs of a node that the pod occupies.
 
-        If the pod requests a larger part of the node's memory than of its CPUs, the result is that part of the CPUs.
+        If the pod requests a larger share of the node's memory than of its CPUs, the result is that share of the CPUs.
         """
         return max(
             self.cpus, self.memory_gib / calculate_allocatable_memory_gib(vm_size) * calculate_allocatable_cpus(vm_size)
@@ -75,8 +75,8 @@ def build_cpu_pods_by_tier(callers: Callers | None, agents: AgentPods | None) ->
 def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPodGroup], counts: Mapping[str, int]) -> int:
     """Return the number of nodes of a size for a number of pods of each tier.
 
-    CPUs of each node may remain unused, at most as many as the largest pod requests. The result is at least the number
-    of nodes that suffice if all pods of a node are of one tier, as many as its CPUs and its memory allow.
+    On each node, up to as many CPUs as the largest pod requests may remain unused. The result is at least the number of
+    nodes that are sufficient if each node runs pods of one tier, as many as its CPUs and memory allow.
     """
     cpus = calculate_allocatable_cpus(vm_size)
     required_cpus = sum(pod.cpus * counts[tier] for tier, pod in pods.items())

@@ -29,7 +29,7 @@ from voice_blueprint.file.source import Location
 
 HOST_LOAD_STANDARD_DEVIATIONS = 5.0
 """Number of standard deviations by which random assignment can load one of many hosts above the mean. The
-standard deviation is the square root of the mean; larger deviations are rare, although each of 100,000 callers may
+standard deviation is the square root of the mean; larger deviations are rare, but with 100,000 callers, some may still
 reach a full host."""
 
 TARGET_UTILIZATION = 0.7
@@ -151,7 +151,7 @@ def build_azure_caller_capacities(callers: Callers) -> tuple[TierCapacity, ...]:
 def build_caller_tier_capacities(deployment: Deployment) -> tuple[TierCapacity, ...]:
     """Return the capacities of the tiers that serve callers.
 
-    A deployment with both sections uses those of AWS. Without callers, there are none.
+    If a deployment has both sections, the capacities are those of AWS. Without callers, there are no capacities.
     """
     if aws := deployment.aws_section:
         return build_aws_tier_capacities(aws)

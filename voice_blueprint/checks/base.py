@@ -89,7 +89,7 @@ def cluster_check(
 
     def decorate(check_function: ClusterCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
-            # Two engines of a pod may report the same problem in the same line.
+            # Two engines of a pod may have the same problem at the same location.
             return iter(dict.fromkeys(check_function(build_configured_cluster(deployment.azure))))
 
         return Check(id_, Severity.ERROR, description, source, examine, check_function, is_acceptable)

@@ -18,7 +18,7 @@ LOCAL_TOP_LEVEL_DOMAINS = (
 """Top-level names without public web pages (RFC 2606, RFC 6761, RFC 6762, RFC 8375, ICANN's reservation of 2024 and its
 resolution of 2018 on names of private networks)."""
 RENEWALS_PER_TTL = 2
-"""Divisor of a token's lifetime that results in the interval at which event streams deliver a new token
+"""Ratio of a token's lifetime to the interval at which event streams deliver a new token
 (images/gateway/src/voice_gateway/event_stream.py)."""
 
 
@@ -156,7 +156,7 @@ def check_endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]
 
 
 def is_local_url(url: str, *, private: bool = True) -> bool:
-    """Return True if a URL refers to a single machine or link.
+    """Return True if a URL refers to the local machine or to a link-local address.
 
     With ``private``, URLs of private networks count as well.
     """

@@ -16,7 +16,7 @@ STORAGE_RESOLUTION_S = 1
 """Resolution of all metrics of our images; CloudWatch alarms read them with periods of at least 10 s."""
 
 AWS_RESOLUTION_S = 60
-"""Resolution of AWS services and of metric filters."""
+"""Resolution of metrics from AWS services and metric filters."""
 
 DEPLOYMENT_DIMENSION = "Deployment"
 FLEET_DIMENSION = "Fleet"
@@ -57,7 +57,7 @@ class DropReason(StrEnum):
     NO_HOST = "no-host"
     """No ASR host has a slot."""
     SHED = "shed"
-    """The ASR hosts or the network are slower than the audio arrives; silence is dropped first."""
+    """Audio arrives faster than the network and the ASR hosts can process it; silence is dropped first."""
 
 
 class NetworkAllowance(StrEnum):
@@ -142,7 +142,7 @@ class StartPhase(StrEnum):
     PULL = "pull"
     """Download of the host's images from the registry."""
     WEIGHTS = "weights"
-    """Loading from disk to the accelerator; the first time, download from the model's repository."""
+    """Loading from disk to the accelerator; at the first start, download from the model's repository."""
     COMPILE = "compile"
     GRAPHS = "graphs"
     """Capture of CUDA graphs."""
@@ -162,7 +162,7 @@ NEURON_TOOLS_DIR = "/opt/aws/neuron"
 
 LATENCY_BUCKETS_MS = (100, 200, 300, 500, 750, 1000, 1500, 2000, 2500, 3000, 5000, 10_000)
 """Bucket bounds of the latency histograms of gateways and agents. Prometheus can only count values up to a bound, so a
-latency objective must be one of them (voice_blueprint/file/model/observability.py)."""
+latency objective must be one of the bounds (voice_blueprint/file/model/observability.py)."""
 
 ENGINE_METRICS_PATH = "/metrics.json"
 """Path on the health port where a speech engine reports its queues: one JSON object with values by the names of
@@ -176,8 +176,8 @@ class Metric:
     """A metric that alarms, dashboards and scaling may read.
 
     Attributes:
-        publisher: The image that publishes it, as single values so that percentiles can be calculated; ``aws`` for a
-            metric of a service; ``log-filter`` for a metric filter on a log group.
+        publisher: The image that publishes the metric, as single values so that percentiles can be calculated; ``aws``
+            for a metric of a service; ``log-filter`` for a metric filter on a log group.
         dimensions: The exact dimension set. A CloudWatch alarm matches the complete set, so an additional dimension
             leaves the alarm without data.
         trend_under_load: Whether the value rises or falls with the load of the fleet; ``None`` if it does not depend on

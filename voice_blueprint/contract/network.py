@@ -79,8 +79,8 @@ FLOWS: tuple[Flow, ...] = (
 )
 
 XDP_MTU = 3498
-"""Maximum MTU with native XDP on ENA. A frame must fit a 4 KiB page with its headroom and tailroom; amzn-drivers
-documents 3502, but users measured 3498 as the largest that attaches
+"""Maximum MTU with native XDP on ENA. A frame must fit a 4 KiB page with its headroom and tailroom. amzn-drivers
+documents 3502, but users found 3498 to be the largest MTU at which XDP attaches
 (https://github.com/amzn/amzn-drivers/issues/221)."""
 
 ENA_EXPRESS_MTU = 8900

@@ -19,11 +19,12 @@ HEALTH_PATH = "/healthz"
 """Health check path. Both ports of the gateway respond with 200 while the task can accept callers."""
 
 LIVENESS_PATH = "/livez"
-"""Liveness path. Both ports of the gateway, and an agent, respond with 200 while the process runs, even if it drains or
-its store is unavailable. A gateway responds with 503 if it must be replaced to reach its store."""
+"""Liveness path. Both ports of the gateway, and an agent, respond with 200 while the process runs, even if it is
+draining or its store is unavailable. A gateway responds with 503 if it must be replaced to reach its store."""
 
 HEALTH_COMMAND = "/usr/local/bin/healthcheck"
-"""Program of the gateway image that exits with 0 if ``LIVENESS_PATH`` responds with 200; the image needs no shell."""
+"""Program of the gateway image that exits with status 0 if ``LIVENESS_PATH`` responds with 200; it requires no
+shell."""
 
 TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
 """Header with the session token for the session API; ``Authorization`` contains the caller's own credentials."""
@@ -31,9 +32,9 @@ ROUTING_HEADER = "x-session-id"
 """Header of requests to a cluster's router: requests with the same value go to the same replica."""
 
 CALLER_HEADER = "X-Voice-Caller"
-"""Header with the caller who opens a session, set by API Gateway, which overwrites the value of a request. It is
-ignored if callers present a JWT. The gateway also uses it to identify the caller of a client's socket to an agent, if
-callers can be distinguished."""
+"""Header with the caller who opens a session. API Gateway sets the header, overwriting any value in the request; the
+gateway ignores it if callers present a JWT. If callers are distinguished, the gateway also sets it on a client's socket
+to an agent."""
 
 SESSIONS_PATH = "/v1/sessions"
 SESSION_PATH = "/v1/sessions/{id}"
@@ -57,7 +58,8 @@ CLIENT_SECRETS_PATH = "/v1/realtime/client_secrets"
 LISTEN_PATH = "/v1/listen"
 """WebSocket on the media port for Deepgram's clients."""
 PRESENCE_PATH = "/v1/presence"
-"""WebSocket on the media port that keeps a session open whose audio is sent elsewhere, such as an agent's session."""
+"""WebSocket on the media port that keeps a session open while its audio is sent elsewhere, such as an agent's
+session."""
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 """Path on the media port for the transcription of files by OpenAI's clients."""
 MAX_FILE_BYTES = 128 << 20

@@ -20,10 +20,10 @@ _SAFE_COMMANDS = (
 """Permitted commands. Commands that list keys are excluded: SCAN and RANDOMKEY are not in the dangerous category, and
 ignore key patterns."""
 _SESSION_RECORD_PERMISSIONS = "%R~session:[0-9]*"
-"""Session records, which only gateways write, without the callers' sets and the slots, which only gateways read."""
+"""Read access to session records. Keys of callers' sets and slots, which only gateways read, do not match."""
 _KEY_PERMISSIONS_BY_TIER: dict[Tier, str] = {
     Tier.GATEWAY: "~session:* ~srtp:* %R~shipped:* ~transcribed:* ~file:* %R~transcript:* %R~host:* %R~usage:*",
-    # VAD hosts remove ids with an expired record from the list of ASR hosts, and write no such record.
+    # VAD hosts remove the ids of expired records from the set of ASR hosts, but do not write these records.
     Tier.VAD: f"{_SESSION_RECORD_PERMISSIONS} %R~srtp:[0-9]* ~shipped:[0-9]* ~host:vad* ~host:asr %R~host:asr:*",
     Tier.AGENT: "~conversation:* ~usage:* ~host:agent*",
     Tier.ASR: f"{_SESSION_RECORD_PERMISSIONS} %R~shipped:[0-9]* ~transcribed:[0-9]* ~lease:[0-9]* ~held:* ~file:* "
@@ -77,7 +77,7 @@ gateways never admit more sessions than there are slots."""
 
 TRANSCRIPT_KEY = "transcript:{ssrc}"
 """Bounded stream of the session's transcript. An entry's id consists of the start of its utterance in the audio, in 20
-ms frames, and a sequence number within the utterance, which is ``FINAL_SEQUENCE_NUMBER`` for the final. Valkey
+ms frames, and a sequence number within the utterance. The number of the final is ``FINAL_SEQUENCE_NUMBER``. Valkey
 therefore rejects entries for an utterance that another host has completed."""
 
 FINAL_SEQUENCE_NUMBER = 2**32
@@ -99,8 +99,8 @@ ARCHIVE_INDEX_CLAIM_KEY = "session:archive:index:claim"
 """Claim of the gateway that writes the index entries. The claim expires when the next object is due."""
 
 AUDIO_KEY = "audio:{ssrc}"
-"""Bounded stream of the ``AudioChunk`` datagrams of utterances without a final transcript. Another host continues from
-them if the session's host fails."""
+"""Bounded stream of the ``AudioChunk`` datagrams of utterances without a final transcript. If the session's host fails,
+another host continues from these chunks."""
 
 FILE_PIECES_KEY = "file:pieces"
 """List of the names of audio file pieces that wait for an idle ASR host."""
@@ -126,8 +126,8 @@ HOST_KEY = "host:{tier}:{host}"
 fields."""
 
 HOST_SESSIONS_KEY = "held:{host}"
-"""Set of the sessions that an ASR host transcribes. It outlives the host, for the hosts that take over. VAD hosts may
-not read it, so they cannot discover sessions that send them no packets."""
+"""Set of the sessions that an ASR host transcribes. The set outlives the host, so that other hosts can take over its
+sessions. VAD hosts may not read it, so they cannot discover sessions that send them no packets."""
 
 
 REVISION_KEY_BY_TIER = {Tier.GATEWAY: "session:revision", Tier.AGENT: "conversation:revision"}
@@ -242,7 +242,7 @@ class HostField(StrEnum):
     DRAINING = "draining"
     """``1`` if the host accepts no new sessions; otherwise ``0``."""
     HEARTBEAT = "heartbeat"
-    """Changes every second; a host is dead whose number does not change for ``HOST_HEARTBEAT_TIMEOUT_S``."""
+    """Changes every second. If it does not change for ``HOST_HEARTBEAT_TIMEOUT_S``, the host is treated as dead."""
 
 
 HOST_HEARTBEAT_INTERVAL_S = 1

@@ -1,8 +1,8 @@
 """Helper containers of an engine pod: their resources, and the pinning of a cell's containers to CPUs.
 
 The engines bind themselves to the NUMA nodes of their GPUs. The kubelet allocates CPUs container by container,
-regardless of these bindings, so the amounts must be chosen such that each engine is allocated CPUs of the nodes that it
-binds to.
+regardless of these bindings. The CPU requests must therefore ensure that each engine is allocated CPUs of its own NUMA
+nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,10 @@ LMCACHE_CPUS = 1.9
 PD_ROUTER_CPUS = 1.9
 FRONT_CPUS = 0.9
 GPU_HOLDER_CPUS = 0.1
-"""CPUs of helper containers are fractions, since the kubelet only pins whole CPUs. Containers that are pinned before
-the engines would use CPUs of the NUMA nodes that prefill belongs on, and the decode engine's LMCache server could not
-bind to its own nodes. The amount is ASSUMED: copies between GPU and pinned memory are performed by the GPU."""
+"""CPUs of helper containers are fractions, since the kubelet only pins whole CPUs. If helper containers were pinned
+before the engines, they would use CPUs of the prefill engine's NUMA nodes, and the decode engine's LMCache server could
+not bind to its own nodes. The amounts are ASSUMED to be sufficient, since the GPU performs the copies between GPU and
+pinned memory."""
 
 HELPER_CPUS = 2 * LMCACHE_CPUS + PD_ROUTER_CPUS + FRONT_CPUS + GPU_HOLDER_CPUS
 
@@ -34,8 +35,8 @@ LMCACHE_PROCESS_MEMORY_GIB = 8.0
 PD_ROUTER_MEMORY_GIB = 4.0
 FRONT_MEMORY_GIB = 4.0
 GPU_HOLDER_MEMORY_GIB = 0.25
-"""Memory of the container that requests the GPUs. Its ``sleep`` process uses 1 MiB, but the container runtime's hooks,
-which find and cache the GPUs' libraries, count against the limit, and are killed if the limit is small
+"""Memory of the container that requests the GPUs. Its ``sleep`` process uses 1 MiB. The container runtime's hooks,
+which find and cache the GPUs' libraries, also count against the limit, and are killed if the limit is too low
 (https://github.com/eclipse-che/che/issues/21765). The device plugin has the same limit. ASSUMED, not measured."""
 HELPER_MEMORY_GIB = 2 * LMCACHE_PROCESS_MEMORY_GIB + PD_ROUTER_MEMORY_GIB + FRONT_MEMORY_GIB + GPU_HOLDER_MEMORY_GIB
 """Memory of a cell's pod without its engines and their KV cache pools."""

@@ -10,7 +10,7 @@ class FileProblem:
 
     Attributes:
         file: The file.
-        line: Line, from 1; ``None`` if no line applies.
+        line: Line number, starting at 1; ``None`` if no line applies.
         message: The problem, with the value and the remedy.
     """
 

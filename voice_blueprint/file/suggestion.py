@@ -27,7 +27,7 @@ def format_suggestion_or_choices(word: str, valid_names: Iterable[str]) -> str:
 
 
 def format_suggestion(word: str, valid_names: Iterable[str]) -> str:
-    """Return "; did you mean `x`?" for a misspelt word, or an empty text if no word is similar."""
+    """Return "; did you mean `x`?" for a misspelt word, or an empty string if no word is similar."""
     candidates = find_closest_match(word, valid_names)
     return f"; did you mean `{candidates}`?" if candidates else ""
 

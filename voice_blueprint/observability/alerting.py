@@ -13,7 +13,7 @@ from voice_blueprint.file.model.scaling import Comparison
 
 MIN_REFUSALS = 5
 """Minimum number of refusals in a minute that raises an alert. In a quiet minute with three calls, a single refusal is
-already a third."""
+already a third of the calls."""
 
 MAX_STORE_LOAD_PERCENT = 90
 """Utilization of a state store's engine above which an alert fires. Recommended by AWS:
@@ -37,9 +37,9 @@ class AlertCondition:
 
 
 ALERT_CONDITION_BY_ID = {
-    # A caller who reaches a full gateway task is refused although other tasks have capacity, and calls again. Up to 5 %
-    # of refusals are therefore random. If refusals continue, the error budget alert pages; the same applies to slow
-    # transcripts and slow turns.
+    # A caller who reaches a full gateway task is refused although other tasks have capacity, and calls again. Refusals
+    # of up to 5 % of calls are therefore random. If refusals continue, the error budget alert pages; the same applies
+    # to slow transcripts and slow turns.
     "sessions-refused": AlertCondition(
         "The gateway refuses more than one call in twenty because of insufficient capacity.", 5, affects_callers=False
     ),
@@ -49,7 +49,8 @@ ALERT_CONDITION_BY_ID = {
         0.5,
         Comparison.BELOW,
     ),
-    # Each gateway makes a call per minute. If many callers are refused for lack of capacity, so are some of these.
+    # Each gateway makes a call per minute. If many callers are refused for lack of capacity, some of these calls are
+    # also refused.
     "synthetic-call-fails": AlertCondition(
         "Most calls of the gateways to themselves are not transcribed: those of callers are not either.",
         0.5,
@@ -101,8 +102,8 @@ ALERT_CONDITION_BY_ID = {
         0,
         affects_callers=False,
     ),
-    # A single maximum fires, where CloudWatch requires five. The number of calls varies by its square root, so that at
-    # the designed peak of the smallest store the maximum of a day is 86 %.
+    # On Azure, a single maximum above the threshold fires, whereas CloudWatch requires five. The number of calls varies
+    # by its square root, so that at the designed peak of the smallest store the maximum of a day is 86 %.
     "redis-memory-high": AlertCondition(
         "The state store uses more than 90 % of its memory: at 100 % it refuses writes, and calls fail.",
         90,

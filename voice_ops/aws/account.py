@@ -23,8 +23,8 @@ SERVICE_TIERS = ("edge", "agents")
 NOT_DEPLOYED_STATES = frozenset(
     {"CREATE_FAILED", "DELETE_FAILED", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 )
-"""States of stacks that exist, but whose template was only attempted, or whose resources were partly deleted. The CDK
-replaces a stack whose creation failed."""
+"""States of stacks that exist, but whose creation or deletion did not complete. The CDK replaces a stack whose creation
+failed."""
 
 
 def create_deployment_session(deployment: Deployment) -> boto3.Session:
@@ -112,13 +112,13 @@ class Account:
     def iter_paginated_items(
         self, service: str, operation: str, path: str, region: str | None = None, **request: object
     ) -> Iterator[Any]:
-        """Yield the items of a paginated operation, which the JMESPath expression ``path`` selects in each response."""
+        """Yield the items that the JMESPath expression ``path`` selects in each response of a paginated operation."""
         client: Any = self.session.client(service, region_name=region)  # type: ignore[call-overload]
         match = client.get_paginator(operation).paginate(**request).search(path)
         return (each for each in match if each is not None)
 
     def belongs_to_deployment(self, tags: list[Any]) -> bool:
-        """Return True if the tags of a resource name one of the deployment's stacks."""
+        """Return True if a tag of the resource contains the name of one of the deployment's stacks."""
         return any(tag["Key"] == "aws:cloudformation:stack-name" and tag["Value"] in self.templates for tag in tags)
 
     def fetch_stack_statuses(self) -> dict[str, str]:
@@ -167,9 +167,9 @@ class Account:
         return None
 
     def find_unfinished_services(self, since: datetime) -> Iterator[str]:
-        """Yield a description of each service in which tasks may still run that started before a time.
+        """Yield the description of each service that may still run tasks from before the given time.
 
-        When ECS rolls a deployment back, the previous one becomes the primary again, with its own creation time.
+        When ECS rolls back a deployment, the previous deployment becomes primary again and keeps its creation time.
         """
         client = self.session.client("ecs")
         for cluster, arn in filter(None, map(self.find_service, SERVICE_TIERS)):
@@ -186,6 +186,6 @@ class Account:
                     yield f"{name} has the deployments {', '.join(states)}"
 
     def redeploy_services(self) -> None:
-        """Replace the tasks of gateway and agents, so that they read the current host and password of the store."""
+        """Replace the tasks of the gateway and agents, so that new tasks read the store's current host and password."""
         for cluster, service in filter(None, map(self.find_service, SERVICE_TIERS)):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

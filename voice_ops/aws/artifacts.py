@@ -14,7 +14,7 @@ from voice_ops.aws.refusals import get_error_code
 def find_fleet_artifacts(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
     """Yield each fleet that uses artifacts, the location of its artifacts, and whether they are complete.
 
-    Artifacts are incomplete until the stack with the bucket is deployed.
+    Artifacts count as incomplete until the stack that contains the bucket is deployed.
     """
     deployment, registry = account.deployment, names.build_stack_name(account.deployment, "registry")
     ids = account.fetch_physical_ids(registry) if registry in account.fetch_stack_statuses() else {}
@@ -30,7 +30,7 @@ def find_fleet_artifacts(account: Account) -> Iterator[tuple[AsrFleet, str, bool
 
 
 def format_artifacts_instructions(account: Account, fleet: AsrFleet) -> str:
-    """Return instructions for the creation of a fleet's artifacts."""
+    """Return instructions for creating a fleet's artifacts."""
     job = names.build_job_template_name(account.deployment, fleet.name)
     return (
         f"deploy {names.build_stack_name(account.deployment, 'asr')}, then run the job of {fleet.name}: "

@@ -1,4 +1,4 @@
-"""Deletes stacks one after another, in the order that their imports require."""
+"""Deletes stacks one at a time, in the order that cross-stack imports require."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeletionError(Exception):
 
 
 def sort_stacks_for_deletion(stacks: Sequence[str], live: Templates) -> tuple[str, ...]:
-    """Return the stacks in the order of their deletion. A stack comes before the stacks that it imports from."""
+    """Return the stacks in deletion order: each stack precedes the stacks that it imports from."""
     needs = {stack: find_exporting_stacks(live[stack], live) & set(stacks) for stack in sorted(stacks)}
     return tuple(reversed(sort_by_dependency(needs)))
 

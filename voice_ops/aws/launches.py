@@ -19,7 +19,7 @@ def find_changed_launch_templates(
 
 
 def collect_launch_template_properties(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the launch template properties of each group in a CloudFormation template, as JSON texts."""
+    """Return the launch template properties of each group in a CloudFormation template, as JSON strings."""
     resources = template.get("Resources", {})
     results = {}
     for resource in resources.values():

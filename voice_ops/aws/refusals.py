@@ -1,4 +1,4 @@
-"""Explains errors of AWS in one line each."""
+"""Explains AWS errors, each in one line."""
 
 import typer
 from botocore.exceptions import (

@@ -14,7 +14,7 @@ from voice_ops.aws.refusals import is_access_denied
 def find_removed_region_accounts(first: Account) -> Iterator[Account]:
     """Yield the account of the deployment in each region that was removed from the file but still contains stacks.
 
-    Stacks are recognized by an output with the name of the file.
+    Stacks are identified by an output that contains the name of the file.
 
     A region without read access is omitted.
 

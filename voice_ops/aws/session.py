@@ -1,4 +1,4 @@
-"""Creates boto3 sessions with timeouts and retries, which reject responses that are not from AWS."""
+"""Creates boto3 sessions with timeouts and retries. Their clients reject responses that are not from AWS."""
 
 import json
 from functools import cache
@@ -59,7 +59,7 @@ def _reject_malformed_response(**event: Any) -> None:  # noqa: ANN401  arguments
 
 
 def _has_text_payload(operation_model: OperationModel) -> bool:
-    """Return True if the response body is a text that a caller has stored, such as a bucket policy."""
+    """Return True if the response body is text that a caller has stored, such as a bucket policy."""
     output = operation_model.output_shape
     payload = output.serialization.get("payload") if output else None
     return output is not None and payload is not None and output.members[payload].type_name == "string"

@@ -1,8 +1,8 @@
 """Reads an AKS cluster from Azure Resource Manager, and the objects in the cluster from the Kubernetes API.
 
-The Kubernetes API is called with azure-core, which is part of the extra `azure`. Two lists need no client library: the
-package `kubernetes` 37.0.2 is a wheel of 7.5 MB with six more dependencies. One sign-in of the operator is used for
-both APIs, so neither a kubeconfig nor kubelogin is required on the machine.
+The Kubernetes API is called with azure-core, which is part of the extra `azure`. Two list requests do not justify the
+package `kubernetes`: version 37.0.2 is a 7.5 MB wheel with six more dependencies. The operator signs in once for both
+APIs, so neither a kubeconfig nor kubelogin is required on the machine.
 """
 
 import base64
@@ -34,7 +34,7 @@ from voice_ops.preflight.questions import RequestFailure, extract_first_line
 from voice_ops.timeouts import CONNECT_TIMEOUT_S, MAX_ATTEMPTS, READ_TIMEOUT_S
 
 API_VERSION = "2025-09-01"
-"""API version of Microsoft.ContainerService with which the programs deploy (pulumi-azure-native 3.29.0)."""
+"""API version of Microsoft.ContainerService that the Pulumi programs use (pulumi-azure-native 3.29.0)."""
 ERROR_CLASSES_BY_STATUS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
 HTTP_FORBIDDEN = 403
 
@@ -123,7 +123,7 @@ class KubernetesClient:
         """
         try:
             answer = self._client.send_request(HttpRequest("GET", self._client.format_url(path)))
-        except (ServiceRequestError, ServiceResponseError) as error:  # the latter behind a proxy, for example
+        except (ServiceRequestError, ServiceResponseError) as error:  # for example, a proxy causes the latter
             raise ClusterUnreachableError(extract_first_line(str(error))) from None
         if answer.status_code == HTTP_FORBIDDEN:
             raise ClusterAccessDeniedError(

@@ -24,7 +24,7 @@ MIN_OUTPUT_LENGTH = 8
 """Minimum length of an output that can be recognized within a setting."""
 FAILURE_REASONS = {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImagePull",
              "ImagePullBackOff", "InvalidImageName", "RunContainerError"}  # fmt: skip
-"""Waiting reasons of a container that does not start without intervention.
+"""Waiting reasons of containers that cannot start without intervention.
 https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet (images/types.go, kuberuntime)"""
 
 Manifest = dict[str, Any]
@@ -103,7 +103,7 @@ def evaluate_workloads(deployment: Deployment) -> DefinedWorkloads:
 def fetch_live_deployments(
     kubernetes: KubernetesClient, namespaces: list[str]
 ) -> dict[tuple[str, str], LiveDeployment]:
-    """Return the Deployments in some namespaces of the cluster, by namespace and name."""
+    """Return the Deployments in the given namespaces of the cluster, by namespace and name."""
     results = {}
     for namespace in namespaces:
         pods = kubernetes.list_objects(f"/api/v1/namespaces/{namespace}/pods")
@@ -152,7 +152,7 @@ def _find_changed_paths(new: Any, old: Any, placeholders: frozenset[str], path: 
 
 
 def _find_identifying_key(items: list[Any]) -> str | None:
-    """Return the key with which items of a list are identified, or None if no key is unique."""
+    """Return the key that identifies the items of a list, or None if no key is unique."""
     for key in ("name", "mountPath", "containerPort"):
         values = [each.get(key) for each in items if isinstance(each, dict)]
         if items and len(set(values) - {None}) == len(items):
@@ -184,7 +184,7 @@ def _iter_nested_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of
 
 
 def _find_pod_problems(pod: Manifest) -> Iterator[str]:
-    """Yield the reasons for which a pod does not start."""
+    """Yield the reasons why a pod does not start."""
     status = pod.get("status", {})
     for condition in status.get("conditions") or ():
         if (condition["type"], condition["status"], condition.get("reason")) == (

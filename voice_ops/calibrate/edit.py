@@ -36,7 +36,7 @@ def _find_child_node(node: yaml.Node | None, part: str | int) -> yaml.Node:
 
 
 def _find_end_index(node: yaml.Node) -> int:
-    """Return the end index of a value. PyYAML's own end of a block collection includes trailing comments."""
+    """Return the end index of a value. PyYAML's end mark for a block collection includes trailing comments."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
         return _find_end_index(last[1] if isinstance(last, tuple) else last)

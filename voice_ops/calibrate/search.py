@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 
 def find_max_sustained_calls(sustains: Callable[[int], bool], max_calls: int) -> tuple[int, bool]:
-    """Find the maximum number of sustained calls, by doubling the number and then by a binary search.
+    """Find the maximum number of sustained calls: double the number, then use a binary search.
 
     Args:
-        sustains: Function that runs this number of calls on the host, and returns whether all succeeded.
+        sustains: Function that runs the given number of calls on the host, and returns whether all succeeded.
         max_calls: Maximum number of calls to try.
 
     Returns:
-        The maximum number of sustained calls, and whether the host limits this number instead of ``max_calls``.
+        The maximum number of sustained calls, and whether the host is the limit, rather than ``max_calls``.
     """
     sustained, calls = 0, 1
     while sustains(calls):

@@ -51,7 +51,7 @@ def create_header_provider(auth: AuthorizerType | None, secret: str | None, serv
     """Return a function that authenticates requests to a server.
 
     Args:
-        auth: The default is an API key if there is a secret.
+        auth: Kind of authorizer. By default, an API key if there is a secret, and otherwise none.
         secret: The API key or token.
 
     Raises:

@@ -28,7 +28,7 @@ from voice_ops.output import create_exit, err, format_markup, out
 
 LOCAL_SERVER = "http://127.0.0.1:8080"
 PLACEHOLDER_API_KEY = "none"
-"""Key for servers without authentication, since clients of the other APIs always send a key."""
+"""Key for servers without authentication. Clients of the other APIs always send a key."""
 
 
 def call(  # noqa: PLR0917  Typer passes parameters by name

@@ -17,7 +17,7 @@ _INT16_SCALE = 1 << 15
 
 
 class RecordingError(ValueError):
-    """The recording cannot be read, or has no supported format or length."""
+    """The recording cannot be read, or its format or length is not supported."""
 
 
 def read_samples(file: Path) -> NDArray[np.int16]:

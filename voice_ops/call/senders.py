@@ -26,10 +26,10 @@ REJECTION_CLOSE_CODES = {1003, 1007, 1008, 1009}
 """Close codes after which the same audio would be rejected again. After all other codes, the session waits for a
 reconnect."""
 MIN_SERVER_ERROR_STATUS = 500
-"""Minimum status code for which another gateway may respond differently."""
+"""Minimum HTTP status code after which a retry may succeed, since another gateway may respond."""
 MAX_CONNECTION_ATTEMPTS = 10
 RECONNECT_PAUSE_S = 0.5
-"""Pause before a reconnect. All pauses together are shorter than the minimum grace period of a deployment file."""
+"""Pause before a reconnect. The sum of all pauses is shorter than the minimum grace period in deployment files."""
 
 Samples = NDArray[np.int16]
 
@@ -49,8 +49,8 @@ class SrtpSender:
     """Sends encrypted packets of 20 ms, followed by BYE.
 
     Args:
-        sources: Source addresses. Each is used for an equal part of the audio, with its own port, as if a NAT or a
-            mobile network had changed the address. The operating system replaces an empty address.
+        sources: Source addresses. Each sends an equal part of the audio from its own port, as if a NAT or a mobile
+            network had changed the address. For an empty address, the operating system chooses one.
     """
 
     def __init__(self, media: SrtpParameters, sources: Sequence[str] = ("",)) -> None:
@@ -63,7 +63,8 @@ class SrtpSender:
             srtp_profile=pylibsrtp.Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
         )
         self._srtp = pylibsrtp.Session(policy)
-        # Below 2^15, so that a lost first packet cannot confuse the rollover counter (RFC 3711, section 3.3.1).
+        # Below 2^15, so that the loss of the first packet cannot desynchronize the rollover counter (RFC 3711, section
+        # 3.3.1).
         self._sequence = secrets.randbelow(1 << 15)
         self._timestamp = secrets.randbits(32)
 
@@ -131,7 +132,7 @@ class WebSocketSender:
             try:
                 connection = await self._send_remaining_frames(frames)
             except (websockets.WebSocketException, OSError) as error:
-                # After an accepted connection, the error is a restart or a network failure, which is temporary.
+                # If a connection was accepted before, the cause is a restart or a network failure, which is temporary.
                 if not self._was_admitted or _is_rejected_handshake(error):
                     raise CallError(f"{self._url} refuses the audio connection: {error}") from None
                 reason = str(error)

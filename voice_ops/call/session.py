@@ -12,10 +12,10 @@ from pydantic import BaseModel, ValidationError
 from voice_blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH, TOKEN_HEADER
 
 SUBPROTOCOL = "voice.v1"
-"""Subprotocol of the audio WebSocket. In the header, it is followed by the token."""
+"""Subprotocol of the audio WebSocket. The token is sent as a second subprotocol."""
 
 REQUEST_TIMEOUT_S = 30.0
-"""Timeout of requests. Event streams have heartbeats, so they do not reach it."""
+"""Timeout of requests. Heartbeats prevent event streams from timing out."""
 MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of an event stream without an event in between."""
 RECONNECT_PAUSE_S = 1.0
@@ -23,8 +23,8 @@ MAX_CELL_REDIRECTS = 10
 """Maximum number of cells to which a request is redirected."""
 ACCESS_ERROR_STATUSES = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
 WAF_BLOCK_DETAIL = "WAF_FILTERED"
-"""Detail of API Gateway's responses to requests that the web firewall blocks, such as those above the rate limit of an
-address. Their status is 403 as well."""
+"""Detail in API Gateway's 403 responses to requests that AWS WAF blocks, such as requests above the rate limit of an
+address."""
 
 
 class CallError(Exception):
@@ -53,7 +53,7 @@ class MediaEndpoint(BaseModel):
 
 
 class SessionResponse(BaseModel):
-    """Response to the opening of a session."""
+    """Response to the request that opens a session."""
 
     id: str
     token: str
@@ -125,7 +125,7 @@ class Session:
                 raise CallError(f"cannot reach {url}: {str(error) or type(error).__name__}") from None
             if response.status_code != httpx2.codes.TEMPORARY_REDIRECT:
                 break
-            # A redirect by the HTTP client would keep the signature for the first cell.
+            # If the HTTP client followed the redirect, it would keep the signature for the first cell.
             url = urljoin(url, response.headers["Location"])
         if response.status_code in ACCESS_ERROR_STATUSES and _parse_error(response).get("detail") != WAF_BLOCK_DETAIL:
             raise AccessRejectedError(_describe_error(response, url))

@@ -17,8 +17,8 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.h
 TARGET_TRACKING_ALARM_COUNT = 2
 
 CLUSTER_METRICS, SERVICE_METRICS = 13, 25
-"""Series of Container Insights that are charged as custom metrics: ten of a cluster, of each service and of each task
-definition, three more of a cluster, and five more of a service. Each service has its own task definition.
+"""Series of Container Insights that are charged as custom metrics: ten for each cluster, service and task definition,
+plus three for each cluster and five for each service. Each service has its own task definition.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html"""
 
 
@@ -41,7 +41,7 @@ class Templates:
         return properties
 
     def calculate_size(self, name: str, low: object, peak: object) -> Amount:
-        """Return the size of a resource in the three cases. Templates may contain the bounds as text."""
+        """Return the size of a resource in the three cases. Templates may contain the bounds as strings."""
         return self.expected_sizes.calculate_size(name, float(str(low)), float(str(peak)))
 
 
@@ -60,7 +60,7 @@ def _list_group_uses(templates: Templates, stack: str, properties: Properties) -
 
 
 def _list_warm_pool_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[ResourceUsage]:
-    """Yield the volumes of stopped hosts. The minimum and the maximum size of the pool are equal."""
+    """Yield the volumes of the stopped hosts in a warm pool, whose minimum and maximum size are equal."""
     group = templates.find_referenced_properties(stack, properties["AutoScalingGroupName"])
     launch = templates.find_referenced_properties(stack, group["LaunchTemplate"]["LaunchTemplateId"])[
         "LaunchTemplateData"

@@ -76,8 +76,8 @@ def _list_claim_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage
 
 
 def _list_metric_alert_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[ResourceUsage]:
-    # A rule is charged by series. One that is split by a dimension has a series for each of its values: the edge has
-    # at most three backends.
+    # A rule is charged per time series. A rule that is split by a dimension has one series per value of the dimension.
+    # The edge has at most three backends.
     split = any("*" in each["values"] for row in inputs["criteria"]["allOf"] for each in row["dimensions"])
     yield ResourceUsage("azure-metric-alert", Amount.fixed(3 if split else 1))
 

@@ -132,7 +132,7 @@ def _select_cell(deployment: Deployment) -> Deployment:
 
 
 def load_prices() -> PriceBook:
-    """Return the current prices, or exit with 2 and a message if they cannot be read."""
+    """Return the current prices, or exit with status 2 and a message if they cannot be read."""
     try:
         return load_price_book(PRICES_FILE)
     except ValueError as error:

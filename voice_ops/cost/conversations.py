@@ -26,7 +26,7 @@ from voice_ops.cost.traffic import (
 )
 
 AGENTS_TIER = "agents"
-"""Tier of resources and usage that only conversations cause."""
+"""Tier for resources and usage that only conversations cause."""
 
 
 def estimate_aws_conversations(aws: Aws, load: CallLoad) -> ConversationUsage | None:
@@ -39,9 +39,13 @@ def estimate_aws_conversations(aws: Aws, load: CallLoad) -> ConversationUsage | 
 def estimate_azure_conversations(azure: Azure, load: CallLoad | None) -> ConversationUsage | None:
     """Return the conversations of the Azure section, or ``None`` without agents.
 
-    Only conversations cause the cost of the agents' load balancer, of the agents' pods in the CPU pool, and of the
-    services in each GPU pool that generate or speak answers but do not transcribe callers. The shares of pods and nodes
-    are those at the planned maximum.
+    Only conversations cause the cost of:
+
+    * the agents' load balancer
+    * the agents' pods in the CPU pool
+    * the services in each GPU pool that generate or speak answers but do not transcribe callers
+
+    The shares of pods and nodes are those at the planned maximum.
     """
     agents, callers, cpu_pool = azure.agents, azure.callers, azure.cpu_pool
     if agents is None or callers is None or cpu_pool is None or load is None:
@@ -132,5 +136,8 @@ def calculate_azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, R
 
 
 def _calculate_speech_gb_per_hour(agents: ConversationSettings, load: CallLoad) -> float:
-    """Return the audio of an agent per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
+    """Return the size of an agent's audio per conversation hour, in GB.
+
+    ASSUMED: agents speak whenever the caller does not.
+    """
     return agents.speech_rate * 2 * 3600 / 1e9 * (1 - load.speech_share)

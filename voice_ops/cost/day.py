@@ -1,7 +1,8 @@
 """Hosts over the designed day, from the simulator: the expected case of `voice cost`.
 
-The mean number of hosts differs from the number for the mean load: fleets change in steps, wait before they scale in,
-and have bounds. The file's own rules are therefore simulated over the day, and the hosts are integrated.
+The mean number of hosts differs from the number for the mean load, since fleets change in steps, wait before they scale
+in, and have a minimum and a maximum. Therefore, the file's own rules are simulated over the day, and the number of
+hosts is averaged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +55,7 @@ class DaySimulation:
     def _calculate_azure_sizes(self) -> Iterator[tuple[str, float]]:
         """Yield the mean number of nodes of each pool.
 
-        Services without audio have the same position between minimum and maximum as the ASR hosts.
+        Services without audio are assumed to be at the same position between minimum and maximum as the ASR hosts.
         """
         azure, location = self.deployment.azure, self._calculate_mean_utilization()
         for pool in azure.pools:

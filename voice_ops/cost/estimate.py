@@ -42,7 +42,7 @@ POOLS_TIER = "pools"
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumptions on costs that the templates do not contain.
+    """Assumptions about costs that cannot be derived from the templates.
 
     Attributes:
         utilization: Position of the expected size between minimum and maximum, 0 to 1; ``None`` for the mean sizes of

@@ -27,7 +27,7 @@ class Amount:
 
     @classmethod
     def between(cls, low: float, peak: float, utilization: float) -> Amount:
-        """Return a size that scaling changes.
+        """Return the size of a scaled resource in each case.
 
         Args:
             utilization: Position of the expected size between ``low`` and ``peak``, 0 to 1.
@@ -87,7 +87,7 @@ class ResourceUsage:
     Attributes:
         item: An item of the price book.
         amount: Number of units for the whole month: hosts, gateways, GB.
-        is_exact: Whether prices of other regions are not acceptable.
+        is_exact: Whether only a price of the exact region is acceptable.
     """
 
     item: str
@@ -172,7 +172,7 @@ class ConversationUsage:
 
     Attributes:
         own_share_by_name: Share of conversations in the cost of a tier or resource, by its name.
-        assumptions: Assumptions on minutes and shares.
+        assumptions: Assumptions about minutes and shares.
     """
 
     minutes: Amount
@@ -188,7 +188,7 @@ class Estimate:
         lines: Priced lines.
         unpriced_items: Items without a price, without duplicates.
         free: Types that are not charged separately.
-        unavailable_hosts: Hosts without a price; with any of them, the sum is a lower bound.
+        unavailable_hosts: Hosts without a price. If there are any, the sum is a lower bound.
     """
 
     cloud: str

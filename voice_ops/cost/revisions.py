@@ -19,7 +19,7 @@ def open_comparison(file: Path, target: str) -> Iterator[tuple[str, Path]]:
     """Yield a label and a readable path for a comparison: a file, or a git revision of ``file``.
 
     Raises:
-        NoSuchRevisionError: The text is neither a file nor a revision, or git has no such file at that revision.
+        NoSuchRevisionError: The argument is neither a file nor a revision, or the revision does not contain the file.
     """
     if target != LAST_RELEASE and (Path(target).exists() or Path(target).suffix in {".yaml", ".yml"}):
         yield target, Path(target)

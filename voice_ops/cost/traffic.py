@@ -57,15 +57,15 @@ EVENTS_PER_S, EVENT_BYTES = 3, 400
 MAX_STREAM_MINUTES = 15
 """Maximum duration of an event stream on API Gateway; the caller then opens another one."""
 LOG_BYTES_PER_CALL = 25_000
-"""Flow records of a call, and the gateway's log; on Azure, logs of engines and router. A conversation with its agent
-adds the same amount. ASSUMED."""
+"""Log volume of a call: flow records and the gateway's log; on Azure, the logs of the engines and the router. A
+conversation with an agent adds the same amount. ASSUMED."""
 PUBLISH_REQUEST_BYTES = 10_000
 """Size of a telemetry request. ASSUMED."""
 SPEECH_BYTES_PER_S = 24_000 * 2
 """Output of text to speech: 24 kHz, 16 bits, one channel."""
 SERIES_PER_REPLICA, SERIES_PER_NODE = 500, 1000
-"""Series of an engine with its cache server and GPUs; series of kubelet, containers and Kubernetes' own state.
-ASSUMED."""
+"""Time series of an engine, including its cache server and GPUs, and of a node: kubelet, containers and
+kube-state-metrics. ASSUMED."""
 METRIC_SAMPLE_BYTES = 2
 """Size of a compressed sample that is sent to the workspace. ASSUMED."""
 
@@ -84,7 +84,7 @@ RETAINED_VERSION_COUNT = 2
 ASSUMED."""
 
 AUDIO_GB_PER_HOUR = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
-"""Audio of one call-hour, GB."""
+"""Size of the audio of one call-hour, in GB."""
 
 _VALUES_BY_DIMENSION = {
     ALLOWANCE_DIMENSION: NetworkAllowance,
@@ -141,7 +141,7 @@ def calculate_aws_usage(
 def _calculate_storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
 
-    Snapshots contain what the calls of that moment store. The storage of one snapshot per store is free.
+    A snapshot contains the state of all calls at that time. The storage of one snapshot per store is free.
     """
     snapshots = max(0, aws.state.snapshot_retention_days - 1)
     stored = calls * (STORE_BYTES_PER_CALL / 1e9 * snapshots)
@@ -207,8 +207,9 @@ def calculate_azure_usage(
 ) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the load's monthly usage on Azure, with the resource type that each item is charged with.
 
-    Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
-    (with agents: ``voice_ops.cost.conversations``). Inbound traffic is free, and so is traffic between zones:
+    Transcripts are assumed to be sent to the internet, which is the most expensive route. Without agents, so is
+    synthesized speech; with agents, ``voice_ops.cost.conversations`` calculates its usage. Inbound traffic and traffic
+    between zones are free:
     https://azure.microsoft.com/updates?id=update-on-interavailability-zone-data-transfer-pricing
 
     Args:

@@ -55,7 +55,7 @@ _SRTP_PROFILES = {
     "AEAD_AES_128_GCM": Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
 }
 _FLAGS_BY_RTCP_TYPE = {b"\xcb": ChunkFlag.LAST, b"\xcc": ChunkFlag.COMMIT}
-"""Marks by the second RTCP packet in a datagram: BYE, or APP with the name `cmit`."""
+"""Chunk flag by the type of the second RTCP packet in a datagram: BYE, or APP with the name `cmit`."""
 
 log = logging.getLogger("reference-vad")
 
@@ -265,7 +265,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             self._send_datagram(stream.host, stream.sent_datagrams[-1])
 
     def _pin_stream(self, stream: SessionStream, *, starts_utterance: bool) -> None:
-        """Keep a session on its host until the host is lost, or drains at the start of an utterance."""
+        """Move a session to another host if its host is lost, or is draining at the start of an utterance."""
         previous = stream.host
         current = next((host for host in self._asr_hosts if previous and host.id == previous.id), None)
         if current and not (current.draining and starts_utterance):
@@ -277,7 +277,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
         if next_host is None:
             return
         stream.host = next_host
-        # A host that drained before it left has completed its work; without a previous host, no work has been done.
+        # Resend the speech, unless the previous host drained before it left, and therefore completed its work.
         if previous is None or (current is None and not previous.draining):
             for datagram in stream.sent_datagrams:
                 self._send_datagram(next_host, datagram)

@@ -28,7 +28,7 @@ class UtteranceSplitter:
     """Splits a session's frames into utterances, and utterances into chunks.
 
     Args:
-        first_sequence: Position of the session's next frame. A session from another host continues after it.
+        first_sequence: Position of the session's next frame. It is not 0 if another host has processed earlier frames.
         first_number: Number of the session's next chunk.
     """
 
@@ -76,7 +76,7 @@ class UtteranceSplitter:
         return [self._build_chunk(self._next_sequence - 1, flags, self._rows[:0])]
 
     def resume_at(self, sequence: int) -> None:
-        """Continue at a position of the session's clock, or after the audio that was sent if that is later."""
+        """Continue at a position of the session's clock or after the sent audio, whichever is later."""
         self._next_sequence = max(sequence, self._next_sequence)
 
     def _begin_utterance(self) -> None:

@@ -13,7 +13,7 @@ from voice_ops.diagram.graph import Node
 from voice_ops.diagram.templates import Resource, ResourceKey, TemplateSet
 
 ZERO_SIZE_MARK = "*"
-"""Mark for a fleet or service that is kept at 0 because its image has no digest."""
+"""Mark for a fleet or service that is kept at 0 hosts or tasks because its image has no digest."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _create_service_boxes(templates: TemplateSet) -> Iterator[Box]:
 
 
 def _mark_zero_size(bounds: str, properties: Mapping[str, Any]) -> str:
-    """Return the size with a mark if the launch template or task definition refers to an image without a digest."""
+    """Return the size, marked if the launch template or task definition refers to an image without a digest."""
     return f"{bounds} {ZERO_SIZE_MARK}" if PLACEHOLDER_DIGEST in json.dumps(properties) else bounds
 
 

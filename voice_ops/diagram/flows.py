@@ -21,7 +21,7 @@ _TRAFFIC_TYPE_BY_PURPOSE = {
     CHUNK.purpose: TrafficType.AUDIO,
     GATEWAY_HTTP.purpose: TrafficType.CONTROL,
 }
-"""Path by description of a security group rule, which is the purpose of a port in the contract."""
+"""Path by the description of a security group rule. The description is the purpose of the port in the contract."""
 _API_PURPOSE = "Session API, opens, follows and closes sessions"
 _LOAD_BALANCER_TYPE = "ElasticLoadBalancingV2::LoadBalancer"
 
@@ -110,7 +110,7 @@ def _find_rule_flows(templates: TemplateSet, box_list: list[Box]) -> Iterator[Fl
 
 
 def _iter_ingress_rules(templates: TemplateSet) -> Iterator[tuple[ResourceKey | None, ResourceKey, Mapping[str, Any]]]:
-    """Yield the source, destination and properties of each ingress rule. The source of the internet is ``None``."""
+    """Yield the source, destination and properties of each ingress rule. The source ``None`` is the internet."""
     for target, group in templates.collect_properties_by_key("EC2::SecurityGroup").items():
         for rule in group.get("SecurityGroupIngress", []):
             yield templates.resolve_reference(target[0], rule.get("SourceSecurityGroupId")), target, rule

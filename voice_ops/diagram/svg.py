@@ -18,7 +18,7 @@ _LAYOUT_SCRIPT = Path(__file__).with_name("layout.mjs")
 
 
 class StyledText(NamedTuple):
-    """A text and its font. ``size`` is in units of the diagram."""
+    """A text element and its font. ``size`` is in units of the diagram."""
 
     text: str
     size: float

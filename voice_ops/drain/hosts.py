@@ -96,7 +96,7 @@ def find_host(account: Account, instance: str) -> Host:
 
 
 def check_group_minimum(host: Host, *, replaced: bool) -> None:
-    """Check that the termination of a host does not violate the minimum of its group.
+    """Check that terminating a host does not reduce its group below the minimum number of hosts.
 
     Raises:
         NotDrainableError: The group would fall below its minimum.

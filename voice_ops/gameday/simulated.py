@@ -90,7 +90,7 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, ScenarioEffect | 
 
 
 def _find_exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
-    """Return vCPU quotas that the minimum number of hosts of each fleet exhausts, by quota code."""
+    """Return vCPU quotas that are just sufficient for the minimum number of hosts of all fleets, by quota code."""
     exhausted: dict[str, int] = {}
     for plan in plans:
         if kind := plan.instance_type:
@@ -132,7 +132,7 @@ class _FaultComparison:
         return ScenarioEffect(max(0, lost[0] - lost[1]), faulty.call_results.offered, recovers_s, fired)
 
     def measure_region_loss(self) -> ScenarioEffect:
-        """Return the effect of the loss of another region, whose callers are half of the total and move to this region.
+        """Return the effect of losing the other of two regions, whose half of all callers moves to this region.
 
         The calls of the other region are cut off. Callers are lost if they call before the name resolves to this
         region, or if there is no capacity for them.
@@ -164,7 +164,7 @@ def _find_fired_alerts(fault_result: PolicyResult, at_s: float) -> tuple[str, ..
 
 
 def _calculate_recovery_s(fault_result: PolicyResult, requested_calls: NDArray[Any], at_s: float) -> float | None:
-    """Return the time from the fault until all requested calls are served again, except for random variation."""
+    """Return the time from the fault until all requested calls are served again, ignoring random variation."""
     course = fault_result.time_series
     missing = requested_calls - course.carried > MARGIN_STANDARD_DEVIATIONS * np.sqrt(np.maximum(requested_calls, 1))
     shortfall = np.flatnonzero(missing & (course.second > at_s))

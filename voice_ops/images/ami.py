@@ -17,7 +17,7 @@ class ImageProposal:
     """A proposed image for a fleet.
 
     Attributes:
-        in_file: Value in the file; ``None`` for AWS's latest at each deploy.
+        in_file: Value in the file; ``None`` if each deploy uses AWS's latest image.
         proposed: Value to write; ``None`` if the region has no image.
         made: Origin of the image.
         since: Creation date, or the version of AWS's parameter.

@@ -87,7 +87,7 @@ def build_args(
 
 @app.command("publish", epilog=EXIT_CODES_HELP)
 def publish(file: DeploymentFileArgument, registry: RegistryOption) -> None:
-    """Print the commands that build, push, scan and sign the images without a digest in the file.
+    """Print the commands that build, push, scan and sign the images that have no digest in the file.
 
     The commands read base image digests from the publishers' registries, require SIGNING_KEY in the environment, and
     end by printing the line for `images`. Prints nothing if every image has a digest.

@@ -32,8 +32,8 @@ def pin_digest(reference: str, digest: str) -> str:
 def format_image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
     """Return the tag for a push.
 
-    The tag consists of the engine's version, a short digest of each base, and the revision of the source. Registries do
-    not overwrite tags, so the tag contains everything that can change. Deployments pull by digest.
+    The tag consists of the engine's version, a short digest of each base, and the revision of the source. Tags in a
+    registry are immutable, so the tag contains everything that can change. Deployments pull by digest.
     """
     names = [spec.upstream] if isinstance(spec, MirroredImage) else list(spec.versions.values())
     version = catalog.engines()[names[0]].version if names else "base"
@@ -42,7 +42,7 @@ def format_image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str)
 
 
 def list_base_references(spec: ImageSpec) -> dict[str, str]:
-    """Return the reference with a tag of each base of an image, by build argument."""
+    """Return the tagged reference of each base of an image, by build argument."""
     if isinstance(spec, MirroredImage):
         return {UPSTREAM_DIGEST_KEY: find_upstream_reference(spec.upstream)}
     return {argument: find_upstream_reference(name) for argument, name in spec.bases.items()}

@@ -36,7 +36,7 @@ PACKAGES_FILE_HEADER = (
 _BUNDLED_LIBRARY_PATTERN = re.compile(r"(?:^|/)(lib[\w+-]+?)(?:-[0-9a-f]{8}){0,2}(?:-[\d.]+)?\.so(?:\.[\d.]+)?$")
 _SOURCE_BUILD_PATTERN = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
 _MAX_NAME_LENGTH = 80
-"""A longer field is the text of a license, not its name."""
+"""Maximum length of a license name. A longer field contains the text of the license."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class LicenseReview:
         return symbols & set(self.permitted)
 
     def find_package_problems(self, package: Package) -> list[str]:
-        """Return the reasons that exclude a package from an image."""
+        """Return the reasons why an image may not contain a package."""
         results = []
         licenses = self.find_package_expression(package)
         if not self._is_permitted(licenses):
@@ -215,7 +215,7 @@ def _is_compatible(tag: Tag, python: str) -> bool:
 
 
 def find_source_built_packages(spec: BuiltImage) -> set[str]:
-    """Return the packages that an image compiles. Unlike their wheels, these packages bundle no libraries."""
+    """Return the packages that an image builds from source. Unlike their wheels, they bundle no libraries."""
     return set(_SOURCE_BUILD_PATTERN.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
 
 

@@ -1,4 +1,4 @@
-"""Local builds and runs of the images based on a plain distribution, without a registry or container daemon.
+"""Builds and runs images based on a plain distribution on this machine, without a registry or container daemon.
 
 The base is bootstrapped from Debian's archive, committed to a temporary image storage, and passed to the Dockerfile by
 digest, as in a real build. Then the image's smoke test runs: ``images/<name>/smoke/run.sh`` in the image as its user,
@@ -20,8 +20,8 @@ from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, load_base_images
 from voice_ops.images.smoke import create_smoke_test
 
 MAX_OPEN_FILES = 20_000
-"""Limit of open files in a container, of which the router needs 16,400. Buildah's default is 1,024, and containerd's
-more than a million."""
+"""Limit of open files in a container. The router needs 16,400. Buildah's default is 1,024, and containerd's is more
+than a million."""
 PACKAGE_BY_TOOL = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip
 """Debian package of each required program."""
@@ -32,8 +32,8 @@ CERTIFICATES_FILE = Path("/etc/ssl/certs/ca-certificates.crt")
 SMOKE_FOLDER = "smoke"
 DRIVE_SCRIPT = "drive.sh"
 LOOPBACK_ONLY_PREFIX = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-"""Command prefix that runs a program in a separate network, in which all ports are free. No traffic leaves this
-network."""
+"""Command prefix that runs a program in a separate network namespace, in which all ports are free and only loopback
+works."""
 ReportFunction = Callable[[str], None]
 
 
@@ -186,7 +186,7 @@ class Rehearsal:
             self._run_buildah("rm", container)
 
     def export(self, reference: str, archive: Path, authority: Path) -> None:
-        """Write an image as an OCI archive with an additional layer: a trusted certificate authority."""
+        """Write an image as an OCI archive, with an additional layer that adds a trusted certificate authority."""
         with self._open_container(reference) as container:
             self._run_buildah(
                 "copy", "--quiet", container, str(authority), "/usr/local/share/ca-certificates/rehearsal.crt"

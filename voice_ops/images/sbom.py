@@ -2,7 +2,7 @@
 
 A scanner finds the packages of an image with the licenses in their metadata, but neither the libraries that a wheel
 bundles nor reviewed licenses. Both come from ``images/packages.yaml`` and ``images/licenses.yaml``. The program exits
-with 1 if a Python package of an image based on a plain distribution is not permitted.
+with status 1 if a Python package of an image based on a plain distribution is not permitted.
 """
 
 import json

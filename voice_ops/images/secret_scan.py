@@ -36,14 +36,14 @@ class HubTokenDetector(RegexBasedDetector):
 
 
 class TwilioKeyDetector(RegexBasedDetector):
-    """Detector of SIDs of Twilio's API keys. The SID of an account, ``AC...``, is in every webhook, and public."""
+    """Detector of the SIDs of Twilio API keys. Account SIDs (``AC...``) are in every webhook, and therefore public."""
 
     secret_type = "Twilio API Key"  # noqa: S105
     denylist = (re.compile(r"\bSK[a-z0-9]{32}\b"),)
 
 
-# Only detectors with a specific pattern: entropy matches every digest, and words such as "password" match every
-# program.
+# Only detectors with a specific pattern are used. An entropy detector would match every digest, and a keyword detector
+# ("password") every program.
 SECRET_DETECTORS = (
     artifactory.ArtifactoryDetector(),
     aws.AWSKeyDetector(),
@@ -65,7 +65,7 @@ FALSE_POSITIVE_PATTERN = re.compile(r"EXAMPLE\b|\bsha512-")
 
 
 def scan_text(location: str, text: str) -> Iterator[str]:
-    """Yield the location and the kind of each secret in a text, but never the secret itself."""
+    """Yield the location and the kind of each secret in the text, but never the secret itself."""
     for detector in SECRET_DETECTORS:
         for match in (match for shape in detector.denylist for match in shape.finditer(text)):
             begin = text.rfind("\n", 0, match.start()) + 1

@@ -50,7 +50,7 @@ def download_package_versions(suite: str) -> PackageVersions:
 
 
 def find_missing_versions(base: BaseImage, archive_versions: PackageVersions) -> Iterator[str]:
-    """Yield a line for each version that the images with a base pin, but that the archive does not contain."""
+    """Yield a line for each version that an image with this base pins, but that the archive does not contain."""
     for spec in load_image_specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
             for argument, package in spec.packages.items():

@@ -16,7 +16,7 @@ from voice_ops.init import sizes, small
 from voice_ops.init.answers import Answers, Cloud
 
 UNLIMITED_BUDGET_USD = 10**12
-"""Budget of a draft that is priced before the budget is known. The price does not depend on it."""
+"""Budget of a draft that is priced before the budget is known. The price does not depend on the budget."""
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,9 @@ def calculate_mean_calls(calls: int) -> int:
 
 
 def calculate_host_count(calls: int, capacities: int) -> HostCount:
-    """Return the number of hosts for the mean number of calls as minimum, and for the peak as maximum.
+    """Return the hosts for the mean number of calls as the minimum, and for the peak as the maximum.
 
-    The utilization is ``TARGET_UTILIZATION``. A tenth and one more host are added for the peak, since the number of
+    The utilization is ``TARGET_UTILIZATION``. For the peak, a tenth and one more host are added, since the number of
     calls varies and an alert fires while a fleet is at its maximum.
     """
     low, high = (
@@ -122,8 +122,8 @@ def offers_gpus(cloud: str, region: str) -> bool:
 def calculate_max_calls(cloud: str, region: str, *, agents: bool) -> int:
     """Return the maximum number of concurrent calls.
 
-    The limit is the capacity of one state store, on AWS also the number of addresses in the subnets, or the CPUs of the
-    small file where a region offers no GPUs.
+    The limit is the capacity of one state store and, on AWS, the number of addresses in the subnets. In a region
+    without GPUs, the limit is that of the small deployment, which uses CPUs.
     """
     if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
@@ -264,7 +264,7 @@ def build_aws_placeholder_values(region: str, calls: int, *, agents: bool) -> di
 
 
 def _render_throttle_setting(calls: int) -> str:
-    """Return the setting of the session API's rate limits, or an empty text if the default is sufficient."""
+    """Return the setting of the session API's rate limits, or an empty string if the default is sufficient."""
     required_rate = math.ceil(
         RATE_LIMIT_FACTOR * calculate_peak_requests_per_s(CallLoad(calls=calculate_mean_calls(calls)))
     )
@@ -340,7 +340,7 @@ def build_azure_placeholder_values(region: str, calls: int, *, agents: bool) -> 
 def _render_pod_range_setting(nodes: int) -> str:
     """Return the setting of a pod range with a /24 for each node, including the nodes of an upgrade.
 
-    The text is empty if the default range is sufficient.
+    The result is empty if the default range is sufficient.
     """
     # Each of two pools rounds its surge up.
     max_nodes = nodes + calculate_surge_node_count(nodes) + 1
@@ -405,5 +405,5 @@ def _create_too_many_calls_error(calls: int, limit: str = "one state store") -> 
 
 
 def _find_min_price(usd_per_hour: Mapping[str, float]) -> float:
-    """Return the lowest price of all regions. It serves to compare types, since some regional prices are unknown."""
+    """Return the lowest price in any region. Types are compared by it, since some regional prices are unknown."""
     return min(usd_per_hour.values(), default=math.inf)

@@ -16,7 +16,6 @@ from voice_ops.loadtest.inputs import PASSAGE
 from voice_ops.loadtest.options import OptionError
 from voice_ops.loadtest.price import PriceError
 from voice_ops.loadtest.report import LoadTestReport
-from voice_ops.loadtest.scenarios import PUBLICATION
 from voice_ops.loadtest.session import LoadTest, LoadTestError
 from voice_ops.loadtest.tables import create_comparison_table, create_results_table, format_markdown
 from voice_ops.options import JsonOption
@@ -33,7 +32,11 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
         str, Option(help="Model to request. Optional if the endpoint serves only one.", show_default=False)
     ] = "",
     scenario: Annotated[
-        str | None, Option(help=f"table-7 or table-8: compare with the published figures of {PUBLICATION}.")
+        str | None,
+        Option(
+            help="table-7 or table-8: compare with the published results in that table of arXiv 2603.25551, measured "
+            "on one H200."
+        ),
     ] = None,
     concurrency: Annotated[str | None, Option(help="Closed loop: concurrent requests, such as 1,16,32,500.")] = None,
     rate: Annotated[

@@ -69,7 +69,7 @@ async def run_interleaved(
 def compare_rounds(rounds: Sequence[Round], seed: int) -> list[Difference]:
     """Return the differences of the median and the 95th percentile of every common metric, and of the request rate.
 
-    A metric that is missing in a round, because every request failed, or zero everywhere, is omitted.
+    A metric is omitted if it is always zero, or is missing in a round because every request failed.
     """
     results = []
     for name in METRICS:

@@ -53,7 +53,7 @@ class ConversationDriver:
         self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: RequestTrace
     ) -> None:
         await send_frames(self._frames[recording_index], socket.send_str, trace)
-        # A microphone continues to send: its silence ends a turn.
+        # Silence is sent after the question, as a microphone does, and ends the turn.
         silence, loop = _encode_frame(bytes(2 * round(FRAME_DURATION_S * SAMPLE_RATE_HZ))), asyncio.get_running_loop()
         begin = loop.time()
         for number in itertools.count(1):

@@ -120,7 +120,7 @@ class SpeechDriver:
     """Sample rate of the returned PCM, which the response does not specify."""
 
     async def send(self, index: int, trace: RequestTrace) -> None:
-        """Send a text. A piece of the response is one read of the socket, or one event."""
+        """Send the text to speak. A piece of the response is one read of the socket, or one event."""
         text = rotate_words(self.text, index)
         trace.input_chars = len(text)
         body: dict[str, Any] = {

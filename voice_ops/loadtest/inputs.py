@@ -26,7 +26,7 @@ class Recording:
 
     @property
     def duration_s(self) -> float:
-        """Time that the recording plays."""
+        """Duration of the recording, in seconds."""
         return len(self.pcm) / (2 * SAMPLE_RATE_HZ)
 
     @property

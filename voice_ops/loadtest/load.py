@@ -2,8 +2,8 @@
 
 In an open loop, arrivals are a Poisson process that is drawn before the first request, and nothing delays them. In a
 closed loop, each of a fixed number of callers starts a request when the previous one ends. In both, latency is measured
-from the scheduled start of a request, so that neither a stalled endpoint nor a busy client hides waiting (coordinated
-omission).
+from the scheduled start of a request, so that neither a stalled endpoint nor a busy client hides waiting time
+(coordinated omission).
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class LoadRun:
     load: Load
     traces: list[RequestTrace] = field(default_factory=list)
     elapsed_s: float = 0.0
-    """Time from the first scheduled start to the last end. For merged runs, this is the sum of their times."""
+    """Time from the first scheduled start to the end of the last request. For merged runs, it is the sum."""
     loop_lags_s: list[float] = field(default_factory=list)
     """Delays of the client's event loop, sampled every 10 ms, which limit the accuracy of timestamps."""
     cpu_s: float = 0.0

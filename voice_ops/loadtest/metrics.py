@@ -30,7 +30,7 @@ def _to_milliseconds(seconds: float | None) -> list[float]:
 
 
 def _calculate_gaps_ms(trace: RequestTrace) -> list[float]:
-    # Gaps between reads of audio from the socket are meaningless; `starved` measures whether they matter.
+    # Gaps between reads of audio are not meaningful; `starved` measures whether playback would stall.
     return [] if trace.output_audio_s else [1000 * gap for gap in trace.piece_gaps_s]
 
 

@@ -1,10 +1,10 @@
 """Built-in scenarios with the published figures of Voxtral TTS, which are printed next to the measured ones.
 
 Mistral AI, "Voxtral TTS", arXiv 2603.25551, tables 7 and 8: one H200, vLLM-Omni, texts of 500 characters, reference
-voice of 10 s. Its RTF and its char/s are consistent if RTF is the time of a whole request over the duration of its
-audio, as here: 500 characters / 119.14 char/s = 4.2 s, which is 0.103 of 41 s of speech. Its latency is interpreted as
-the time to the first audio, and printed next to the median; the paper does not specify whether it is a mean or a
-median.
+voice of 10 s. The paper's RTF and char/s are consistent if RTF is the time of a whole request divided by the duration
+of its audio, as here: 500 characters / 119.14 char/s = 4.2 s, which is 0.103 of 41 s of speech. The paper's latency is
+interpreted as the time to the first audio, and printed next to the median, although the paper does not specify whether
+it is a mean or a median.
 """
 
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ class LoadTest:
 
     api: Api
     endpoints: Sequence[Endpoint]
-    """The measured endpoint, and the baseline if there is one. The default model is the only one of an endpoint."""
+    """The measured endpoint, and the baseline if there is one. By default, the only model of an endpoint is used."""
     create_driver: Callable[[Endpoint], Driver]
     requests_by_load: Mapping[Load, int]
     """Number of requests to each endpoint, by load."""
@@ -53,7 +53,7 @@ class LoadTest:
     setup: Mapping[str, str]
 
     async def run(self, progress: Progress) -> LoadTestReport:
-        """Query the models of the endpoints, warm them up, and run every load level.
+        """Query the endpoints' models, warm up the endpoints, and run every load level.
 
         Raises:
             LoadTestError: An endpoint responds to none of the warm-up requests.
@@ -104,7 +104,7 @@ class LoadTest:
         return replace(endpoint, model=endpoint.model or (served_models or [""])[0])
 
     async def _warm_up(self, driver: Driver) -> None:
-        """Send a few requests one at a time, which are not counted. The last one must succeed."""
+        """Send a few requests one at a time, without counting them. The last one must succeed."""
         for index in range(self.warmup_requests):
             trace = RequestTrace(f"warm-up-{index}", perf_counter(), perf_counter())
             try:

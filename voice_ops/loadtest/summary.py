@@ -45,7 +45,7 @@ class ClientOverhead:
     pacing_lag_ms: Distribution | None
     """Maximum delay of a frame in each live stream."""
     cpu_share: float
-    """Share of one core that the client uses; near 1, the client is the limit instead of the endpoint."""
+    """Share of one core that the client uses; near 1, the client is the bottleneck instead of the endpoint."""
 
 
 @dataclass(frozen=True)

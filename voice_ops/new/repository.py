@@ -48,7 +48,7 @@ _PATH_REPLACEMENTS = {
     "`make setup`": "`.ci/setup`",
     "paths: [deployments/**]": "paths: [deployments/**, requirements.txt]",
 }
-"""Text replacements in shipped files, which are written for a checkout, for the layout of a team's repository."""
+"""Text replacements that adapt shipped files from the layout of a checkout to that of a team's repository."""
 _REPOSITORY_JOBS_PATTERN = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
 """GitLab jobs that test this product. On GitHub, these jobs are in separate files."""
 

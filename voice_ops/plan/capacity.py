@@ -91,7 +91,7 @@ def create_conversation_tables(deployment: Deployment) -> Iterator[Table]:
 
 
 def serialize_conversations(deployment: Deployment) -> list[dict[str, object]]:
-    """Return the conversations for ``--json``. The first part with the minimum is the limiting factor."""
+    """Return the conversations for ``--json``. The first part with the lowest capacity is the limiting factor."""
     return [
         vars(each) | {"for_load": _calculate_required_units(deployment, chain).get(each.name)}
         for chain in _list_conversation_chains(deployment)

@@ -1,4 +1,4 @@
-"""Checks that query a cloud. Errors become results, and the checks stop if the credentials are rejected."""
+"""Checks that query a cloud. Errors are reported as results, and the checks stop if the credentials are rejected."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

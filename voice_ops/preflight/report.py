@@ -25,7 +25,7 @@ class CheckStatus(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the preflight exits with 1 because of this status."""
+        """Whether a result with this status makes the preflight exit with status 1."""
         return self in {CheckStatus.BLOCKING, CheckStatus.UNKNOWN}
 
 

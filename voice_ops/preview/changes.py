@@ -44,7 +44,7 @@ def compare_with_record(recorded: Sequence[Path], rehearsed: Sequence[CreatedPro
 
 
 def find_rejected_requests(rehearsed: Sequence[CreatedProject], steps: Sequence[list[Step]]) -> list[Rejection]:
-    """Return the requests that Azure would refuse, of new resources and of changes."""
+    """Return the requests to create or change resources that Azure would reject."""
     return find_rejections([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
 
 

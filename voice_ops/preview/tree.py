@@ -89,7 +89,7 @@ def _shorten_value(value: object) -> str:
 
 
 def format_resource_counts(graph: Graph) -> str:
-    """Return a text with the number of resources, in total and by type."""
+    """Return the number of resources, in total and by type, as text."""
     counts: Counter[str] = Counter(dict(sorted(graph.count_by_type().items())))
     return f"{counts.total()} resources: {format_type_counts(counts)}"
 

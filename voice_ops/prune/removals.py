@@ -79,7 +79,7 @@ class Removal:
 def find_removals(accounts: Sequence[Account]) -> list[Removal]:
     """Return the removed stacks of each region, with the regions of the file first.
 
-    A removal has no stacks if an earlier command was interrupted between the deletion of stacks and the deploy of
+    A removal has no stacks if an earlier command was interrupted after it deleted the stacks and before it deployed the
     alarms.
     """
     results = [_find_removal(account) for account in (*accounts, *find_removed_region_accounts(accounts[0]))]

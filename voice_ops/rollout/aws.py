@@ -95,7 +95,7 @@ def _print_rollouts(rollouts: list[GroupRollout]) -> None:
         )
     out.print(table)
     for family in dict.fromkeys(roll.quota for roll in rollouts):
-        # The stacks, and the groups of each stack, are rolled out one after another.
+        # Stacks are rolled out one at a time, and so are the groups of each stack.
         family_rolls = [roll for roll in rollouts if roll.quota == family]
         available = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
         unused_stacks = (
@@ -115,9 +115,9 @@ def _print_rollouts(rollouts: list[GroupRollout]) -> None:
 def create_probe(
     url: str | None, auth: str | None, api_key_env: str | None, recording: Path | None, transcript: Path | None
 ) -> Callable[[], str]:
-    """Return a function that makes a test call and compares it with a first call, which is made at once.
+    """Make a first test call, and return a function that makes another call and compares it with the first.
 
-    The function returns the reason if the new call is worse or calls fail repeatedly, and otherwise an empty text.
+    The function returns a reason if the new call is worse or calls fail repeatedly, and otherwise an empty string.
     """
     if url is None:
         return lambda: ""
@@ -145,7 +145,8 @@ def deploy_and_monitor(account: Account, rollouts: list[GroupRollout], probe: Ca
     """Deploy the stacks whose hosts are replaced, and monitor the rollout.
 
     Returns:
-        What failed and which stacks keep the new release, or an empty text if the rollout is complete.
+        A description of the failure and of the stacks that keep the new release, which is empty if the rollout is
+        complete.
 
     Raises:
         CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.

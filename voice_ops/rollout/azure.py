@@ -27,7 +27,7 @@ from voice_sandbox.azure.errors import EngineError
 
 POLL_INTERVAL_S = 10.0
 DEFAULT_STARTUP_TIMEOUT_S = 300.0
-"""Start-up time of a pod without its startup probes, including the wait for a node. ASSUMED."""
+"""Start-up time of a pod in addition to its startup probes, including the wait for a node. ASSUMED."""
 DEFAULT_GRACE_PERIOD_S = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
 MAX_SHOWN_SETTINGS = 3

@@ -86,7 +86,7 @@ def follow_deploy(
 
     Args:
         earlier_ids: Id of each group's newest refresh before the deploy.
-        probe: Function that returns a problem, or an empty text.
+        probe: Function that returns a problem, or an empty string.
 
     Returns:
         The failed probe, or ``None`` if no probe failed.

@@ -1,4 +1,4 @@
-"""Runs a rollout on AWS in time-limited parts, each in a command of its own."""
+"""Runs a rollout on AWS in time-limited parts, each in a separate command."""
 
 import threading
 import time
@@ -82,7 +82,7 @@ def run_part_on_aws(regions: Sequence[Deployment], part: RolloutPart) -> None:
 
 
 def find_current_rollout_label(regions: Sequence[Deployment]) -> str:
-    """Return the label of the current rollout, or an empty text if there is none."""
+    """Return the label of the current rollout, or an empty string if there is none."""
     try:
         accounts = [Account(each, {}, create_deployment_session(each)) for each in regions]
         labels = [

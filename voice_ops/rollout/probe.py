@@ -39,7 +39,7 @@ class CallMeasurement:
     max_final_latency_s: float
 
     def describe_regression(self, before: "CallMeasurement") -> str:
-        """Return the reason if this call is worse than an earlier one, and otherwise an empty text."""
+        """Return a reason if this call is worse than an earlier one, and otherwise an empty string."""
         if self.word_error_rate > before.word_error_rate + MAX_ERROR_RATE_INCREASE:
             return f"{self.word_error_rate:.0%} of the words are wrong, {before.word_error_rate:.0%} before the rollout"
         if self.max_final_latency_s > before.max_final_latency_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
@@ -63,9 +63,9 @@ class RolloutProbe:
         self._is_accepted = True
 
     def find_regression(self) -> str:
-        """Return the reason if calls fail or are worse than before, and otherwise an empty text.
+        """Return a reason if calls fail or are worse than before, and otherwise an empty string.
 
-        Credentials that are no longer accepted say nothing about the release, so no more calls are made with them.
+        Rejected credentials do not indicate a defect of the release, so no further calls are made after a rejection.
         """
         problem = ""
         for attempt in range(MAX_PROBE_ATTEMPTS if self._is_accepted else 0):

@@ -1,7 +1,7 @@
 """Makes calls through the virtual machine of a VAD host. Gateway and Whisper engine are processes on this machine.
 
-A second virtual machine would be too slow on two cores (docs/guides/hosts.md). The process of the engine has the same
-settings as the container in the launch template of the ASR fleet.
+A second virtual machine would be too slow on two cores (docs/guides/hosts.md). The engine process has the same settings
+as the container in the launch template of the ASR fleet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EVENTS_TIMEOUT_S = 120
 
 
 class PeerServices(VoicePath):
-    """Gateway and ASR engine as processes that use the store of the hosts. Each signs in as the user of its tier."""
+    """Gateway and ASR engine as processes that use the hosts' state store. Each signs in as the user of its tier."""
 
     def __init__(self, cloud: SimulatedCloud, folder: Path) -> None:
         super().__init__(folder, tiny_en(None))

@@ -29,9 +29,9 @@ from voice_sandbox.rehearsals.drill import ScenarioResult
 
 FILE_HELP = "Deployment file to rehearse."
 HOSTS_HELP = "Boot the file's hosts in virtual machines instead. Requires root on Debian."
-ENGINES_HELP = "Run a conversation with the demo agent instead, on a vLLM with the file's flags."
+ENGINES_HELP = "Run a conversation with the demo agent instead, on a vLLM server that uses the file's flags."
 MAX_LISTED_CLAIMS = 10
-"""Maximum number of checks for which passed checks are printed individually too."""
+"""Maximum number of checks for which passed checks are also printed individually."""
 KEEP_HELP = "Keep the local AWS running, and print its address and how to stop it."
 
 
@@ -41,7 +41,7 @@ def sandbox(
     engines: Annotated[bool, typer.Option("--engines", help=ENGINES_HELP)] = False,
     keep: Annotated[bool, typer.Option("--keep", help=KEEP_HELP)] = False,
 ) -> None:
-    """Deploy a file to a local AWS, run drills and tear it down; run its Pulumi programs.
+    """Deploy a file's stacks to an AWS emulator, run drills, delete the stacks, and run the Pulumi programs.
 
     For staging and production it also rehearses day-2 operations: a failed deploy, a rollout that an
     alarm rolls back, a new machine image, a password rotation, a restore, a teardown that retains resources, and a

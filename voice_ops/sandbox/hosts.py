@@ -229,7 +229,7 @@ def _call_across_hosts(
 
 
 def _find_address_per_host(cloud: SimulatedCloud, host: Host, other: Host) -> list[str]:
-    """Return a caller's address for each of two hosts, so that the load balancer sends its flow to that host."""
+    """Return, for each of two hosts, the address of a caller whose flow the load balancer sends to that host."""
     addresses = {cloud.balancer.choose_target((caller, 0)): caller for caller in CALLER_ADDRESSES}
     return [addresses[each.address] for each in (host, other) if each.address in addresses]
 

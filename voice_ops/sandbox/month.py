@@ -63,7 +63,7 @@ def describe_group_hosts(aws: LocalAws, group: str, region: str | None = None) -
 
 
 def fail_first_deploy(deployment: Deployment, rehearsal: Rehearsal) -> None:
-    """Deploy all stacks while the last resource of the edge stack fails. The next deploy is then a second attempt.
+    """Deploy all stacks with a fault in the edge stack's last resource, so that the next deploy is a second attempt.
 
     Raises:
         DrillError: The deploy did not fail, or failed for another reason.
@@ -293,7 +293,7 @@ class OperationsRehearsal:
         return image
 
     def _send_store_command(self, account: Account, command: str) -> str:
-        """Send a command to the store and return the reply, or an empty text if there is no Redis server."""
+        """Send a command to the store and return the reply, or an empty string if there is no Redis server."""
         socket = self._rehearsal.home / f"{names.build_state_group_id(account.deployment)}.sock"
         if not shutil.which(REDIS_SERVER_EXECUTABLE):
             return ""

@@ -1,7 +1,7 @@
 """Replay of a file's alerts, which shows the alerts that fire during the simulation.
 
 A replay uses the rule object from which the alarm on AWS, or the rule of Prometheus or Azure Monitor, is rendered.
-Alerts on metrics that do not follow from calls and hosts, such as a real-time factor, are not replayed.
+Alerts on metrics that cannot be derived from calls and hosts, such as a real-time factor, are not replayed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SampleReader = Callable[["Simulation"], HostValues]
 
 @dataclass(frozen=True)
 class AlertRule:
-    """An alert on metrics that follow from calls and hosts.
+    """An alert on metrics that can be derived from calls and hosts.
 
     Attributes:
         id: Id of the alert, which is also the name of its runbook.
@@ -155,7 +155,7 @@ def list_replayable_alerts(deployment: Deployment, simulation: Simulation) -> It
             if rules := _build_azure_rule(simulation, rule):
                 yield rules
         for each in build_platform_alerts(deployment):
-            # Load, errors and connections of Azure's services do not follow from calls and hosts.
+            # Load, errors and connections of Azure's services cannot be derived from calls and hosts.
             if each.id == "redis-memory-high":
                 above = AlarmRule(Comparison.ABOVE, each.threshold, 1, 1, MissingData.NOT_BREACHING)
                 reads, period_s = (_calculate_store_percent,), each.window_minutes * MINUTE_S
@@ -191,7 +191,7 @@ _KIND_BY_TARGET = {
 
 
 def _create_series_reader(simulation: Simulation, series: Series) -> SampleReader | None:
-    """Return a reader of a series, or ``None`` if the series does not follow from calls and hosts."""
+    """Return a reader of a series, or ``None`` if the series cannot be derived from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
     if metric in _RESULT_FIELD_BY_METRIC and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
         return _create_result_increase_reader(_RESULT_FIELD_BY_METRIC[metric])
@@ -253,7 +253,7 @@ def _create_result_increase_reader(field: str) -> SampleReader:
 
 
 def _build_azure_rule(simulation: Simulation, alert: AzureAlert) -> AlertRule | None:
-    # Latency objectives do not follow from calls and hosts.
+    # Latency objectives cannot be derived from calls and hosts.
     latency = alert.id == ERROR_BUDGET_ALERT_ID and not (alert.target or "").startswith("admission-")
     reads = None if latency else _create_azure_readers(simulation, alert)
     if reads is None:

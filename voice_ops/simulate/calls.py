@@ -1,16 +1,23 @@
 """Aggregated calls: the number of calls on each host, and the numbers of new and ended calls per tick.
 
-A call occupies a slot at each front (a gateway task and a VAD host, if there are any) and one on an ASR host. A
-conversation also occupies a slot at an agent. If its language model accepts audio, it is still assumed to occupy all of
-these slots, which overestimates its use. On a cluster, the ASR pods are a front of the replicas that they call. The
-load balancer selects a call's zone and its slot at a front evenly and randomly, and the call stays there until the call
-or the host ends, so new VAD hosts do not relieve others. A full host refuses calls, but the load balancer still sends
-callers to it. A full agent forwards callers to one with free capacity, and refuses them if there is none
-(images/agent/src/voice_agent/siblings.py); ASR pods fill evenly, since the data plane skips full ones. The ASR host of
-a call is the one with the most free slots, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp). A full
-state store refuses a call before any host is selected. A caller who is refused, or whose call is cut off, calls again
-within seconds, or gives up. Calls end independently of each other and of their hosts, so calls need no identity: the
-number that ends on a host in a tick is binomial, and its distribution over VAD hosts is hypergeometric.
+A call occupies a slot at each front (a gateway task and a VAD host, if there are any) and one on an ASR host. On a
+cluster, the ASR pods are a front of the replicas that they call. A conversation also occupies a slot at an agent. If
+the agent's language model accepts audio, the conversation is still assumed to occupy all of these slots, which
+overestimates its use.
+
+* The load balancer selects a call's zone and its slot at a front evenly and randomly. The call stays there until the
+  call or the host ends, so new VAD hosts do not relieve others.
+* A full host refuses calls, but the load balancer still sends callers to it.
+* A full agent forwards callers to an agent with free capacity, and refuses them if there is none
+  (images/agent/src/voice_agent/siblings.py).
+* ASR pods fill evenly, since the data plane skips full ones.
+* The ASR host of a call is the one with the most free slots; Neuron hosts are preferred to GPU hosts
+  (images/vad-dataplane/src/ship/pinning.hpp).
+* A full state store refuses a call before any host is selected.
+* A caller who is refused, or whose call is cut off, calls again within seconds, or gives up.
+
+Calls end independently of each other and of their hosts, so they need no identity: the number of calls that end on a
+host in a tick is binomial, and the distribution of that number over VAD hosts is hypergeometric.
 """
 
 import math
@@ -27,7 +34,7 @@ from voice_ops.simulate.traces import LoadTrace
 IntArray = NDArray[np.int64]
 
 REDIAL_FRACTION = 0.8
-"""Share of refused or cut-off callers who call again. One in five gives up each time. ASSUMED."""
+"""Share of refused or cut-off callers who call again. After each failed call, one in five gives up. ASSUMED."""
 MEAN_REDIAL_DELAY_S = 15.0
 """Mean time until refused or cut-off callers call again. ASSUMED."""
 
@@ -45,7 +52,7 @@ class CallResults:
         degraded_s: Call-seconds during a change of hosts.
         gpu_s: Call-seconds on GPUs.
         conversations: Callers with a slot in all other tiers who request an agent.
-        conversations_refused: Subset of these callers without a free agent, who also count as turned away.
+        conversations_refused: Subset of these callers without a free agent, who also count as refused.
     """
 
     offered: int = 0
@@ -215,7 +222,7 @@ class CallSimulator:
     def _distribute_calls(self, front: Fleet, count: int) -> int:
         """Distribute calls over a front's hosts as the load balancer does.
 
-        Agents and ASR pods also accept the calls that full hosts of their fleet cannot.
+        Agents and ASR pods with free capacity also accept the calls that full hosts of their fleet cannot accept.
 
         Returns:
             The number of calls with a free slot.

@@ -55,8 +55,8 @@ NODE_START_S = 300.0
 the 15 to 25 minutes that scaling assumes."""
 
 FleetKind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
-"""Kind of fleet. Cluster pods of the kind ``asr`` call a transcription service. The other kinds of the ASR tier
-transcribe themselves."""
+"""Kind of fleet. Cluster pods of the kind ``asr`` call a transcription service. Hosts of the other ASR kinds transcribe
+audio themselves."""
 TRANSCRIBING_KINDS: tuple[FleetKind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
 PEAK_FRACTION = 0.8

@@ -24,8 +24,8 @@ SIMULATED_CELL_COUNT = 3
 CELL_LOSS_TRACE_NAMES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for a loss at the peak: of one cell, of an account's cells, and of a region's cells."""
 CELL_TICK_S = DAY_TICK_S
-"""Tick of a simulated cell, s, also for short traces. Samples differ more from each other than ticks of 1 s and 10 s
-do."""
+"""Tick of a simulated cell, s, also for short traces. Results differ more between samples than between ticks of 1 s and
+10 s."""
 _DURATION_S = 120 * 60.0
 
 
@@ -129,7 +129,7 @@ def combine_cells(results: Sequence[PolicyResult], count: int, trace: LoadTrace,
     Args:
         results: Results of simulated cells with the trace.
         count: Number of cells; without a loss, all but one have the trace, and the last is spare.
-        lost: Cells that are lost while the trace contains their calls as well.
+        lost: Number of lost cells, whose calls the trace of the other cells contains as well.
     """
     unaffected = count - (lost or 1)
 

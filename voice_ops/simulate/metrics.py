@@ -63,7 +63,7 @@ METRIC_MODELS: dict[str, Callable[[Fleet], HostValues]] = {
     "GpuBusy": calculate_utilization_percent,
     "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.slots - fleet.calls.astype(float)),
 }
-"""Metrics of ``voice_blueprint.contract`` that follow from the number of calls."""
+"""Metrics of ``voice_blueprint.contract`` that can be derived from the number of calls."""
 
 
 def validate_rule_metrics(plan: FleetPlan) -> None:

@@ -101,9 +101,9 @@ class TargetTrackingScaler(AlarmScaler):
     completed their warm-up count for the metric, hosts are not removed while others warm up, and draining hosts count
     as capacity until they terminate.
 
-    For a service of tasks, the tracked metric is sockets or conversations. CPU is assumed to be the same, which favours
-    that policy: a VAD host's polled cores are always busy, and an accelerator host's CPU does not reflect its
-    accelerator.
+    For a service of tasks, the tracked metric is sockets or conversations. For hosts, CPU utilization is assumed to
+    equal the utilization of slots. This favours target tracking on CPU, since a VAD host's polled cores are always
+    busy, and the CPU of an accelerator host does not reflect the load of the accelerator.
 
     Args:
         target: Target, percent.
@@ -162,8 +162,8 @@ https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#defau
 class QueueScaler(Scaler):
     """Scaler of a group by running and waiting requests, like KEDA with a Kubernetes autoscaler.
 
-    Every 15 s, the scaler requests hosts for all of these requests at the target utilization, with a tolerance of a
-    tenth and rate limits. A refused caller counts as waiting, which favours this policy, since callers do not wait
+    Every 15 s, the scaler sets the number of hosts that these requests need at the target utilization, with a tolerance
+    of 10 % and rate limits. A refused caller counts as waiting, which favours this policy, since callers do not wait
     here.
 
     Args:

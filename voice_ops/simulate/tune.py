@@ -1,6 +1,6 @@
-"""Search by simulation for the cheapest minimums, thresholds and steps with an acceptable share of refused callers.
+"""Searches by simulation for the cheapest minimums, thresholds and steps with an acceptable share of refused callers.
 
-Each round tries every single change of every fleet, and keeps the one that saves the most refused callers for its cost.
+Each round tries every single change of every fleet, and keeps the change that avoids the most refused callers per USD.
 """
 
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def search_plans(
 
 
 def _create_savings_ranker(now: TuningResult) -> Callable[[TuningResult], float]:
-    """Return a function that ranks outcomes by the refused callers saved per USD.
+    """Return a function that ranks outcomes by the number of avoided refusals per USD.
 
     Outcomes without additional cost rank first.
     """

@@ -115,7 +115,7 @@ def check_alarms(account: Account) -> Iterator[CheckResult]:
 def _iter_scaling_alarms(account: Account) -> Iterator[str]:
     """Yield the names of the alarms that trigger a scaling policy.
 
-    A scale-in alarm stays in ALARM as long as its fleet is at the minimum, so its state is no problem.
+    A scale-in alarm stays in ALARM as long as its fleet is at the minimum, so its state is not a problem.
     """
     for template in account.templates.values():
         resources = template["Resources"]

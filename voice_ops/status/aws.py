@@ -15,7 +15,7 @@ from voice_ops.synthesis import synthesize_templates
 
 
 def check_deployment_account(deployment: Deployment) -> Iterator[CheckResult]:
-    """Compare the account of a deployment with the file. Missing credentials become a result."""
+    """Compare the account of a deployment with the file. Missing credentials are reported as a result."""
     try:
         session = create_deployment_session(deployment)
     except AWS_ERRORS as error:
@@ -26,7 +26,7 @@ def check_deployment_account(deployment: Deployment) -> Iterator[CheckResult]:
 
 
 def check_account(account: Account) -> Iterator[CheckResult]:
-    """Compare an account with the file in all topics. Errors of AWS become results."""
+    """Compare an account with the file in all topics. AWS errors are reported as results."""
     topics: dict[str, Callable[[Account], Iterable[CheckResult]]] = {
         "stacks": whole.compare_stacks,
         "deletion protection": whole.compare_deletion_protection,

@@ -52,7 +52,7 @@ class ClusterState:
 
 
 def check_azure_section(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[CheckResult]:
-    """Compare the cluster, its pools and its Deployments with the file. Errors of Azure become results."""
+    """Compare the cluster, its pools and its Deployments with the file. Azure errors are reported as results."""
     subscription = find_subscription(environment)
     if isinstance(subscription, RequestFailure):
         yield from report_skipped_checks(REPORT_AREA, CHECKS_BY_TOPIC, subscription.result, subscription.remedy)

@@ -49,7 +49,7 @@ class RemainingResource:
 
 
 def is_expected(resource: RemainingResource, resources: Iterable[Resource], kinds: set[str]) -> bool:
-    """Return True if the teardown retains the resource on purpose.
+    """Return True if the teardown retains the resource intentionally.
 
     Args:
         resources: Resources of the stacks at the start of the teardown.

@@ -1,4 +1,4 @@
-"""boto3 clients for this server's services, with which CloudFormation calls the same APIs as any other client."""
+"""boto3 clients with which CloudFormation calls this server's services, through the same APIs as other clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _create_client(service: str, region: str, account: str) -> BaseClient:
         config=Config(
             retries={"total_max_attempts": 1},
             s3={"addressing_style": "path"},
-            # Integrity checksums of S3 uploads take time and are not useful on the loopback.
+            # Integrity checksums of S3 uploads take time and are not useful on the loopback interface.
             request_checksum_calculation="when_required",
         ),
     )

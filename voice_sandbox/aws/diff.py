@@ -1,4 +1,4 @@
-"""Changes that a deploy would make to previously synthesized stacks: in place, by replacement, or by deletion."""
+"""Changes that a deployment would make to previously synthesized stacks: updates, replacements and deletions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ResourceChange:
         op: Operation; a change of type, which CloudFormation rejects, is a delete and a create.
         key: Stack and logical id.
         kind: Type.
-        changes: Own properties that cannot change in place.
+        changes: Changed properties of the resource that cannot be updated in place.
         replaced_references: Replaced resources to which the resource refers in properties that cannot change in place.
         changes_type: Whether the created resource replaces one of another type, which CloudFormation rejects.
-        downgrades: Properties that the service refuses to lower, with both values.
+        downgrades: Properties that the service does not downgrade, with both values.
         keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
         has_name_conflict: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
     """
@@ -53,14 +53,14 @@ class ResourceChange:
 
 
 UPGRADE_ONLY_PROPERTIES = {"AWS::ElastiCache::ReplicationGroup": ("EngineVersion",)}
-"""Properties that a service can raise in place but never lower.
+"""Properties that a service can upgrade in place but never downgrade.
 https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html"""
 NON_UNIQUE_NAME_TYPES = frozenset({"AWS::ApiGateway::RestApi"})
-"""Types whose service accepts several resources of one name."""
+"""Types whose service accepts several resources with the same name."""
 
 
 def diff_stacks(old: TemplatesByStack, new: TemplatesByStack) -> list[ResourceChange]:
-    """Return a step for each resource in the old or the new stacks."""
+    """Return the change of each resource in the old or the new stacks."""
     before, after = _collect_resources(old), _collect_resources(new)
     unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
     changed = {key: tuple(_find_immutable_changes(before[key], after[key])) for key in unchanged_types}
@@ -190,7 +190,7 @@ def _has_fixed_name(
 def _build_physical_name_key(key: ResourceKey, body: Mapping[str, Any], replaced: Container[ResourceKey]) -> str:
     """Return the stack, the type and the properties that contain a resource's name.
 
-    The result is empty if AWS generates the name, or if it contains that of a replaced resource.
+    The result is empty if AWS generates the name, or if the name contains that of a replaced resource.
     """
     stack, kind = key[0], body["Type"]
     names = _list_name_properties(kind)
@@ -205,7 +205,7 @@ def _build_physical_name_key(key: ResourceKey, body: Mapping[str, Any], replaced
 
 
 def _list_name_properties(resource_type: str) -> list[str]:
-    """Return the properties without which AWS generates a resource's name."""
+    """Return the properties that determine a resource's name. If they are omitted, AWS generates the name."""
     kind = RESOURCE_KINDS.get(resource_type)
     if kind is None:
         return list_identifier_properties(resource_type)

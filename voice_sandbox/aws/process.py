@@ -22,7 +22,7 @@ _STOP_TIMEOUT_S = 10
 
 
 class LocalAws:
-    """A local AWS in a child process, which ends with the `with` block, or with this process.
+    """Local AWS emulator in a child process, which ends with the `with` block or with this process.
 
     Args:
         log: File for the server's errors.
@@ -61,7 +61,7 @@ class LocalAws:
         if faults:
             command += ["--faults", str(faults)]
         root = Path(__file__).resolve().parents[2]
-        # In a file of its own, since a server that is kept must not keep its parent's output open.
+        # The log is a separate file, since a released server must not keep its parent's output open.
         with log.open("w") as errors:
             self._process = subprocess.Popen(  # noqa: S603
                 command,
@@ -90,7 +90,7 @@ class LocalAws:
         """Return the environment for a tool (the CDK, the AWS CLI) that uses this AWS.
 
         Args:
-            home: Folder in place of the home directory, for the tool's caches.
+            home: Folder that replaces the home directory, for the tool's caches.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
         bypass_proxy_for_loopback(environment)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 RELEASE_COMMAND = "release\n"
-"""Line on stdin with which a parent process lets the server outlive itself."""
+"""Line that a parent process writes to the server's stdin so that the server outlives the parent."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _configure_moto_environment() -> None:
-    # AWS managed policies exist in every account; in moto, only on request.
+    # AWS managed policies exist in every account; moto creates them only if this variable is set.
     os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
     os.environ["MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION"] = "true"
     # A caller's profile or endpoint must not affect the adapters' own clients.
@@ -81,7 +81,7 @@ def _configure_moto_environment() -> None:
 
 
 def _wait_for_parent(stop: threading.Event) -> None:
-    """Set the event when the parent closes the pipe, even by a crash, unless it has released the server."""
+    """Set the event when the parent closes the pipe or crashes, unless it has released the server."""
     if sys.stdin.read() != RELEASE_COMMAND:
         stop.set()
 

@@ -57,7 +57,7 @@ def get_id_template(kind: str) -> str:
 def _derive_id_template(kind: str) -> str:
     """Derive a template from Azure's name of a type, and from the name inputs of its parents and of the type itself.
 
-    For a type that the definitions lack, Azure's name is assumed to equal the SDK's.
+    For a type that the definitions lack, Azure's name is assumed to be the same as the SDK's.
     """
     module, _, name = kind.partition(":")
     shape = load_resource_shape(f"azure-native:{kind}")
@@ -144,5 +144,5 @@ def parse_id(kind: str, identifier: str) -> dict[str, str]:
 
 
 def derive_fake_uuid(*parts: str) -> str:
-    """Return a UUID that is always the same for the same parts."""
+    """Return a UUID that is derived deterministically from the parts."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(parts)))

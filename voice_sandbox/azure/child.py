@@ -17,13 +17,13 @@ from typing import Any
 _EXCLUDED_VARIABLE_PREFIXES = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
 _STOP_TIMEOUT_S = 5.0
 _MAX_RESPONSE_BYTES = 4096
-"""Maximum size of a response, which is a line of JSON with a number, in bytes."""
+"""Maximum size in bytes of a response, which is a line of JSON with a number."""
 
 
 class LanguageHost(AbstractContextManager["LanguageHost"]):
     """A language host, which ends with the `with` block, as do its forks.
 
-    The processes read from a stdin to which nothing is written. They exit when it closes, even after a crash.
+    Nothing is written to the stdin of the processes. They exit when it is closed, even if the caller has crashed.
 
     Args:
         programs: Pulumi programs to run. The host imports their dependencies in advance.
@@ -46,7 +46,7 @@ class LanguageHost(AbstractContextManager["LanguageHost"]):
             )
 
     def send_request(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
-        """Send a request and return the response: empty if the host has crashed, `None` after the timeout."""
+        """Send a request and return the response, which is empty after a crash and `None` after the timeout."""
         self._requests.settimeout(timeout_s)
         try:
             self._requests.sendall(json.dumps(request).encode() + b"\n")
@@ -80,7 +80,7 @@ class LanguageHost(AbstractContextManager["LanguageHost"]):
 
 
 def _build_host_environment() -> dict[str, str]:
-    """Return the environment with deterministic hashes, and without credentials, other configuration and proxies."""
+    """Return an environment with deterministic hashes, and without credentials, proxies and other configuration."""
     own_modules = {
         name: value
         for name, value in os.environ.items()

@@ -1,8 +1,8 @@
 """Azure's own definitions of the deployed resource types: names, types, values, ranges and patterns.
 
 The table is generated from github.com/Azure/bicep-types-az, which Microsoft generates from the services' own OpenAPI
-files; `make refresh-azure-types` updates it. It contains the types that our programs emit, with the properties that
-they set, so that wrong names, values or numbers are rejected here, as Azure Resource Manager would reject them.
+files; `make refresh-azure-types` updates it. It contains the types and properties that our programs use, so that wrong
+names, values or numbers are rejected here, as Azure Resource Manager would reject them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPEN_ENUM_PATH = re.compile(r"\.streams\[\d+\]$")
 """Property whose definition only lists examples, since streams are named by their sender, such as Container Insights.
 https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
 NUMBER_PROPERTIES = {"amount", "spotMaxPrice", "threshold"}
-"""Properties of OpenAPI's type number. Bicep's types only include integers. The SDK's types distinguish both."""
+"""Properties of OpenAPI's type `number`. Bicep's types include only integers; the SDK's types distinguish the two."""
 RENAMED_PROPERTIES_BY_TYPE: Mapping[str, Mapping[str, str]] = {
     "storage:StorageAccount": {
         "enableHttpsTrafficOnly": "supportsHttpsTrafficOnly",
@@ -123,7 +123,7 @@ def _check_object(properties: Mapping[str, Any], value: Any, at: str) -> Iterato
 
 
 def _check_choice(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
-    """Yield the problems of one of several objects, selected by the value of a property."""
+    """Yield the problems of an object whose definition is selected by the value of one of its properties."""
     chosen = value.get(definition["by"]) if isinstance(value, Mapping) else None
     if chosen not in definition["of"]:
         yield f"{_join_child_path(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
@@ -149,7 +149,7 @@ def _check_map(definition: DefinitionNode, value: Any, at: str) -> Iterator[str]
 
 
 def _check_enum(definition: list[Any], value: Any, at: str) -> Iterator[str]:
-    # Definitions allow any text for the sake of future versions, which nothing here uses.
+    # Definitions allow any string for future API versions, which are not used here.
     if value not in definition and not _OPEN_ENUM_PATH.search(at):
         yield f"{at}: {value!r} is not one of {', '.join(map(str, definition))}"
 

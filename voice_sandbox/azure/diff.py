@@ -72,7 +72,7 @@ class Step:
 def diff_graphs(old: Graph | None, new: Graph) -> list[Step]:
     """Return a step for every resource.
 
-    The resources of the new graph are followed by the deletions, which begin with dependents.
+    The steps for the new graph are followed by the deletions, which begin with dependents.
     """
     before = dict(old.resources_by_urn) if old else {}
     steps: list[Step] = []
@@ -88,7 +88,7 @@ def diff_graphs(old: Graph | None, new: Graph) -> list[Step]:
 
 
 def count_by_operation(steps: list[Step]) -> Counter[str]:
-    """Return how many steps create, update, replace or delete a resource, or leave it unchanged."""
+    """Count the steps that create, update, replace or delete a resource, or leave it unchanged."""
     return Counter(step.op.value for step in steps)
 
 
@@ -103,7 +103,7 @@ def _create_step(old: Resource | None, new: Resource, replaced: set[str]) -> Ste
 
 
 def _find_dependency_replace_reason(resource: Resource, replaced: set[str]) -> str:
-    """Return the reason why a resource is replaced together with another one, or an empty text."""
+    """Return the reason why a resource is replaced together with another one, or an empty string."""
     if resource.provider in replaced:
         return "its provider is replaced"
     for name, urns in resource.property_dependencies.items():

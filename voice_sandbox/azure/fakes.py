@@ -20,7 +20,7 @@ class FakeResource:
 
     Attributes:
         kind: Type without the package.
-        inputs: Inputs, without the marks of secrets.
+        inputs: Inputs, with secrets in plain form.
         id: Resource id.
         name: Name that the provider uses.
         location: Region, from the inputs or the resource group.
@@ -186,7 +186,7 @@ def build_planned_outputs(kind: str, inputs: Properties) -> dict[str, Any]:
 
 
 def build_kubernetes_outputs(token: str, inputs: Properties, *, planned: bool) -> dict[str, Any]:
-    """Return the provider's outputs of a Kubernetes object, before its creation if the object is only `planned`."""
+    """Return the provider's outputs for a Kubernetes object; if it is only `planned`, those before its creation."""
     shape = load_resource_shape(token)
     answer: dict[str, Any] = dict(inputs)
     if shape and "status" in shape.outputs:

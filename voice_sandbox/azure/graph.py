@@ -23,7 +23,7 @@ class Resource:
         type: Type token, such as `azure-native:containerservice:AgentPool`.
         name: Name in the program.
         parent: URN of its parent; `None` for the stack itself.
-        custom: Whether a provider manages it, unlike a component.
+        custom: Whether a provider manages it; False for a component.
         id: Id that the provider has assigned; `None` in a preview and for components.
         inputs: Inputs of the program, with names filled in as by the provider.
         outputs: Outputs of the provider: the inputs, and computed values (`UNKNOWN` in a preview).
@@ -39,7 +39,7 @@ class Resource:
         replace_on_changes: Input paths whose changes replace it.
         additional_secret_outputs: Outputs that are secret.
         timeouts: Custom timeouts by operation, such as `{"create": "60m"}`.
-        external: Whether it was only read, and created elsewhere.
+        external: Whether it was created elsewhere and is only read.
     """
 
     urn: str
@@ -139,7 +139,7 @@ class Graph:
     def find_all_dependencies(self, urn: str) -> set[str]:
         """Return the URNs of all direct and indirect dependencies of a resource.
 
-        As in Pulumi's own SDKs, a dependency on a component includes its children. A parent does not.
+        As in Pulumi's own SDKs, a dependency on a component includes its children; the dependency on a parent does not.
         """
         matches: set[str] = set()
         waiting = list(self.resources_by_urn[urn].dependency_reasons)

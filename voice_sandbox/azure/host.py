@@ -1,4 +1,4 @@
-"""The language host: a process that imports the dependencies of programs and policies, and runs each in a fork.
+"""The language host: a process that imports the dependencies of programs and policy packs, and runs each in a fork.
 
 The command is `python -m voice_sandbox.azure.host <socket> <programs>`. Requests and responses are lines of JSON.
 
@@ -69,7 +69,7 @@ def _run_program(request: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _start_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
-    """Start a policy pack, and return the port that it reports, or `None` if it exits first."""
+    """Start a policy pack, and return the port that the pack reports, or `None` if the pack exits first."""
     read, write = os.pipe()
 
     def run() -> int:
@@ -151,7 +151,7 @@ def _run_in_process(settings: Mapping[str, Any], run: Mapping[str, Any], program
 
 
 async def _run_in_stack(program: Path) -> None:
-    # One thread, so that resources are always registered in the order of the program.
+    # A single thread is used, so that resources are always registered in the order of the program.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
 
     def execute() -> None:
@@ -161,7 +161,7 @@ async def _run_in_stack(program: Path) -> None:
 
 
 def _format_error(error: BaseException, program: Path) -> str:
-    """Format an error with the program's own stack frames, without those of the host and of Pulumi."""
+    """Format an error with the program's own stack frames, without those of the language host and Pulumi."""
     if isinstance(error, pulumi.RunError):
         return str(error)
     user_frames = [

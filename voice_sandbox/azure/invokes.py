@@ -32,7 +32,7 @@ def invoke_function(token: str, arguments: Properties, created: Iterable[Resourc
     Args:
         token: Token of the function, such as `azure-native:containerservice:listManagedClusterUserCredentials`.
         arguments: Its arguments.
-        created: The Azure resources that exist at this moment.
+        created: Azure resources that have been created so far.
 
     Raises:
         DependencyError: The requested resource does not exist yet.

@@ -1,4 +1,4 @@
-"""The engine's two gRPC services, which Pulumi's SDK in the program calls."""
+"""The engine's two gRPC services, which the Pulumi SDK of a program calls."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ResourceMonitor(resource_pb2_grpc.ResourceMonitorServicer):
         return self._abort_on_error(context, respond)
 
     def SignalAndWaitForShutdown(self, _request: Empty, _context: Any) -> Empty:  # noqa: N802
-        """Return when a program has registered all resources, since there are no delete hooks to wait for."""
+        """Return as soon as a program has registered all resources, since there are no delete hooks to wait for."""
         return Empty()
 
     def _abort_on_error(self, context: Any, respond: Callable[[], _Response]) -> _Response:
@@ -144,7 +144,7 @@ class ResourceMonitor(resource_pb2_grpc.ResourceMonitorServicer):
         )
 
     def _build_alias_urn(self, request: Any, alias: alias_pb2.Alias) -> str:
-        """Return the URN of an alias, whose unspecified parts are those of the resource."""
+        """Return the URN of an alias. Unspecified parts are those of the resource."""
         if alias.WhichOneof("alias") == "urn":
             return alias.urn
         spec = alias.spec

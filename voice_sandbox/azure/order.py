@@ -1,8 +1,8 @@
 """Checks that resources are created after, and deleted before, the resources that they need.
 
-Pulumi knows the dependencies that a program declares. This module also finds undeclared ones: with an id, an address or
-a namespace as literal text, Pulumi creates both resources concurrently, which works in a preview and sometimes fails in
-the cloud.
+Pulumi knows the dependencies that a program declares. This module also finds undeclared dependencies. If an id, an
+address or a namespace is a literal string, Pulumi creates both resources concurrently, which works in a preview and
+sometimes fails in the cloud.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ImpliedDependency:
     Attributes:
         resource: URN of the dependent resource.
         dependency: URN of the resource that it needs.
-        reason: Reason, in readable form.
+        reason: Human-readable reason.
     """
 
     resource: str
@@ -65,7 +65,7 @@ def find_implied_dependencies(graph: Graph) -> Iterator[ImpliedDependency]:
 
 
 def _contains_word(text: str, value: str) -> bool:
-    """Return True if a text contains a value as a whole word. For example, `.../aks-2` does not contain `.../aks`."""
+    """Return True if a string contains a value as a whole word. For example, `.../aks-2` does not contain `.../aks`."""
     end = text.find(value)
     while end >= 0:
         end += len(value)

@@ -49,8 +49,8 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
 
     Args:
         folder: The pack's folder, with PulumiPolicy.yaml and `__main__.py`.
-        config: The stacks' configuration by full key, which the pack reads in the same way as Pulumi's own.
-        host: Language host; without one, a host is created, which `stop` stops.
+        config: The stacks' configuration by full key, which the pack reads like any Pulumi configuration.
+        host: Language host; without one, the pack creates a host, which `stop` stops.
 
     Raises:
         PolicyPackError: The folder contains no policy pack.

@@ -75,7 +75,7 @@ def _parse_config(project: str, document: dict[str, Any]) -> tuple[dict[str, str
     for key, value in (document.get("config") or {}).items():
         full = _qualify_key(project, str(key))
         if isinstance(value, dict) and set(value) == {"secure"}:
-            # Only the stack's own key decrypts it; a program sees that there is a secret, but not its value.
+            # Only the stack's own key decrypts the value. A program sees a secret, but not its value.
             secrets.add(full)
             config[full] = "[secret]"
         else:

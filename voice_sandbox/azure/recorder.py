@@ -25,7 +25,7 @@ _AZURE_PREFIX = "azure-native:"
 
 
 class RunMode(enum.Enum):
-    """Mode of a run: `PREVIEW` plans, with unknown computed values; `UP` simulates the creation."""
+    """Mode of a run: `PREVIEW` plans resources with unknown computed values; `UP` simulates their creation."""
 
     PREVIEW = "preview"
     UP = "up"
@@ -49,7 +49,7 @@ class PreexistingResources:
 
 
 class Recorder:
-    """The engine's state of a run.
+    """State of the engine during a run.
 
     Attributes:
         mode: Mode of the run.
@@ -57,7 +57,7 @@ class Recorder:
     """
 
     def __init__(self, project: str, stack: str, mode: RunMode, existing: PreexistingResources) -> None:
-        schema.load_definitions()  # loaded now, since the first resource would otherwise be registered after others
+        schema.load_definitions()  # loaded first; otherwise, the first resource would be registered after others
         self._project = project
         self._stack = stack
         self._existing = existing
@@ -98,7 +98,7 @@ class Recorder:
             return created
 
     def read(self, declared: Resource) -> Resource:
-        """Look up a resource that was created elsewhere, which is another stack or an object with an id."""
+        """Look up a resource that was created elsewhere: another stack, or an object with an id."""
         with self._lock:
             lookup = (
                 self._read_stack_reference(declared)

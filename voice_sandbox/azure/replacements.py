@@ -1,8 +1,8 @@
-"""Inputs that cannot change in place, and the inputs of which the provider knows this.
+"""Inputs that cannot change in place, and those for which the provider therefore replaces the resource.
 
-The provider replaces a resource if an input changes that is part of the resource's own id, or its region, or that the
-SDK's own definitions or replacements.yaml specify. Of other immutable inputs the provider knows nothing: it sends an
-update that Azure refuses, in the middle of a deployment. A program avoids this by `replace_on_changes` of a resource.
+The provider replaces a resource if a changed input is part of the resource's own id, is its region, or is specified in
+the SDK's own definitions or replacements.yaml. For other immutable inputs, the provider sends an update that Azure
+rejects in the middle of a deployment. A program avoids this with the resource option `replace_on_changes`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from voice_sandbox.azure.schema import Shape, load_args_shape, load_resource_sha
 
 _INDEX_PATTERN = re.compile(r"\[\d+\]")
 _MAX_DEPTH = 3
-"""Maximum depth of nested definitions with properties of the resource's own."""
+"""Maximum depth of nested definitions that contain the resource's own properties."""
 
 _SourcesByPath = dict[str, str]
 
@@ -40,7 +40,7 @@ KUBERNETES_REPLACEMENT_TRIGGERS = _load_sources(_TABLES["replaced"]["kubernetes"
 Inputs that the SDK's definitions specify are not included.
 """
 UNCHANGEABLE_INPUTS_BY_TYPE = _load_sources(_TABLES["refused"])
-"""Inputs of Azure by type that the provider updates and whose change Azure refuses, with their sources."""
+"""Azure inputs by type that the provider updates although Azure rejects the change, with their sources."""
 IMMUTABLE_POOL_INPUTS = (
     UNCHANGEABLE_INPUTS_BY_TYPE["containerservice:AgentPool"] | AZURE_REPLACEMENT_TRIGGERS["containerservice:AgentPool"]
 )
@@ -84,7 +84,7 @@ def requires_replacement(resource: Resource, path: str) -> bool:
 
 
 def is_immutable(resource: Resource, path: str) -> bool:
-    """Return True if an input path cannot change in place: the provider replaces the resource, or Azure refuses."""
+    """Return True if an input path cannot change in place: the provider replaces the resource, or Azure rejects it."""
     return _overlaps_any(
         path, (*list_replacement_paths(resource), *UNCHANGEABLE_INPUTS_BY_TYPE.get(shorten_type(resource.type), ()))
     )

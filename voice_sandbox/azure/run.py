@@ -69,10 +69,10 @@ def run_modes(
 
     Args:
         project: The project and stack.
-        modes: Preview, or simulated up. An up also checks that every resource waits for its dependencies.
-        existing: Outputs and resources of stacks that were created before.
+        modes: Preview, or simulated up. A simulated up also checks that every resource waits for its dependencies.
+        existing: Outputs and resources of previously created stacks.
         timeout_s: Timeout of the program, seconds.
-        host: Language host; without one, a host is created, and stopped at the end.
+        host: Language host; without one, a temporary host is created and stopped at the end.
 
     Raises:
         ProgramError: The program raised an exception or timed out; the message contains the end of its traceback.

@@ -1,7 +1,7 @@
 """Definitions of the installed Pulumi SDKs: resource types, their inputs and outputs; and Azure's own definitions.
 
-Their sources are parsed, not imported: azure-native's modules take up to 1.3 s each to import, and the engine runs in
-another process than the program. All classes are generated with the same format.
+Their sources are parsed, not imported: azure-native's modules take up to 1.3 s each to import, and the engine does not
+run in the program's process. All classes are generated with the same format.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def load_resource_shape(token: str) -> Shape | None:
 
 @cache
 def find_api_version(token: str) -> str:
-    """Return the version of the service's API that azure-native uses for a type."""
+    """Return the API version of the service that azure-native uses for a type."""
     module, name = load_type_tokens(token.partition(":")[0])[token]
     match = _API_VERSION_PATTERN.search(_read_module_source(f"{module}.{to_module_file_name(name)}"))
     return match[1] if match else ""
@@ -160,8 +160,8 @@ def _parse_outputs(text: str) -> dict[str, Field]:
 
 
 def _extract_class_source(source: str, name: str) -> str:
-    """Return the source of a class, or an empty text if the module does not contain the class."""
-    # A text search, since a regular expression takes a hundred times as long for these megabytes of sources.
+    """Return the source of a class, or an empty string if the module does not contain the class."""
+    # A plain string search, since a regular expression takes a hundred times as long for megabytes of source code.
     start = max(source.find(f"\nclass {name}{after}") for after in "(:")
     if start < 0:
         return ""

@@ -1,7 +1,7 @@
-"""Imports only those files of azure-native that are in use, of the hundreds that a service has.
+"""Imports only those of a service's hundreds of azure-native files that are in use.
 
-A service's package imports all of its classes, which takes up to a second of CPU time, although each has a file of its
-own.
+A service's package imports all of its classes, which takes up to a second of CPU time, although each class has its own
+file.
 """
 
 from __future__ import annotations

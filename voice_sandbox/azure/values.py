@@ -32,7 +32,7 @@ class Unknown(enum.Enum):
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
-"""A value that only the provider knows, once the resource exists."""
+"""A value that is not known until the provider has created the resource."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class SecretDigest:
 
 
 def decode_struct(struct: Struct) -> dict[str, Any]:
-    """Convert a struct to properties, with `Secret` and `UNKNOWN` in place of their marks."""
+    """Convert a struct to properties, with `Secret` and `UNKNOWN` in place of their signatures."""
     return {key: _decode_value(value) for key, value in struct.fields.items()}
 
 
@@ -99,7 +99,7 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def encode_properties(properties: Properties) -> Struct:
-    """Convert properties to a struct with the marks of Pulumi's SDKs."""
+    """Convert properties to a struct with the signatures of Pulumi's SDKs."""
     struct = Struct()
     struct.update(map_leaves(properties, _mark_secret))
     return struct
@@ -112,7 +112,7 @@ def _mark_secret(leaf: Any) -> Any:
 
 
 def to_display_value(value: Any) -> Any:
-    """Return a value for display or JSON, with texts in place of secrets and unknown values."""
+    """Return a value for display or JSON, with placeholders for secrets and unknown values."""
     return map_leaves(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
 
 

@@ -1,1 +1,1 @@
-"""Actual engines on this machine's CPU, with the launchers' command lines, tiny models and random weights."""
+"""Actual engines on this machine's CPU, with the launchers' command lines and tiny models with random weights."""

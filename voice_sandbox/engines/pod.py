@@ -1,9 +1,10 @@
-"""A pod of a manifest as processes on this machine, started, probed and stopped in the kubelet's order.
+"""Runs a manifest's pod as processes on this machine, and starts, probes and stops them in the kubelet's order.
 
-Sidecars start one after another, each after the previous one has passed its startup probe; the other containers start
-together after them. On termination, the other containers get their preStop hook and SIGTERM together, and sidecars get
-SIGTERM in reverse order after these have exited (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
-and https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination).
+Sidecars start one after another, each after the previous one has passed its startup probe; then the main containers
+start together. On termination, the main containers run their preStop hooks and get SIGTERM together. After they have
+exited, the sidecars get SIGTERM in reverse order
+(https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/ and
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination).
 """
 
 import subprocess
@@ -19,7 +20,7 @@ from voice_sandbox.engines.substitutions import CommandRenderer
 Manifest = Mapping[str, Any]
 
 READY_TIMEOUT_S = 800.0
-"""All engines of a pod start together, which takes a minute on two idle cores, and many minutes on busy ones."""
+"""All engines of a pod start together, which takes a minute on two idle cores and many minutes on busy ones."""
 _POLL_INTERVAL_S = 0.2
 
 
@@ -40,11 +41,11 @@ class ManifestContainer(Launcher):
         return str(self.manifest["name"])
 
     def build_command(self) -> tuple[str, ...]:
-        """Return the command, which all containers of engines have."""
+        """Return the command, which all engine containers set."""
         return tuple(self.manifest["command"])
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables. References are not supported, since none of these pods uses them."""
+        """Return the environment variables. References are not supported, since none of these pods uses them."""
         return {entry["name"]: entry["value"] for entry in self.manifest.get("env", ())}
 
     def render_files(self) -> dict[str, str]:
@@ -71,7 +72,7 @@ class Pod:
         """Render the containers for this machine.
 
         Args:
-            spec: Pod specification. Init containers that exit, which check the node's GPUs, are skipped.
+            spec: Pod specification. Init containers that exit are skipped; they check the node's GPUs.
             texts: Files of the pod's ConfigMaps, by key.
             substitutes: Renders the commands.
             skip: Containers that are not needed on this machine.
@@ -145,7 +146,7 @@ class Pod:
         """Wait until a container passes a probe, and return the duration in seconds.
 
         Raises:
-            EngineError: The container exited, or does not pass in time.
+            EngineError: The container exited, or did not pass the probe in time.
         """
         began, process = time.monotonic(), self.containers[name]
         while not self.passes_probe(name, probe):
@@ -162,7 +163,7 @@ class Pod:
         """Wait until every container passes its readiness probe, so that the pod is ready.
 
         Raises:
-            EngineError: A container exited, or does not become ready in time.
+            EngineError: A container exited, or did not become ready in time.
         """
         for each in reversed(self._list_all_containers()):
             self.wait_for_probe(each.name)

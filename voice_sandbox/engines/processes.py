@@ -26,7 +26,7 @@ VENV_FOLDER = ROOT / ".tools/engines"
 MODELS_FOLDER = VENV_FOLDER / "models"
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 600.0
-"""Timeout of an engine, which is ready after 25 s on two idle cores, and after minutes on busy ones."""
+"""Startup timeout of an engine, which is ready after 25 s on two idle cores and after minutes on busy ones."""
 STOP_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.2
 _INHERITED_VARIABLES = ("LANG", "LC_ALL", "TMPDIR")
@@ -37,7 +37,7 @@ class EngineError(Exception):
 
 
 _EXIT_TIMEOUT_S = 60.0
-"""Timeout of a killed process, which frees the engine's memory before it exits."""
+"""Exit timeout of a killed process, which frees the engine's memory before it exits."""
 
 
 def _is_port_in_use(port: int) -> bool:
@@ -159,7 +159,7 @@ class EngineProcess:
     def kill(self) -> None:
         """Kill the process and its children, as the loss of a node does.
 
-        Wait until all have exited, since they share its port.
+        Wait until all of them have exited, since they share the port.
         """
         self.resume_processes()
         if self._child:
@@ -184,7 +184,7 @@ class EngineProcess:
         self.kill()
 
     def suspend_engine_cores(self) -> None:
-        """Suspend the computing processes while the HTTP server continues, as if the engine's device had hung.
+        """Suspend the compute processes while the HTTP server keeps running, as if the engine's device had hung.
 
         Raises:
             EngineError: The engine has no such processes.

@@ -1,4 +1,4 @@
-"""Substitutions in a rendered command, for a CPU and a tiny model. All other settings are those of a deployment."""
+"""Substitutions in a rendered command for a CPU and a tiny model. All other settings are as deployed."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class Substitution:
 
     @property
     def is_variable(self) -> bool:
-        """Whether the substitution changes a variable of the environment."""
+        """Whether the substitution changes an environment variable."""
         return not self.name.startswith("--")
 
 
@@ -105,7 +105,7 @@ SUBSTITUTIONS = (
 _VOLUME_PATH_PATTERN = re.compile(
     r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)"
 )
-"""Volumes of a pod or a host, which are subfolders of one folder here."""
+"""Volumes of a pod or a host. On this machine, they are subfolders of one folder."""
 
 
 def build_real_weight_substitutions(context_tokens: int) -> tuple[Substitution, ...]:
@@ -161,7 +161,7 @@ class CommandRenderer:
             ValueError: The command lacks a flag of a required substitution.
         """
         argv, environment = remove_numactl(launcher.build_command()), dict(launcher.build_environment())
-        argv[0] = Path(argv[0]).name  # an image's program, which is on PATH here
+        argv[0] = Path(argv[0]).name  # the image's program is on PATH on this machine
         program = _find_target_program(argv)
         applied = [
             each
@@ -184,7 +184,7 @@ class CommandRenderer:
         )
 
     def substitute_ports_and_folders(self, text: str) -> str:
-        """Replace the ports and folders in a text by those of this machine."""
+        """Replace the ports and folders in a string with those of this machine."""
         text = text.replace(MODELS_PARENT_PLACEHOLDER, str(self.models.parent))
         text = _VOLUME_PATH_PATTERN.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (

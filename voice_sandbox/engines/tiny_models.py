@@ -1,7 +1,7 @@
-"""Models with the architectures of deployed ones and the smallest possible number of weights, all random.
+"""Models with the architectures of deployed models and as few weights as possible, all of them random.
 
-A program of the engines' own environment: ``.tools/engines/bin/python voice_sandbox/engines/tiny_models.py FOLDER``.
-Engines load the models with ``--load-format dummy``, whose weights are the same in every process for one seed.
+Run it in the engines' own environment: ``.tools/engines/bin/python voice_sandbox/engines/tiny_models.py FOLDER``.
+Engines load the models with ``--load-format dummy``, which creates the same weights in every process for one seed.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast, WhisperConfig, WhisperFeatureE
 MAX_CONTEXT_TOKENS = 32768
 """The maximum context length in a shipped file."""
 HIDDEN_SIZE, HEADS, KV_HEADS, HEAD_DIM = 64, 4, 2, 32
-"""A head has 32 dimensions, since vLLM's attention on CPUs has no kernel for 16."""
+"""A head has 32 dimensions, since vLLM's CPU attention has no kernel for 16."""
 LAYER_COUNT = 2
 TOKENIZER_TEXT = "hello world this is a small tokenizer for tests of engines"
 CHAT_TEMPLATE = "{% for m in messages %}<|{{m.role}}|>{{m.content}}<|end|>{% endfor %}<|assistant|>"

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 
 def main(file: Path, folder: Path) -> None:
-    """Write model and tokenizer, and settings for greedy decoding, without which such a small model rambles."""
+    """Write the model, the tokenizer, and settings for greedy decoding, without which such a small model rambles."""
     source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     tokenizer = AutoTokenizer.from_pretrained(**source)
     config = GgufConfig(dequantize=True)

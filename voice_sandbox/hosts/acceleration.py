@@ -9,14 +9,14 @@ KVM, EMULATION = "kvm", "tcg,thread=multi"
 BOOT_TIMEOUT_S = 60
 """Timeout of a kernel's boot with KVM, which usually takes two seconds."""
 _BOOT_MESSAGE = b"Kernel panic - not syncing: VFS"
-"""Last message of a kernel that has initialized its devices and finds no root file system."""
+"""Last message of a kernel that has initialized its devices but cannot find a root file system."""
 
 
 @cache
 def detect_accelerator(kernel: Path, within_s: float = BOOT_TIMEOUT_S) -> str:
     """Return ``KVM`` if the kernel boots with KVM in time, and ``EMULATION`` otherwise.
 
-    It is not sufficient that ``/dev/kvm`` opens: some nested KVMs never reach the kernel's first line.
+    It is not sufficient that ``/dev/kvm`` can be opened: with some nested KVMs, the kernel never logs its first line.
     """
     command = [
         *("qemu-system-x86_64", "-accel", KVM, "-cpu", "max", "-machine", "pc", "-m", "512M"),

@@ -1,9 +1,9 @@
-"""The UDP part of a Network Load Balancer, which checks the health of its targets and forwards packets to one.
+"""The UDP part of a Network Load Balancer, which checks the health of its targets and forwards packets to them.
 
-It follows the deployed target group: the hosts registered by Auto Scaling, the health check port, its interval and
-thresholds. A caller's packets keep their source address and go to the same target while it is healthy; without healthy
-targets, they are lost. A flow is hashed with its source port, unless the group is sticky: then all flows of a source
-address go to one target. Not simulated: TLS listeners, zones, access logs, flow timeouts.
+It uses the deployed target group: the hosts registered by Auto Scaling, and the port, interval and thresholds of the
+health check. A caller's packets keep their source address and go to the same target while that target is healthy; if no
+target is healthy, they are lost. The hash of a flow includes the source port, unless the group is sticky: then all
+flows of a source address go to one target. Not simulated: TLS listeners, zones, access logs, flow timeouts.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Target:
     """A registered host.
 
     Attributes:
-        consecutive_result_count: Number of consecutive equal check results.
-        passed_last_check: Whether the target answered the last check.
+        consecutive_result_count: Number of consecutive checks with the same result.
+        passed_last_check: Whether the target passed the last check.
         forwarded_packet_count: Number of forwarded packets.
     """
 
@@ -113,7 +113,7 @@ class UdpLoadBalancer:
 
     def _check_targets(self) -> None:
         while not self._closing.wait(_POLL_INTERVAL_S):
-            # A new dictionary, since the other thread may be reading the last one.
+            # Create a new dictionary, since the other thread may still be reading the previous one.
             self._targets = {address: self._targets.get(address) or Target() for address in self._registered()}
             for address, target in self._targets.items():
                 if time.monotonic() >= target.checked_at + self._rules.interval_s:

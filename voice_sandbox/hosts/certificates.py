@@ -1,4 +1,4 @@
-"""The rehearsal's certificate authority, which issues certificates for AWS, the registry and the store."""
+"""Certificate authority of a rehearsal, which issues certificates for AWS, the registry and the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CA_KEY_USAGE = x509.KeyUsage(
     encipher_only=False,
     decipher_only=False,
 )
-"""Extensions that RFC 5280 requires of an authority; Python 3.13 verifies them by default."""
+"""Extensions that RFC 5280 requires for a certificate authority; Python 3.13 verifies them by default."""
 
 
 class CertificateAuthority:
@@ -61,7 +61,7 @@ class CertificateAuthority:
         return key
 
     def issue(self, name: str, folder: Path, address: str | None = None) -> tuple[Path, Path]:
-        """Issue a certificate for a DNS name and optionally an address, and return its file and that of its key."""
+        """Issue a certificate for a DNS name and optionally an address, and return its file and its key file."""
         issuer = x509.load_pem_x509_certificate(self.file.read_bytes()).subject
         key = ec.generate_private_key(ec.SECP256R1())
         alternative_names: list[x509.GeneralName] = [x509.DNSName(name)]
@@ -80,7 +80,7 @@ class CertificateAuthority:
         return certificate, private
 
     def create_server_context(self, name: str, folder: Path) -> ssl.SSLContext:
-        """Return the TLS context of a server with this name."""
+        """Return the TLS context for a server with this name."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(name, folder))
         return context

@@ -33,7 +33,7 @@ _POLL_INTERVAL_S = 1
 _MAX_HOOK_TIMEOUT_S = 7200
 """Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
 _FINAL_STATE_BY_LIFECYCLE_STATE = {"Terminating": "Terminated", "Terminated": "Terminated"}
-"""Final state of a host by the first part of its state in Auto Scaling. All other hosts will be in service."""
+"""Final state of a host by the first part of its state in Auto Scaling. All other hosts end in service."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class SimulatedCloud:
         self._stack.close()
 
     def _select_backend_port(self, name: str) -> int:
-        """Return the port of the server for a name, or raise an error if the registry has to refuse the connection."""
+        """Return the server port for a name, or raise an error if the registry must refuse the connection."""
         if _REGISTRY_NAME_PART not in name:
             return int(self.aws.endpoint.rpartition(":")[2])
         if self.registry_refusals:
@@ -140,7 +140,7 @@ class SimulatedCloud:
         return {subnet: has_route for subnet, has_route in routes_by_subnet.items() if subnet.subnet_of(vpc)}
 
     def _iter_private_names(self) -> Iterator[str]:
-        """Yield the names that resolve to addresses in the VPC, which are those of the store and of VPC endpoints."""
+        """Yield the names that resolve to addresses in the VPC: those of the store and of VPC endpoints."""
         yield self._find_store_endpoint()[0]
         region = self.deployment.aws.region
         for endpoint in self.aws.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]:
@@ -211,9 +211,9 @@ class SimulatedCloud:
         return values
 
     def build_container_environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
-        """Return the environment that a host of a group would pass to a container.
+        """Return the environment variables that a host of a group would pass to a container.
 
-        The functions of the group's own user data calculate it.
+        They are calculated by the functions of the group's own user data.
         """
         (group_state,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
             "AutoScalingGroups"
@@ -236,7 +236,7 @@ class SimulatedCloud:
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in group_state["Instances"]}
 
     def _extend_hook_timeouts(self) -> None:
-        """Set the timeout of each launch hook to the maximum, since an emulated pull alone exceeds the deployed one."""
+        """Set each launch hook's timeout to the maximum. An emulated image pull alone exceeds the deployed one."""
         client = self.aws.client("autoscaling")
         for group in client.describe_auto_scaling_groups()["AutoScalingGroups"]:
             name = group["AutoScalingGroupName"]
@@ -250,7 +250,7 @@ class SimulatedCloud:
                 )
 
     def _cache_states(self) -> None:
-        """Cache the states of all hosts, since a host waits at most two seconds for its metadata."""
+        """Cache the states of all hosts, since hosts wait at most two seconds for metadata."""
         client = self.aws.client("autoscaling")
         while not self._closing.wait(_POLL_INTERVAL_S):
             groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -259,7 +259,7 @@ class SimulatedCloud:
             }
 
     def find_or_launch_instance(self, group: str) -> str:
-        """Return the newest instance of a group that waits in its launch hook, and launch one if there is none."""
+        """Return the newest instance of a group that waits in its launch hook, or launch one if there is none."""
         client = self.aws.client("autoscaling")
         states = self.list_instance_states(group).values()
         if LAUNCH_WAIT_STATE not in states:
@@ -268,7 +268,7 @@ class SimulatedCloud:
         return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = DEFAULT_HARDWARE, *, route: bool = True) -> Host:
-        """Start the machine of an instance. Without a route, the machine reaches nothing outside of its subnet."""
+        """Start the machine of an instance. Without a route, the machine cannot reach hosts outside its subnet."""
         described = self._describe_instance(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)

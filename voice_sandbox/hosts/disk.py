@@ -13,7 +13,7 @@ from voice_sandbox.hosts.certificates import CertificateAuthority
 RECIPE_FOLDER = Path(__file__).parent / "guest"
 CACHE_FOLDER = Path(__file__).parents[2] / ".tools" / "hosts"
 DEBIAN_SUITE = "trixie"
-"""Debian 13, since Docker 20.10 of Debian 12 does not support the capability BPF."""
+"""Debian 13, since Docker 20.10 in Debian 12 does not support the capability BPF."""
 DEBIAN_MIRROR_URL = "http://deb.debian.org"
 DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DISK_SIZE = "8G"
@@ -21,14 +21,14 @@ DISK_SIZE = "8G"
 
 
 class HostRehearsalError(Exception):
-    """The rehearsal of hosts cannot continue. The message contains the reason."""
+    """The host rehearsal cannot continue. The message contains the reason."""
 
 
 def run_command(*command: str | Path) -> str:
     """Run a command and return its output.
 
     Raises:
-        HostRehearsalError: The command fails; the message contains the end of its output.
+        HostRehearsalError: The command failed; the message contains the end of its output.
     """
     # Fixed programs with our own arguments.
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
@@ -53,7 +53,7 @@ class Disk:
 
 
 def prepare_disk() -> Disk:
-    """Return the disk of the current recipe. The first call creates the disk, which takes some minutes.
+    """Return the disk for the current recipe. The first call creates the disk, which takes some minutes.
 
     Raises:
         HostRehearsalError: Debian's archive is unreachable, or a package no longer exists.

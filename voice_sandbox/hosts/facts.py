@@ -1,4 +1,4 @@
-"""Checks of a VAD host that require a kernel. They compare facts from inside the machine with the deployment file."""
+"""Checks of a VAD host that require a kernel. They compare values read inside the machine with the deployment file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from voice_sandbox.hosts.network import INTERNET_ADDRESS
 from voice_sandbox.rehearsals.claim import VerificationResult
 
 _XDP_DRIVER_MODE = 1
-"""Value in ``ip``'s output if the program runs in the driver. 2 is the kernel's slower generic mode."""
+"""Value in the output of ``ip`` if the program runs in the driver. 2 is the kernel's slower generic mode."""
 _CAPABILITY_BIT_BY_NAME = {
     "NET_ADMIN": 12,
     "NET_RAW": 13,
@@ -33,7 +33,7 @@ _SECCOMP_FILTER_MODE = "2"
 
 
 def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[VerificationResult]:
-    """Yield the checks that run inside a VAD host in service."""
+    """Yield the results of the checks that run inside a VAD host in service."""
     vad = deployment.aws.vad
     run = host.machine.run
     (interface,) = json.loads(run("ip -json -details link show dev ens5"))
@@ -48,7 +48,7 @@ def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Verification
     yield VerificationResult(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
         yield from _verify_af_xdp(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
-    # No server listens at this address, and bash logs the reason of its failure to connect.
+    # No server listens at this address; bash logs the reason that the connection failed.
     reason = (
         run(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET_ADDRESS}/80' 2>&1 || true").strip().rpartition(": ")[2]
     )
@@ -77,7 +77,7 @@ def _verify_af_xdp(path: DataPath, interface: dict[str, Any], rings: str, socket
 
 
 def _verify_pollers(status: str, count: int) -> Iterator[VerificationResult]:
-    """Yield the check that each poller has a core of its own."""
+    """Yield the result of the check that each poller has its own core."""
     values = re.findall(r"status:(?:Name|Cpus_allowed_list):\s+(\S+)", status)
     cores = [core for name, core in zip(values[::2], values[1::2], strict=True) if name == "poller"]
     alone = len(set(cores)) == len(cores) == count and all(core.isdigit() for core in cores)
@@ -85,7 +85,7 @@ def _verify_pollers(status: str, count: int) -> Iterator[VerificationResult]:
 
 
 def _verify_capabilities(status: str) -> Iterator[VerificationResult]:
-    """Yield the checks that the container has exactly the capabilities of its image, and Docker's seccomp filter."""
+    """Check that the container has exactly the capabilities of its image, and Docker's seccomp filter."""
     spec = load_image_specs()[Image.VAD_DATAPLANE]
     assert isinstance(spec, BuiltImage)  # noqa: S101  it has a Dockerfile
     capability_mask = sum(1 << _CAPABILITY_BIT_BY_NAME[name] for name in spec.capabilities)

@@ -1,4 +1,4 @@
-"""A single server for all AWS names, which terminates TLS and forwards the bytes to the named server."""
+"""A single server for all AWS names, which terminates TLS and forwards the data to the requested server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK_BYTES = 65536
 
 
 class TlsServer:
-    """A TLS server in a thread of its own.
+    """A TLS server in its own thread.
 
     Args:
         backend: Returns the loopback port of the server for a name. An ``OSError`` closes the connection.
@@ -44,7 +44,7 @@ class TlsServer:
         self.port = opened.result()
 
     async def _serve(self, address: str, port: int, opened: Future[int]) -> None:
-        """Serve until ``close`` is called, which also ends connections in progress."""
+        """Serve until ``close`` is called, which also closes open connections."""
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         try:
             server = await asyncio.start_server(self._serve_connection, address, port, ssl=self._context)
@@ -58,7 +58,7 @@ class TlsServer:
     def _select_certificate(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         """Select the certificate for the requested server name."""
         if name is None:
-            return  # without a certificate, the handshake fails, since there is no server name
+            return  # no server name: without a certificate, the handshake fails
         if name not in self._contexts:
             self._contexts[name] = self._authority.create_server_context(name, self._folder)
             self._names[self._contexts[name]] = name
@@ -80,7 +80,7 @@ class TlsServer:
 
 
 async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until one side closes, then close the other, since TLS has no half-closed connections."""
+    """Copy data until one side closes, then close the other side, since TLS has no half-closed connections."""
     try:
         while data := await reader.read(_CHUNK_BYTES):
             writer.write(data)

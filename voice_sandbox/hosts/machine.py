@@ -24,20 +24,20 @@ NOTE_PREFIX = "rehearsal: "
 CPU_COUNT = 3
 """Number of CPUs: two for pollers that never sleep, and one for all other programs."""
 _RESPONSE_TIMEOUT_S = 600
-"""Timeout of the agent, whose first response takes half of the boot."""
+"""Timeout of the guest agent, whose first response takes half of the boot time."""
 _KERNEL_ARGUMENTS = " ".join(
     [
-        # An emulated processor needs no mitigations, which are the slowest to emulate.
+        # An emulated CPU needs no mitigations, and they are the slowest code to emulate.
         "mitigations=off init_on_alloc=0 audit=0 selinux=0",
-        # AppArmor's tools are not in the root, and with it enabled Docker starts no container.
+        # The root file system lacks AppArmor's tools; with AppArmor enabled, Docker would start no containers.
         "apparmor=0",
-        # On a busy machine, the emulated clock looks unstable: a kernel that then patched its own code panicked (int3
-        # in sched_clock_cpu).
+        # On a busy machine, the emulated clock looks unstable; a kernel that patched its own code for that reason
+        # panicked (int3 in sched_clock_cpu).
         "tsc=reliable",
-        # The clock jumps when a machine is restored to a snapshot, which is neither a stall nor a missed watchdog.
-        # systemd killed networkd, and the host had no network when its user data started.
+        # When a machine is restored to a snapshot, its clock jumps, which is neither a stall nor a missed watchdog.
+        # Without this setting, systemd killed networkd, and the host had no network when its user data started.
         "rcupdate.rcu_cpu_stall_suppress=1 systemd.service_watchdogs=no",
-        # There are no logins, and systemd waited 90 s for the terminal.
+        # Logins are not used, and systemd would wait 90 s for the terminal.
         "systemd.mask=serial-getty@ttyS0.service",
     ]
 )
@@ -49,11 +49,12 @@ class Hardware:
     """Hardware of a machine.
 
     Attributes:
-        queue_count: Queues of its interface. If possible, virtio-net adds a queue per CPU to XDP's and spreads packets
-            over all of them; with one fewer, it uses those configured by user data, as ENA does.
+        queue_count: Queues of its interface. If possible, virtio-net adds a queue per CPU to the XDP queues and spreads
+            packets over all of them. With one queue fewer, it uses the queues configured by user data, as ENA does.
         mtu: Maximum MTU of its interface, as on EC2.
-        disk_count: Number of NVMe disks of 1 GiB in addition to the root's.
-        cpu_counts_by_node: CPUs of each NUMA node, each with a PCI device of its own; empty for one node of ``cpus``.
+        disk_count: Number of NVMe disks of 1 GiB in addition to the root disk.
+        cpu_counts_by_node: CPUs of each NUMA node, each of which has its own PCI device; empty for one node with
+            ``cpus``.
     """
 
     memory_mib: int = 8192
@@ -72,7 +73,7 @@ class NetworkInterface:
     """A machine's network connection.
 
     Attributes:
-        mac: MAC address of its interface, which gets its IP address by DHCP.
+        mac: MAC address of its interface, which gets its IP address through DHCP.
     """
 
     tap: str
@@ -122,7 +123,7 @@ class Machine:
             *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
             *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
-            # Last, since QEMU connects the following devices to the last bus.
+            # This must be last, since QEMU connects the following devices to the last bus.
             *_iter_memory_arguments(hardware),
         ]
         self._start = time.monotonic()
@@ -144,7 +145,7 @@ class Machine:
             self._lines.append(line)
 
     def add_note(self, text: str) -> None:
-        """Add the text of an event to the console lines."""
+        """Add the description of an event to the console lines."""
         self._add_line(ConsoleLine(self.uptime_s, f"{NOTE_PREFIX}{text}"))
 
     @property
@@ -161,7 +162,7 @@ class Machine:
         return self._process.poll() is None
 
     def find_line(self, text: str, *, since_s: float = 0) -> ConsoleLine | None:
-        """Return the first console line that contains a text, since a time after power-on."""
+        """Return the first console line with the given text, starting at a time after power-on."""
         return next((line for line in self.console_lines if line.elapsed_s >= since_s and text in line.text), None)
 
     def read_last_lines(self) -> str:
@@ -197,7 +198,7 @@ class Machine:
         deadline = time.monotonic() + _RESPONSE_TIMEOUT_S
         if self._agent is None:
             self._agent = self._connect(self._agent_path)
-            # A request from before a reboot may still be answered, so the number identifies the response.
+            # A response to a request from before a reboot may still arrive, so the number identifies the response.
         request_id = time.monotonic_ns()
         self._send("guest-sync", {"id": request_id})
         self._send(command, arguments)
@@ -238,18 +239,18 @@ class Machine:
         self._run_monitor_command(f"savevm {name}")
 
     def restore_snapshot(self, name: str) -> None:
-        """Restore a snapshot. The console and the age are reset, and the machine's clock is set to the present time."""
+        """Restore a snapshot. The console and the age are reset, and the machine's clock is set to the current time."""
         self._run_monitor_command("stop")
         self._run_monitor_command(f"loadvm {name}")
         with self._lines_lock:
             self._lines.clear()
         self._start = time.monotonic()
         self._run_monitor_command("cont")
-        # CloudWatch's alarms evaluate the present.
+        # CloudWatch alarms evaluate the most recent data.
         self.run(f"date --set=@{time.time():.0f}")
 
     def _run_monitor_command(self, line: str) -> None:
-        """Run a command of QEMU's monitor, which returns a text only if the command fails."""
+        """Run a command in QEMU's monitor, which returns output only if the command fails."""
         with self._connect(self._monitor_path) as connection:
             for command, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
                 connection.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
@@ -275,7 +276,7 @@ def _iter_disk_arguments(count: int, path: Path) -> Iterator[str]:
 
 
 def _build_interface_arguments(hardware: Hardware, link: NetworkInterface) -> list[str]:
-    # Without checksum and segmentation offload, since native XDP rejects an interface that merges packets.
+    # Checksum and segmentation offload are disabled, since native XDP rejects an interface that merges packets.
     offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
     interface = ["virtio-net-pci", "netdev=net", f"mac={link.mac}", "addr=5", "mq=on"]
     interface += [
@@ -305,7 +306,7 @@ def _iter_memory_arguments(hardware: Hardware) -> Iterator[str]:
 
 
 def _build_qemu_arguments(disk: Disk, *, is_instance: bool) -> list[str]:
-    # cloud-init detects EC2 by these.
+    # cloud-init uses these values to detect EC2.
     identity = "ec2" + str(uuid.uuid4())[3:]
     words = f"root=/dev/vda rw console=ttyS0 {_KERNEL_ARGUMENTS} quiet" + (
         "" if is_instance else " cloud-init=disabled"
@@ -315,7 +316,7 @@ def _build_qemu_arguments(disk: Disk, *, is_instance: bool) -> list[str]:
         *("-machine", "pc", "-display", "none"),
         *("-smbios", f"type=1,manufacturer=Amazon EC2,uuid={identity},serial={identity}"),
         *("-kernel", str(disk.kernel), "-initrd", str(disk.initrd), "-append", words),
-        # Writes of the machine, and its snapshots, go to a file that QEMU removes.
+        # The machine's writes and snapshots go to a temporary file, which QEMU removes.
         *("-drive", f"file={disk.root},format=raw,if=none,id=root,snapshot=on"),
         *("-device", "virtio-blk-pci,drive=root"),
     ]

@@ -1,4 +1,4 @@
-"""The instance metadata service, in version 2 only, with a tree for each host that is read with a token."""
+"""Instance metadata service (version 2 only), with a tree for each host that can only be read with a token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InstanceMetadata:
 
 class _MetadataServer(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
-        """Ignore the error of a host that times out or is switched off."""
+        """Ignore the error if a host times out or is powered off."""
 
 
 class MetadataService:
@@ -65,7 +65,7 @@ class MetadataService:
         self._facts[address] = facts
 
     def create_token(self, request: BaseHTTPRequestHandler) -> None:
-        """Respond with a token, which does not reach programs beyond the hop limit."""
+        """Respond with a token that does not reach programs beyond the hop limit."""
         facts = self._facts.get(str(request.client_address[0]))
         if facts is None or request.path != _TOKEN_PATH:
             _send_response(request, HTTPStatus.NOT_FOUND)
@@ -100,7 +100,7 @@ class MetadataService:
 
 def _read_path(facts: InstanceMetadata, path: str) -> bytes | None:
     """Return the value at a path, or the entries of a folder, with or without a trailing slash."""
-    _, _, rest = path.lstrip("/").partition("/")  # drop the API version: every version serves the same content
+    _, _, rest = path.lstrip("/").partition("/")  # drop the API version; every version serves the same content
     kind, _, subpath = rest.partition("/")
     if kind == "user-data":
         return facts.user_data

@@ -14,11 +14,11 @@ from voice_sandbox.hosts.disk import run_command
 BRIDGE_NAME = "vpc"
 METADATA_ADDRESS = "169.254.169.254"
 INTERNET_ADDRESS = "203.0.113.1"
-"""Address that is only reachable through a NAT gateway. It is unassigned: RFC 5737 reserves it for examples."""
+"""Address that is only reachable through a NAT gateway. It is unassigned, since RFC 5737 reserves it for examples."""
 MTU_BYTES = 9001
 """MTU of EC2's interfaces, before a host sets its own."""
 CALLER_ADDRESSES = tuple(f"198.51.100.{number}" for number in range(1, 17))
-"""Addresses of callers on the internet, which RFC 5737 reserves for examples as well."""
+"""Addresses of callers on the internet, which RFC 5737 also reserves for examples."""
 _CLONE_NEWNET = 0x40000000
 
 
@@ -47,11 +47,11 @@ class Network:
     to which all other AWS names resolve. No other names exist.
 
     Args:
-        subnets: Subnets, and whether each has a route to the internet.
+        subnets: Subnets; the value is True if a subnet has a route to the internet.
         private: Names of interface endpoints and of the store, including their subdomains.
 
     Attributes:
-        services_address: Address of the servers in the VPC, which is that of AWS's DNS server.
+        services_address: Address of the servers in the VPC, which is the address of AWS's DNS server.
         public_address: Address of the load balancer.
     """
 
@@ -72,7 +72,7 @@ class Network:
         addresses = (self.services_address, self.public_address, METADATA_ADDRESS, INTERNET_ADDRESS, *CALLER_ADDRESSES)
         for address in (*routers, *(f"{each}/32" for each in addresses)):
             run_command("ip", "address", "add", address, "dev", BRIDGE_NAME)
-        # Before the rule with which the kernel receives packets for its own addresses.
+        # This rule precedes the one with which the kernel receives packets for its own addresses.
         run_command("ip", "rule", "add", "priority", "2", "lookup", "local")
         run_command("ip", "rule", "delete", "priority", "0")
         for subnet in (subnet for subnet, has_route in subnets.items() if not has_route):
@@ -86,7 +86,7 @@ class Network:
         return network
 
     def attach(self, mac: str, address: str, *, route: bool = True) -> str:
-        """Create a tap for a machine, which gets its address by DHCP, and return the name of the tap."""
+        """Create a tap device for a machine, which gets its address through DHCP, and return the name of the device."""
         tap = f"tap{self._taps}"
         self._taps += 1
         run_command("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
@@ -103,7 +103,7 @@ class Network:
         run_command("ip", "link", "delete", tap)
 
     def _restart_dnsmasq(self) -> None:
-        """Restart DNS and DHCP, since dnsmasq would not assign the address of a former host to another host."""
+        """Restart DNS and DHCP. Otherwise, dnsmasq would not assign the address of a former host to another host."""
         self._stop_dnsmasq()
         hosts, leases = self._folder / "dhcp-hosts", self._folder / "dhcp-leases"
         hosts.write_text("".join(self._reservations.values()), encoding="utf-8")
@@ -117,7 +117,7 @@ class Network:
                 *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
                 *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
                 *(f"--dhcp-option=option:dns-server,{self.services_address}", f"--dhcp-option=option:mtu,{MTU_BYTES}"),
-                # A subnet without a route still has its metadata service.
+                # The metadata service remains available in a subnet without a route.
                 "--dhcp-option=tag:lost,option:router",
                 f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
             ],

@@ -1,4 +1,4 @@
-"""Steps in the life of a deployment's hosts, from launch to termination, under the control of Auto Scaling."""
+"""Lifecycle of a deployment's hosts, from launch to termination, as controlled by Auto Scaling."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from voice_sandbox.hosts.disk import HostRehearsalError
 from voice_sandbox.rehearsals.drill import Drill
 
 READY_TIMEOUT_S = 2700
-"""Timeout from power-on to service, which usually takes 300 s on two idle emulating cores. A host itself waits 900
-s."""
+"""Timeout from power-on to in service, which usually takes 300 s when two idle cores emulate the machine. A host itself
+waits 900 s."""
 DRAIN_TIMEOUT_S = 600
 METRICS_TIMEOUT_S = 300
 HEALTHY_TIMEOUT_S = 120
@@ -55,15 +55,15 @@ def wait_until_in_service(cloud: SimulatedCloud, host: Host) -> None:
     """Wait until a started machine is in service.
 
     Raises:
-        HostRehearsalError: The host abandons its launch; the message is its first reason.
+        HostRehearsalError: The host abandons its launch; the message is the first reason.
     """
     wait_until("it is in service", lambda: _is_in_service(cloud, host), host, READY_TIMEOUT_S)
 
 
 def _is_in_service(cloud: SimulatedCloud, host: Host) -> bool:
     failure_line = host.machine.find_line("voice-host: FAILED: ")
-    # The console is read before the group, whose state then includes all that the host reported before its script
-    # ended.
+    # The console is read before the group's state, so that the state includes everything that the host reported before
+    # its script ended.
     has_ended = failure_line and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
     state = cloud.list_instance_states(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
@@ -122,7 +122,7 @@ def terminate_host(cloud: SimulatedCloud, host: Host) -> None:
 
 
 def interrupt_host(cloud: SimulatedCloud, host: Host) -> None:
-    """Send a host a spot interruption notice two minutes ahead, and wait until the host has drained."""
+    """Send a spot interruption notice to a host two minutes in advance, and wait until the host has drained."""
     before_s = host.machine.uptime_s
     end = datetime.now(UTC) + timedelta(minutes=2)
     host.spot_notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -145,7 +145,7 @@ def wait_for_scale_out(cloud: SimulatedCloud, host: Host) -> None:
     """Wait until a host's own metrics trigger its fleet's alarm, and scale the fleet out.
 
     Raises:
-        HostRehearsalError: The alarm does not fire.
+        HostRehearsalError: The alarm did not fire.
     """
     client = cloud.aws.client
     drill = Drill(cloud.deployment, cloudwatch=client("cloudwatch"), autoscaling=client("autoscaling"))

@@ -1,6 +1,6 @@
-"""A network with packet loss, which a small machine on the path to a host causes with ``sch_netem``.
+"""Simulates packet loss with ``sch_netem`` on a small machine in the path to a host.
 
-The kernel of the machine that runs the rehearsal may not have this module.
+The kernel of the machine that runs the rehearsal may lack this module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from voice_sandbox.hosts.machine import Hardware, Machine, NetworkInterface
 from voice_sandbox.hosts.network import BRIDGE_NAME
 
 IMPAIRMENT_RULE = "delay 30ms reorder 5% loss random 3%"
-"""Packets that are not delayed are reordered, since they overtake the preceding ones."""
+"""Packets that are not delayed overtake the preceding packets and are therefore reordered."""
 _ROUTER_HARDWARE = Hardware(memory_mib=512, cpu_count=1)
 _MAC_ADDRESS = "02:00:00:00:00:fe"
 _SETUP_SCRIPT = f"""sysctl -qw net.ipv4.ip_forward=1
@@ -24,7 +24,7 @@ sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.ens5.send_redirects=
 tc qdisc add dev ens5 root handle 1: prio bands 4
 tc qdisc add dev ens5 parent 1:4 netem {IMPAIRMENT_RULE}
 tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.number} 0xffff flowid 1:4"""
-"""Only audio is affected; health checks use the other bands, one of which no packet selects by default."""
+"""Only audio is affected; health checks use the other bands, one of which is not selected by any packet by default."""
 
 
 class Router:

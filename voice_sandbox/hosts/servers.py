@@ -1,4 +1,4 @@
-"""The image registry and the state store, which hosts reach under AWS names and which moto lacks."""
+"""Image registry and state store, which moto lacks and which hosts reach under AWS names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ServerProcess:
 
 
 class Registry(ServerProcess):
-    """Debian's docker-registry in place of ECR, on the loopback. The TLS server forwards requests to it.
+    """Debian's docker-registry in place of ECR, on the loopback interface. The TLS server forwards requests to it.
 
     Args:
         storage: Folder of the images, which are added before any machine starts.
@@ -86,7 +86,7 @@ def _build_registry_command(settings: dict[str, object], folder: Path) -> list[s
 
 @contextmanager
 def run_registry_for_pushes(storage: Path, folder: Path) -> Iterator[None]:
-    """Run a registry for pushes, without a password, in an isolated network namespace."""
+    """Run a registry without a password, for pushes, in an isolated network namespace."""
     command = _build_registry_command(_build_registry_settings(storage), folder)
     server = ServerProcess(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
     try:

@@ -22,7 +22,7 @@ _PHASE_BY_FIRST_WORD = {
     "call": "call",
     "draining": "drain",
 }
-"""Phases by the first word that the script logs at their start. The boot precedes the first one."""
+"""Phases by the first word that the script logs at their start. The boot precedes the first phase."""
 _PHASE_END_PATTERN = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
 """Messages that end a phase without starting another one, such as the completion of a lifecycle action."""
 _IN_SERVICE_PHASE = "in service"

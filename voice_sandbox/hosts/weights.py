@@ -1,4 +1,4 @@
-"""A server in place of Hugging Face, with one repository of weights, for requests of ``huggingface_hub``."""
+"""A server that replaces Hugging Face for ``huggingface_hub``, with a single repository of weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAKE_COMMIT_SHA = "0" * 40
 
 
 class WeightsServer:
-    """Serves the files of a folder on the loopback, as a repository.
+    """Serves the files of a folder as a repository on the loopback interface.
 
     Args:
         repository: Name, ``owner/name``.
@@ -70,7 +70,7 @@ class WeightsServer:
 
 
 def _build_cache_key(file: Path) -> str:
-    """Return the cache key of a file. The name determines it, since there is only one commit."""
+    """Return the cache key of a file. The key depends only on the name, since there is only one commit."""
     return sha1(file.name.encode(), usedforsecurity=False).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """The alert drill: metric -> alarm -> composite alarm -> SNS message to an operator.
 
-moto does not evaluate alarms or run their actions. The drill does so as CloudWatch would, through the API of SNS.
+moto neither evaluates alarms nor runs their actions. The drill does both as CloudWatch would, through the SNS API.
 """
 
 from __future__ import annotations

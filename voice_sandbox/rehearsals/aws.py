@@ -1,4 +1,4 @@
-"""A rehearsal in a local AWS of its own, from the bootstrap to an empty account."""
+"""Rehearses a deployment in its own local AWS, from the bootstrap to an empty account."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Rehearsal:
                 stores=self.home if real_stores else None,
                 faults=self.faults,
             )
-        except BaseException as error:  # such as Ctrl-C: no `with` block removes the folder yet
+        except BaseException as error:  # such as Ctrl-C; there is no `with` block yet that removes the folder
             rmtree(self.home, ignore_errors=True)
             if isinstance(error, RuntimeError):
                 raise CdkError(str(error)) from error
@@ -87,7 +87,7 @@ class Rehearsal:
         return dict(sorted(counts.items()))
 
     def verify(self, deployment: Deployment | None = None) -> list[VerificationResult]:
-        """Compare the deployed system with the deployment file, or with its current state."""
+        """Compare the deployed system with a deployment, by default that of the rehearsal."""
         return [
             claim
             for regional in (deployment or self._deployment).split_by_region()
@@ -114,7 +114,7 @@ class Rehearsal:
         ).run()
 
     def count_remaining_resources(self, region: str | None = None) -> Counter[str]:
-        """Count by kind the resources that were added after the bootstrap, in all regions or in one.
+        """Count the resources that were added after the bootstrap by kind, in all regions or in one.
 
         Global resources are always included.
         """
@@ -136,7 +136,7 @@ class Rehearsal:
         self._is_kept = True
 
     def build_tool_environment(self) -> dict[str, str]:
-        """Return the environment variables with which any AWS tool uses the local AWS."""
+        """Return the environment variables that make an AWS tool use the local AWS."""
         environment = self.aws.build_environment(self.home)
         return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 

@@ -44,7 +44,7 @@ Retained resources remain in the account, but no stack or program refers to them
 
 
 def find_outages(steps: Sequence[ResourceChange], accepted: Iterable[str] = ()) -> list[Outage]:
-    """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
+    """Return the outages that are caused by a resource's own changes or deletion and are not accepted."""
     replaced = [step for step in steps if step.op is OpType.REPLACE]
     result = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""A rehearsal of a deployment's Azure section, with previews, policies, a simulated up and the order of teardown."""
+"""Rehearses a deployment's Azure section: previews, policies, a simulated up and the teardown order."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
 
     @classmethod
     def from_deployment(cls, deployment: Deployment) -> Self:
-        """Return the rehearsal of a deployment, with its name as the stack and its file as the configuration.
+        """Return the rehearsal of a deployment, whose name is the stack name and whose file is the configuration.
 
         Raises:
             ProjectError: A project is invalid.
@@ -111,7 +111,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         return [violation for done in self._done for violation in self._pack.check(done.preview.graph)]
 
     def plan_teardown(self) -> DeletionPlan:
-        """Plan the deletion of the resources that `run` has created, from the last project on, and check each step.
+        """Plan the deletion of the resources that `run` has created, last project first, and check each step.
 
         Raises:
             DependencyError: A resource would be deleted while another one needs it.

@@ -44,11 +44,11 @@ OUTAGE_TEXT_BY_TYPE: Mapping[str, str] = {
 }
 """Outages by resource type. Durations are estimates from `docs/cold-start.md`."""
 _TYPES_DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
-"""Types that Azure only deletes after their users, whose own deletion is reported as the outage."""
+"""Types that Azure deletes only after the resources that use them. The deletion of those is reported as the outage."""
 
 
 def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
-    """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
+    """Return the outages that are caused by a resource's own changes or deletion and are not accepted."""
     replaced = [step for step in steps if step.op is OpType.REPLACE]
     result = []
     for step in steps:

@@ -15,7 +15,7 @@ from voice_sandbox.npm import NpmError, ensure_node_modules
 
 MAX_OUTPUT_LINES = 40
 MIN_FREE_DISK_MIB = 32
-"""Disk space for a rehearsal's folder and its temporary files, rounded up from 20 MiB for production's templates."""
+"""Disk space for a rehearsal's folder and temporary files, rounded up from 20 MiB for the production templates."""
 _DISK_FULL_ERRORS = ("ENOSPC", "No space left on device")
 _PACKAGE_CACHE = ".cache/aws/jsii/package-cache"
 """Cache of jsii for the unpacked aws-cdk-lib (200 MB), relative to the home directory."""
@@ -35,14 +35,14 @@ class CdkTarget(Protocol):
     def region(self) -> str: ...
 
     def build_environment(self, home: Path) -> dict[str, str]:
-        """Return the environment for a tool, with a folder for the tool's caches in place of the home directory."""
+        """Return the environment for a tool, in which a folder for the tool's caches replaces the home directory."""
 
 
 class Cdk:
     """Runs CDK commands for a deployment.
 
     Args:
-        aws: AWS with the stacks.
+        aws: The AWS that contains the stacks.
         deployment: The deployment.
         home: Folder for the CLI's caches, which contain account ids, and for the cloud assembly.
 
@@ -73,7 +73,7 @@ class Cdk:
         """Deploy individual stacks, without their dependencies.
 
         Named resources that an earlier deployment of a stack has retained are imported, since removed agents or regions
-        may return.
+        may be added again.
         """
         self._run("deploy", *stacks, "--exclusively", "--import-existing-resources", "--require-approval", "never")
 
@@ -92,7 +92,7 @@ class Cdk:
     def deploy_again(self) -> None:
         """Deploy every stack of a deployment that was torn down.
 
-        The named resources that its teardown has retained are imported.
+        Named resources that the teardown has retained are imported.
         """
         self._run("deploy", "--all", "--import-existing-resources", "--require-approval", "never")
 
@@ -134,7 +134,7 @@ class Cdk:
                     lines.append(line.rstrip())
                     self.on_line(lines[-1])
             except BaseException:
-                # Ctrl-C is only sent to the whole process group by a terminal.
+                # Only a terminal sends Ctrl-C to the whole process group.
                 process.terminate()
                 raise
         if process.returncode and any(word in line for line in lines for word in _DISK_FULL_ERRORS):

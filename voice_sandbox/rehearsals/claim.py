@@ -1,4 +1,4 @@
-"""A check of a deployed system."""
+"""Result of a check of a deployed system."""
 
 from dataclasses import dataclass
 

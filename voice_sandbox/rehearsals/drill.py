@@ -33,7 +33,7 @@ class Scenario:
     Attributes:
         samples: One value per alarm period, oldest first.
         should_fire: Whether the rule must fire; otherwise, nothing may change.
-        other_rules: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
+        other_rules: Other rules of the fleet that add hosts. Meanwhile, their metrics report half of the load.
         is_idle: Whether the scenario starts with the number of hosts before the drill, since a fleet at its maximum
             cannot grow.
     """
@@ -117,7 +117,7 @@ class Drill:
     """Runs scenarios with the deployed alarms and policies.
 
     Args:
-        start: Time of the first scenario. Each scenario has an hour of its own, so that data of others has no effect.
+        start: Time of the first scenario. Each scenario has its own hour, so that the data of others has no effect.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Drill:
         self._restore_capacities(played)
 
     def _restore_capacities(self, played: Iterable[ScenarioResult]) -> None:
-        """Restore the number of hosts that each group had before the first of the outcomes."""
+        """Restore the number of hosts that each group had before the first scenario."""
         for outcome in reversed(list(played)):
             for group, desired in outcome.capacities_before.items():
                 self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
@@ -159,7 +159,7 @@ class Drill:
         before = self._list_capacities(scenario.fleet)
         self._clock += timedelta(hours=1)
         state = AlarmState.OK
-        # Two periods without data at the end, since a breach that is over must not fire late.
+        # Two periods without data follow, since a breach that has ended must not fire late.
         for value in (*scenario.samples, None, None):
             if value is not None:
                 alarm.publish(value, self._clock)
@@ -176,9 +176,9 @@ class Drill:
         return ScenarioResult(scenario, before, self._list_capacities(scenario.fleet))
 
     def fire_if_breached(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
-        """Evaluate a rule's alarm at a time, and execute its actions if it fires. Return True if it fires.
+        """Evaluate a rule's alarm at a time. If the alarm fires, execute its actions and return True.
 
-        The metrics are those of other publishers.
+        Other programs publish the metrics.
         """
         alarm = LiveAlarm(self._cloudwatch, names.build_scaling_alarm_name(self._deployment, fleet, rule))
         datapoints = alarm.fetch_datapoints(at)

@@ -1,4 +1,4 @@
-"""A deployed metric alarm that is evaluated as by CloudWatch, since moto stores alarms without evaluating them."""
+"""A deployed metric alarm that is evaluated as in CloudWatch, since moto stores alarms without evaluating them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LiveAlarm:
         )
 
     def evaluate_state(self, at: datetime, current: AlarmState) -> AlarmState:
-        """Return the state after the period that ends at a time, from CloudWatch's statistics."""
+        """Return the state at the end of a period, as calculated from CloudWatch statistics."""
         return evaluate_alarm(self.rule, self.fetch_datapoints(at), current)
 
     def fetch_datapoints(self, at: datetime) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""Comparison of the state store and the fleets in the local AWS with the deployment file."""
+"""Compares the state store and the fleets in the local AWS with the deployment file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FleetVerifier:
         self._elasticache = session.client("elasticache", endpoint_url=endpoint)
 
     def verify(self) -> Iterator[VerificationResult]:
-        """Yield all claims about the state store and the fleets."""
+        """Yield the results of all checks of the state store and the fleets."""
         yield from self._verify_state_store()
         yield from self._verify_vad_fleet()
         yield from self._verify_asr_fleets()

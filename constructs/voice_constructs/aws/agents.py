@@ -33,7 +33,7 @@ class AgentTierProps(FargateProps):
     """Properties of ``AgentTier``.
 
     Attributes:
-        gateway_url: URL of the gateway in the network, which transcribes for the agents.
+        gateway_url: Internal URL of the gateway, which transcribes calls for the agents.
         targets: Target group of the public load balancer.
     """
 

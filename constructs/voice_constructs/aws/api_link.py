@@ -31,7 +31,7 @@ class ApiLink(Construct):
             security_groups=[context.network.security_groups[Tier.API_LOAD_BALANCER]],
             # API Gateway connects over PrivateLink with its own addresses; no other traffic is allowed.
             enforce_security_group_inbound_rules_on_private_link_traffic=False,
-            # The link can use any zone, and with few tasks, a zone may have none.
+            # The link can use any zone. If there are few tasks, some zones have none.
             cross_zone_enabled=True,
             deletion_protection=context.deployment.aws.deletion_protection,
         )

@@ -11,7 +11,7 @@ from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 
 NONCURRENT_RETENTION_DAYS = 30
-"""Retention of overwritten objects, for rollbacks within days."""
+"""Retention of overwritten objects, for rollbacks within this time."""
 INCOMPLETE_UPLOAD_DAYS = 7
 """Retention of the parts of an incomplete upload."""
 

@@ -1,6 +1,6 @@
 """The artifacts job of an ASR fleet.
 
-A host of the fleet's instance type uploads weights and compiled programs to the bucket, and terminates.
+A host of the fleet's instance type uploads weights and compiled programs to the bucket, then terminates.
 """
 
 from aws_cdk import aws_ec2 as ec2

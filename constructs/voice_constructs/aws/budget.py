@@ -15,7 +15,7 @@ class CostBudgetProps:
 
     Attributes:
         limit_usd: Limit per calendar month.
-        topic_arn: Topic that is notified at 80 % spent, and at 100 % forecast.
+        topic_arn: Topic that is notified when actual costs reach 80 % or forecast costs reach 100 % of the limit.
         runbook_url: URL of the runbook. Messages of AWS Budgets cannot contain custom text, so the URL is a tag of the
             budget.
     """
@@ -30,7 +30,7 @@ class CostBudget(Construct):
     """A monthly budget of the whole account.
 
     The budget is not limited to the deployment's tag, since cost allocation by a tag must first be activated in the
-    billing console; until then, such a budget would remain at zero and never notify.
+    billing console; until then, such a budget would remain at zero and never send a notification.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: CostBudgetProps) -> None:

@@ -16,9 +16,9 @@ from voice_blueprint.file.model.edge import Domain
 class HostDomain(Construct):
     """A certificate for host names of one zone, and the records that point to their endpoints.
 
-    The zone is referred to by id, so that a synth does not query AWS. ACM validates the certificate with records that
-    CloudFormation creates in the zone; a deploy waits until the certificate is issued, which requires that the zone is
-    delegated.
+    The zone is referenced by id, so that a synth does not query AWS. ACM validates the certificate with records that
+    CloudFormation creates in the zone. A deployment waits until the certificate is issued, which requires that the zone
+    is delegated.
 
     Attributes:
         certificate_arn: ARN of the certificate for all host names.
@@ -78,8 +78,9 @@ class EdgeDomain(HostDomain):
 class AnyRegionDomain(HostDomain):
     """Host name ``api.any.<name>``, which Route 53 resolves to the nearest healthy region.
 
-    A region is healthy while its gateways respond on the media host. Their response depends on the store, and requires
-    no key. Audio requires no such name, since the response to a new session contains its audio and event URLs.
+    A region is healthy while its gateways respond on the media host. Their response depends on the store, and the
+    request requires no key. Audio does not need such a name, since the response to a new session contains its audio and
+    event URLs.
 
     The health check costs about 2.50 USD per month (https://aws.amazon.com/route53/pricing/).
 

@@ -54,9 +54,9 @@ class EdgeContext:
 
         Args:
             preserve_client_ip: Whether tasks see the callers' addresses, to which limits of unauthenticated callers
-                apply. By default, IP targets of TCP see the load balancer's address:
+                apply. By default, targets that are registered by IP address see the load balancer's address for TCP:
                 https://docs.aws.amazon.com/elasticloadbalancing/latest/network/edit-target-group-attributes.html. Rules
-                that refer to the load balancer's security group still admit them:
+                that refer to the load balancer's security group still allow this traffic:
                 https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-security-groups.html
         """
         return elbv2.NetworkTargetGroup(
@@ -67,8 +67,8 @@ class EdgeContext:
             protocol=elbv2.Protocol.TCP,
             target_type=elbv2.TargetType.IP,
             preserve_client_ip=preserve_client_ip,
-            # All tasks share one state store, whose failover takes up to half a minute. If they were unhealthy
-            # meanwhile, their connections would be reset, and ECS would replace them.
+            # All tasks share one state store, whose failover takes up to half a minute. If the tasks became unhealthy
+            # during a failover, their connections would be reset, and ECS would replace them.
             health_check=elbv2.HealthCheck(
                 protocol=elbv2.Protocol.HTTP, path=LIVENESS_PATH, interval=Duration.seconds(10)
             ),

@@ -167,7 +167,7 @@ class FargateTier(Construct):
     def _reference_state_host(self) -> ecs.Secret:
         """Return a reference to the parameter with the store's endpoint.
 
-        The parameter is referred to by name, so that a restore can change the value without an export.
+        The parameter is referenced by name, so that a restore can change the value without an export.
         """
         parameter = ssm.StringParameter.from_string_parameter_attributes(
             self, "StateHost", parameter_name=self._props.store.host_parameter
@@ -177,7 +177,7 @@ class FargateTier(Construct):
     def _reference_state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
         """Return a reference to the tier's password, and grant the task permission to decrypt it.
 
-        The secret is referred to by ARN, since the CDK's own grant would add the task's role to the other stack's key
+        The secret is referenced by ARN, since the CDK's own grant would add the task's role to the other stack's key
         policy.
         """
         store = self._props.store
@@ -204,7 +204,7 @@ class FargateTier(Construct):
             "Service",
             cluster=self.cluster,
             task_definition=task,
-            # Scaling sets the number; a deploy must not reset it.
+            # Scaling sets the number of tasks; a deployment must not reset it.
             desired_count=0 if self._lacks_digests else None,
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
             min_healthy_percent=100,
@@ -220,7 +220,7 @@ class FargateTier(Construct):
         return service
 
     def _build_scaling(self, count: TaskCount, metric: str, fleet: str, target: float) -> None:
-        """Scale the service, so that the average of a metric over all tasks stays at a target."""
+        """Scale the service so that the average of a metric over all tasks stays at a target."""
         tasks = self.service.auto_scale_task_count(
             min_capacity=0 if self._lacks_digests else count.min, max_capacity=count.max
         )

@@ -144,7 +144,7 @@ def create_host_template(scope: Construct, id_: str, *, props: HostTemplateProps
         http_put_response_hop_limit=1,
         detailed_monitoring=True,
         ebs_optimized=True,
-        # This makes the L2 write a NetworkInterfaces entry, which ENA Express and a second interface need.
+        # This makes the L2 construct add a NetworkInterfaces entry, which ENA Express and a second interface need.
         associate_public_ip_address=False,
         block_devices=[
             ec2.BlockDevice(
@@ -175,7 +175,7 @@ def _select_machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMa
     """Return a machine image that CloudFormation resolves.
 
     Each version of the launch template then contains an AMI id, which a rollback restores. A template parameter
-    resolves to the latest version at each deploy; a dynamic reference resolves to the configured version.
+    resolves to the latest version at each deployment; a dynamic reference resolves to the configured version.
     """
     chosen = props.machine_image or machine_images.get_public_image_parameter(props.instance_type)
     if machine_images.is_mutable_image(chosen):
@@ -241,7 +241,7 @@ class HostGroupProps:
         name: Name of the group, which user data and policies refer to.
         start_timeouts: Start-up budget of a host, which is also the grace period of health checks.
         min_hosts: Minimum number of hosts, 0 while an image has no digest.
-        rollout: Settings for the replacement of hosts by a deploy.
+        rollout: Settings for the replacement of hosts during a deployment.
         rollback_alarm_names: Names of the alarms that stop the replacement.
     """
 
@@ -294,7 +294,7 @@ def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> a
         )
         for name, transition in {LAUNCH_HOOK_NAME: "LAUNCHING", TERMINATE_HOOK_NAME: "TERMINATING"}.items()
     ]
-    # The L2 only accepts alarms, not names; each would be a construct of its own in each group.
+    # The L2 construct only accepts alarms, not names; each alarm would be a separate construct in each group.
     cfn.add_override(
         "UpdatePolicy.AutoScalingInstanceRefresh.Preferences.AlarmSpecification",
         {"Alarms": list(props.rollback_alarm_names)},

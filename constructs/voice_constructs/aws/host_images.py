@@ -28,7 +28,7 @@ VFIO_DRIVERS_COMMIT = "64788ef"
 """Commit of amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
 ACCELERATOR_BUILDER_TYPE = "m7i.2xlarge"
 """Instance type that builds the images of accelerator fleets, since installing and pulling need no accelerators. Other
-images are built on the fleet's type: the huge pages of the VAD fleet need its memory after the reboot."""
+images are built on the fleet's type, since the VAD fleet's huge pages need that type's memory after the reboot."""
 MANAGED_POLICIES = ("EC2InstanceProfileForImageBuilder", "AmazonSSMManagedInstanceCore")
 
 
@@ -110,7 +110,7 @@ class HostImages(Construct):
                 )
             ],
         }
-        # Components and recipes are immutable: a change of any of their properties needs a new name.
+        # Components and recipes are immutable: a change to any of their properties requires a new name.
         versioned_name = f"{name}-{_calculate_fingerprint(Stack.of(self).resolve([content, base]))}"
         component = imagebuilder.CfnComponent(fleet_scope, "Component", name=versioned_name, version="1.0.0", **content)
         recipe = imagebuilder.CfnImageRecipe(

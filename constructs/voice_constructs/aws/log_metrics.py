@@ -29,7 +29,7 @@ class LogMetrics(Construct):
     def __init__(self, scope: Construct, id_: str, *, props: LogMetricsProps) -> None:
         super().__init__(scope, id_)
         deployment = props.deployment
-        # A VPC of this product is an RFC 1918 range of /16 or smaller, so two octets identify it.
+        # A VPC of this product uses an RFC 1918 range of /16 or smaller, so two octets identify it.
         first, second, *_ = deployment.aws.network.cidr.split(".")
         for name, log_metric in LOG_METRICS.items():
             logs.CfnMetricFilter(

@@ -15,15 +15,16 @@ from voice_constructs.aws.encryption import create_log_delivery_condition
 from voice_constructs.aws.pseudo import ACCOUNT_ID
 
 NONCURRENT_LOG_RETENTION_DAYS = 7
-"""AWS writes each log file once. Another version of it is the result of tampering, and is kept long enough to be
+"""AWS writes each log file once. Another version of a file is the result of tampering, and is kept long enough to be
 detected."""
 
 
 class TlsLoadBalancer(Construct):
     """A network load balancer with a public TLS listener on port 443 and access logs.
 
-    The load balancer costs about 0.0225 USD per hour, and 0.006 USD per capacity unit and hour. With ``cross_zone``,
-    traffic between zones is also charged (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
+    The load balancer costs about 0.0225 USD per hour, and 0.006 USD per hour for each capacity unit. With
+    ``cross_zone``, traffic between zones is also charged (https://aws.amazon.com/elasticloadbalancing/pricing/,
+    us-east-1).
 
     Args:
         tier: Tier of the load balancer's security group.

@@ -10,7 +10,7 @@ from voice_constructs.aws.artifacts import create_artifact_bucket
 from voice_constructs.aws.encryption import EncryptionKey
 
 MAX_UNTAGGED_IMAGES = 10
-"""Maximum number of untagged images. They are replaced builds, and a few are kept for rollbacks by digest."""
+"""Maximum number of untagged images. These are replaced builds, a few of which are kept for rollbacks by digest."""
 
 
 class ImageRegistry(Construct):

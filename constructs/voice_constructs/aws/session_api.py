@@ -36,15 +36,15 @@ ACCESS_LOG_FIELDS = {
     "waf": "$context.waf.status",
 }
 """Fields of the access log. It contains no headers, query strings or session ids: ``resourcePath`` is the pattern of
-the route, ``apiKeyId`` is not the key."""
+the route, and ``apiKeyId`` is not the key."""
 
 CALLER_VARIABLE_BY_AUTHORIZER = {
     "api-key": "context.identity.apiKeyId",
     "iam": "context.identity.userArn",
     "none": "context.identity.sourceIp",
 }
-"""Variable of API Gateway that identifies a caller, by kind of authorizer. The gateway limits each caller. A JWT
-identifies its caller itself."""
+"""Variable of API Gateway that identifies a caller, by kind of authorizer. The gateway limits each caller. With a JWT,
+the token identifies the caller."""
 
 
 class SessionApi(Construct):
@@ -54,9 +54,9 @@ class SessionApi(Construct):
     REST API, since HTTP APIs do not stream. The JWT authorizers of REST APIs are Lambda functions or Cognito user
     pools, so with ``jwt`` the gateway verifies callers' tokens with the issuer's keys.
 
-    The construct sets API Gateway's log role, which applies to all APIs of an account and region, and without which no
-    stage can log. The role has the permissions of AWS's managed policy, so other APIs can still log. It is
-    retained when the stack is deleted, and when the first creation of the stack fails.
+    The construct sets API Gateway's log role, which applies to all APIs of an account and region. Without it, no stage
+    can write logs. The role has the permissions of AWS's managed policy, so other APIs can still log. It is retained
+    when the stack is deleted, and when the first creation of the stack fails.
 
     Attributes:
         rest_api: The API.
@@ -99,8 +99,9 @@ class SessionApi(Construct):
             # If there is a domain, callers use it; the default endpoint would be a second entry point.
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=True,
-            # The role is one setting of the account and region: without it, no API of other deployments writes logs.
-            # A failed create has changed the setting as well. The role has no fixed name that would block the next one.
+            # The role is a setting of the account and region; without it, APIs of other deployments could not write
+            # logs. A failed creation has changed the setting as well. The role has no fixed name, which would block the
+            # next one.
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE_NAME,
@@ -113,7 +114,7 @@ class SessionApi(Construct):
                 throttling_burst_limit=throttle.burst,
             ),
         )
-        # CDK's output contains the address even if it is disabled.
+        # The CDK's own output contains the default endpoint even if that endpoint is disabled.
         api.node.try_remove_child("Endpoint")
         acknowledge(
             api,
@@ -245,8 +246,8 @@ class SessionApi(Construct):
         """Add a method.
 
         Args:
-            token: Parameters of a session's method, which its token authorizes: web pages have no other credentials,
-                and the gateway verifies it. Without it, callers authenticate.
+            token: Parameters of a method that the session token authorizes, since web pages have no other credentials.
+                The gateway verifies the token. If not set, callers authenticate.
             parameters: Parameters of a method for authenticated callers.
         """
         kind = "session" if token else self._context.settings.authorizer.kind
@@ -284,8 +285,8 @@ class SessionApi(Construct):
     def _build_gateway_responses(self) -> None:
         types = apigateway.ResponseType
         origins = self._context.settings.allowed_origins
-        # Pages can only read responses that name their origin, and a response of API Gateway itself can contain one
-        # origin. With several allowed origins it contains all of them, since it discloses nothing of a session.
+        # Pages can only read responses that name their origin, and a response of API Gateway itself can contain only
+        # one. If several origins are allowed, it allows every origin, since it discloses nothing about a session.
         # Responses of the gateway contain the page's own origin.
         readable = {
             "Access-Control-Allow-Origin": f"'{origins[0] if len(origins) == 1 else '*'}'",

@@ -51,7 +51,7 @@ class ValkeyStoreProps:
 
 
 class ValkeyStore(Construct):
-    """A Valkey replication group with TLS, one user per tier, and encryption with a key of its own.
+    """A Valkey replication group with TLS, one user per tier, and encryption with its own key.
 
     Attributes:
         host_parameter: Name of the parameter with the primary's host name. No other stack imports the host name: an
@@ -142,7 +142,7 @@ class ValkeyStore(Construct):
             "Parameters",
             description="voice-serve session state",
             cache_parameter_group_family=f"valkey{props.store.engine_version.partition('.')[0]}",
-            # Every key has a time to live: under memory pressure, the session that expires first is evicted first.
+            # Every key has a time to live, so the session that expires first is evicted first under memory pressure.
             properties={"maxmemory-policy": "volatile-ttl"},
         )
         logs = {

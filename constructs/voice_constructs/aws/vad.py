@@ -80,7 +80,7 @@ class VadFleet(Construct):
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
         self.groups = [self._build_group(zone, role) for zone in self._deployment.aws.availability_zones]
-        # Zones are updated one after another, so that a fault of new hosts first appears in one zone.
+        # Zones are updated one after another, so that a fault of new hosts appears in one zone first.
         for before, after in pairwise(self.groups):
             after.node.add_dependency(before)
         self.scaling = create_fleet_scaling(self, self._deployment, names.VAD_FLEET, self._fleet.scaling, self.groups)
@@ -97,11 +97,11 @@ class VadFleet(Construct):
             health_check=elbv2.HealthCheck(
                 protocol=elbv2.Protocol.TCP, port=str(VAD_HEALTH.number), interval=Duration.seconds(10)
             ),
-            # Draining is controlled by the lifecycle hook; UDP flows of a deregistered host are moved immediately.
+            # The lifecycle hook controls draining; UDP flows of a deregistered host move to other hosts immediately.
             deregistration_delay=Duration.seconds(0),
             connection_termination=True,
         )
-        # Flows are hashed with their source port: if a NAT changed a caller's port, the caller would reach another
+        # The hash of a flow includes its source port: if a NAT changed a caller's port, the caller would reach another
         # host.
         targets.set_attribute("stickiness.enabled", "true")
         targets.set_attribute("stickiness.type", "source_ip")
@@ -147,7 +147,7 @@ class VadFleet(Construct):
                 is_behind_load_balancer=not self._vfio,
             ),
         )
-        # The target group is attached with vfio as well, since detaching would immediately deregister hosts of the
+        # The target group is also attached with vfio, since detaching it would immediately deregister hosts of the
         # previous mode.
         group.attach_to_network_target_group(self.instance_targets)
         return group

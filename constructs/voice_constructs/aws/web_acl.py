@@ -112,7 +112,7 @@ class WebAcl(Construct):
 
 
 def _build_visibility_config(metric: str) -> wafv2.CfnWebACL.VisibilityConfigProperty:
-    # Sampled requests would expose in the console the data that the log omits.
+    # In the console, sampled requests would expose the data that the log omits.
     return wafv2.CfnWebACL.VisibilityConfigProperty(
         cloud_watch_metrics_enabled=True, metric_name=metric, sampled_requests_enabled=False
     )

@@ -1,4 +1,4 @@
-"""Alerts of the managed Prometheus and of Azure Monitor, a budget, and the action group that they notify."""
+"""Alerts in managed Prometheus and Azure Monitor, a budget, and the action group that they notify."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ class PrometheusAlerts(pulumi.ComponentResource):
 
     Args:
         metrics: Id of the Azure Monitor workspace that the rules read.
-        cluster_name: Name of the cluster. In the workspace, the rules only read metrics of this cluster.
+        cluster_name: Name of the cluster. The rules read only this cluster's metrics in the workspace.
 
     Attributes:
         operator_group_id: Id of the action group that alerts notify.
@@ -117,7 +117,7 @@ class PrometheusAlerts(pulumi.ComponentResource):
                 )
             ),
             notifications=dict(self._build_notifications()),
-            # Azure only accepts the current month as start, and does not allow a later change.
+            # Azure only accepts the current month as the start date, and does not allow later changes.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["timePeriod"]),
         )
 
@@ -147,7 +147,7 @@ def _build_recording_rule(recording: RecordingRule) -> alertsmanagement.Promethe
 
 
 class PlatformAlerts(pulumi.ComponentResource):
-    """A metric alert for each alert on a service of Azure.
+    """A metric alert for each alert on an Azure service.
 
     Args:
         operators: Id of the action group to notify.

@@ -17,7 +17,7 @@ from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import Scope
 
 MAINTENANCE_CONFIGURATIONS = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
-"""Names of AKS's configurations for upgrades of Kubernetes and of node images; AKS accepts no others.
+"""Names of AKS's maintenance configurations for Kubernetes and node image upgrades; AKS accepts no others.
 
 Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 """
@@ -47,7 +47,7 @@ def build_azure_cli_kubeconfig(kubeconfig: bytes) -> str:
 class Cluster(pulumi.ComponentResource):
     """An AKS cluster with its system pool.
 
-    It uses Entra sign-in only, Cilium, workload identity, KEDA and managed Prometheus.
+    It uses Cilium, workload identity, KEDA and managed Prometheus, and only allows sign-in with Entra.
 
     Node disks, including caches and temporary disks on the host, are encrypted with Microsoft's keys. A
     customer-managed key is not used: losing it would lose every node, and all data on nodes can be downloaded again.
@@ -110,7 +110,7 @@ class Cluster(pulumi.ComponentResource):
 
     @property
     def kubeconfig(self) -> pulumi.Output[str]:
-        """A kubeconfig that signs in with the Azure CLI's login. The output is secret."""
+        """A kubeconfig that signs in with the Azure CLI's token. The output is secret."""
         credentials = aks.list_managed_cluster_user_credentials_output(
             resource_group_name=self._scope.group,
             resource_name=self.name,

@@ -20,8 +20,8 @@ from voice_blueprint.file.model.azure import (
 IMAGE_CLEANER_INTERVAL_HOURS = 168
 """Interval of the image cleaner: one week. The minimum is 24 hours (https://learn.microsoft.com/azure/aks/image-cleaner)."""
 SECRETS_POLL_INTERVAL = "2m"
-"""Interval at which the driver reads the vault's secrets again, which is its default. A restarted pod gets the value of
-the last poll, since the driver does not update an existing Kubernetes secret when a pod starts:
+"""Interval at which the driver polls the vault's secrets, which is the driver's default. A restarted pod gets the value
+of the last poll, since the driver does not update an existing Kubernetes secret when a pod starts:
 https://learn.microsoft.com/azure/aks/csi-secrets-store-configuration-options"""
 _DNS_SERVICE_HOST_NUMBER = 10
 SYSTEM_DISK_GIB = 128
@@ -62,7 +62,7 @@ def build_network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArg
 
 
 def has_public_fqdn(azure: Azure) -> bool:
-    """Return True if the name of a private API server is publicly resolvable. Its address is private in any case.
+    """Return True if the name of a private API server is publicly resolvable. The address is always private.
 
     Other networks cannot resolve names in the zone that AKS creates.
     """
@@ -99,14 +99,14 @@ def build_autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoSc
     """Return the settings of the cluster autoscaler."""
     return aks.ManagedClusterPropertiesAutoScalerProfileArgs(
         expander=aks.Expander.LEAST_WASTE,
-        # Without it, the autoscaler kills draining pods after ten minutes.
+        # Without this setting, the autoscaler kills draining pods after ten minutes.
         max_graceful_termination_sec=str(calculate_max_drain_s(azure) + DRAIN_MARGIN_S),
-        # Engines have shared memory in an emptyDir; by default, such a node is never removed.
+        # Engines use an emptyDir as shared memory; by default, a node with such a pod is never removed.
         skip_nodes_with_local_storage="false",
         skip_nodes_with_system_pods="true",
         # A GPU node is ready once its driver is installed, which can take longer than the default of 15 minutes.
         max_node_provision_time="25m",
-        # A new GPU node takes minutes to load weights, and should not be removed at the first lull.
+        # A new GPU node takes minutes to load weights, and should not be removed as soon as the load drops.
         scale_down_delay_after_add="20m",
         scale_down_unneeded_time="20m",
     )

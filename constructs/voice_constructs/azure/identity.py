@@ -33,9 +33,9 @@ def assign_role(
     Args:
         resource_id: Id of the resource.
         principal_id: Object id of the identity or group.
-        former_name: Name of the assignment in release 0.1.0, if it was another one.
-        is_group: Whether the principal is a group. Without this, Azure rejects a principal that has not been replicated
-            yet.
+        former_name: Name of the assignment in release 0.1.0, if it was different.
+        is_group: Whether the principal is a group. Without the principal type, Azure rejects a principal that has not
+            been replicated yet.
     """
     return authorization.RoleAssignment(
         name,
@@ -46,7 +46,8 @@ def assign_role(
         opts=pulumi.ResourceOptions(
             parent=parent,
             aliases=[pulumi.Alias(name=former_name)] if former_name else None,
-            # Azure cannot change an assignment. The provider would update it, except for another principal or scope.
+            # Azure cannot change an assignment, but the provider only replaces it if the principal or the scope
+            # changes.
             replace_on_changes=["role_definition_id", "principal_type"],
         ),
     )
@@ -58,7 +59,7 @@ def assign_admin_roles(
     """Assign roles to each of the deployment file's groups of administrators.
 
     Args:
-        grants: Purpose, which is part of the assignment's name, role, and id of the resource.
+        grants: Purpose (part of the assignment's name), role, and resource id of each grant.
     """
     for number, group in enumerate(scope.deployment.azure.admin_groups):
         for purpose, role, resource_id in grants:
@@ -103,7 +104,7 @@ class Identity(pulumi.ComponentResource):
     def grant_role(
         self, name: str, role: Role, resource_id: pulumi.Input[str], *, former_name: str | None = None
     ) -> authorization.RoleAssignment:
-        """Assign a role to the identity, whose scope is only this resource."""
+        """Assign a role to the identity. The scope is limited to this resource."""
         return assign_role(
             name,
             scope=self._scope,

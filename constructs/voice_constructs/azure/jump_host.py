@@ -76,7 +76,7 @@ class JumpHostMachine(pulumi.ComponentResource):
             vm_name=scope.build_name(name),
             location=scope.location,
             hardware_profile=compute.HardwareProfileArgs(vm_size=vm_size),
-            # The extension for sign-in with Entra needs an identity, which has no permissions.
+            # The extension for sign-in with Entra requires an identity. This one has no permissions.
             identity=compute.VirtualMachineIdentityArgs(type=compute.ResourceIdentityType.SYSTEM_ASSIGNED),
             network_profile=compute.NetworkProfileArgs(
                 network_interfaces=[

@@ -13,15 +13,15 @@ from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 _GRAFANA_MAJOR_VERSION = "12"
-"""Azure accepts 12 and 13, and rejects 11 (https://github.com/microsoft/physical-ai-toolchain/pull/1033). Grafana 12
-imports the dashboards, whose JSON is that of 11."""
+"""Azure accepts versions 12 and 13, and rejects 11 (https://github.com/microsoft/physical-ai-toolchain/pull/1033).
+Grafana 12 imports the dashboards, whose JSON has the format of Grafana 11."""
 
 
 class Monitoring(pulumi.ComponentResource):
     """A Log Analytics workspace, an Azure Monitor workspace for Prometheus metrics, and Grafana over both.
 
-    Both workspaces have public addresses with sign-in by Microsoft Entra; shared keys are disabled. Grafana is only
-    reachable inside the virtual network, unless the API server is public as well.
+    Both workspaces have public addresses and require sign-in with Microsoft Entra; shared keys are disabled. Grafana is
+    only reachable inside the virtual network, unless the API server is public as well.
 
     Attributes:
         logs_id: Id of the Log Analytics workspace.

@@ -25,14 +25,14 @@ from voice_blueprint.file.model.azure import Azure, ClusterNetwork, ExistingNetw
 from voice_constructs.azure.scope import Scope
 
 BASTION_SUBNET_NAME = "AzureBastionSubnet"
-"""Required name of the subnet. A security group on it would need rules that Azure prescribes, one of which admits all
-addresses at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
+"""Required name of the subnet. A security group for it would need rules that Azure prescribes, one of which allows all
+addresses on port 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
 _IDLE_TIMEOUT_MIN = 10
 """Idle timeout of the NAT gateway. A download that pauses for minutes keeps its connection; Azure's default is 4."""
 
 
 class VoiceNetwork(pulumi.ComponentResource):
-    """A virtual network with subnets for nodes and private endpoints, with inbound access as configured in the file.
+    """A virtual network with subnets for nodes and private endpoints, and inbound access as configured in the file.
 
     For an existing network, the component creates nothing and only contains ids.
 
@@ -43,7 +43,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         endpoints_subnet_id: Subnet of private endpoints.
         subnet_ids: Ids of all created subnets, by name.
         resolvers: Ids of the networks that resolve private names, by label: this network, and a peered network.
-        egress_address: The public address of outbound connections; ``None`` for an existing network.
+        egress_address: Public address of outbound connections; ``None`` for an existing network.
         egress_id: Id of the NAT gateway; ``None`` for an existing network.
         rtp_address: Public address for UDP, if there are callers.
     """
@@ -93,14 +93,14 @@ class VoiceNetwork(pulumi.ComponentResource):
                 *(_build_caller_rules(azure, self.rtp_address) if self.rtp_address else ()),
             ],
             nat_gateway=gateway.id,
-            # The file driver mounts NFS shares through it, and would add it itself if missing.
+            # The file driver mounts NFS shares through this endpoint, and would add it if it were missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
         )
         endpoints = self._build_subnet(
             "endpoints",
             virtual_network,
             prefix=ranges.endpoints,
-            # The tag includes peered networks and those behind a gateway, from which operators connect.
+            # The tag includes peered networks and networks connected through a gateway, from which operators connect.
             rules=[
                 _build_inbound_rule("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
                 # Traffic of pods leaves the node with the node's address.
@@ -142,7 +142,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         """Create a zonal NAT gateway of the Standard SKU. Its address is zone-redundant, so that the gateway can move.
 
         The zone-redundant StandardV2 is not part of the installed provider's API version. If the zone fails, only new
-        connections to the internet fail: registry, vault and private API server are inside the network.
+        connections to the internet fail, since the registry, the vault and a private API server are inside the network.
         """
         address = self._build_address("egress", zones)
         gateway = network.NatGateway(
@@ -221,7 +221,7 @@ class VoiceNetwork(pulumi.ComponentResource):
 def _build_node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     """Return the rules for traffic between nodes and pods; network policies restrict individual pods.
 
-    An overlay keeps pod addresses between nodes, and these are not in the network's own range:
+    An overlay keeps pod addresses in traffic between nodes, and they are not in the network's own range:
     https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay
     """
     nodes = calculate_nodes_range(ranges.cidr)

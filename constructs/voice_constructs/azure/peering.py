@@ -35,7 +35,7 @@ class Peering(pulumi.ComponentResource):
             remote_network_id=access.network_id,
             peering_name="operators",
             use_remote_gateways=access.through_gateway,
-            # A gateway can be used only after its own side permits it.
+            # A gateway can only be used after its own side of the peering permits transit.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[remote_side]),
         )
         self.register_outputs({})
@@ -64,7 +64,7 @@ def _create_peering(
         virtual_network_peering_name=peering_name,
         remote_virtual_network=network.SubResourceArgs(id=remote_network_id),
         allow_virtual_network_access=True,
-        # Traffic that passes a gateway has an address outside of the peer's range.
+        # Traffic through a gateway has an address outside the peer's range.
         allow_forwarded_traffic=use_remote_gateways,
         allow_gateway_transit=allow_gateway_transit,
         use_remote_gateways=use_remote_gateways,

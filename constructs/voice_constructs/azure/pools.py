@@ -54,14 +54,14 @@ IMMUTABLE_INPUTS = (
 )
 """Inputs of a pool that AKS cannot change, and that the provider would update.
 
-It knows that another VM size or GPU instance profile requires a replacement, and sends an update for all others, which
-AKS refuses with `PropertyChangeNotAllowed`. A test compares them with `voice_sandbox/azure/replacements.yaml`, which
-contains the sources.
+The provider recognizes that another VM size or GPU instance profile requires a replacement. For all other inputs, it
+sends an update, which AKS rejects with `PropertyChangeNotAllowed`. A test compares the inputs with
+`voice_sandbox/azure/replacements.yaml`, which contains the sources.
 """
 
 
 class GpuPools(pulumi.ComponentResource):
-    """The GPU pools of the deployment file. Each is a resource of its own.
+    """The GPU pools of the deployment file, each of which is a separate resource.
 
     If the pools were part of the cluster resource, an edit of one would put all of them into the state "Scaling"
     (https://github.com/pulumi/pulumi-azure-native/issues/4264).
@@ -89,7 +89,7 @@ class GpuPools(pulumi.ComponentResource):
     def _grant_reservations(self, azure: Azure) -> dict[str, pulumi.Resource]:
         """Grant the control plane access to the reservation group of each pool, and return the grants by pool.
 
-        The role is the documented one, on the group only instead of its resource group:
+        The role is the documented one, but its scope is only the group instead of the resource group:
         https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Azure rejects a second assignment of a
         role on one group, and two pools may share a group.
         """
@@ -190,7 +190,7 @@ class CpuNodes(pulumi.ComponentResource):
             enable_node_public_ip=False,
             enable_encryption_at_host=True,
             security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
-            # Whole CPUs are exclusive to a container, as the polling data plane requires.
+            # Whole CPUs are allocated exclusively to a container, as the polling data plane requires.
             kubelet_config=aks.KubeletConfigArgs(cpu_manager_policy="static"),
             upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
                 max_surge=f"{SURGE_PERCENT}%",
@@ -211,7 +211,7 @@ def _create_pool_options(depends_on: Sequence[pulumi.Resource]) -> pulumi.Resour
         # After the first deployment, the autoscaler sets the count.
         ignore_changes=["count"],
         replace_on_changes=list(IMMUTABLE_INPUTS),
-        # A pool has a fixed name, so Azure cannot create the new one beside the old one.
+        # A pool has a fixed name, so Azure cannot create the new one while the old one exists.
         delete_before_replace=True,
     )
 
@@ -250,21 +250,21 @@ def _build_node_labels(pool: GpuPool) -> dict[str, str]:
 
 
 def _build_linux_config() -> aks.LinuxOSConfigArgs:
-    """Return the settings of huge pages for large KV caches, in which page faults never wait for compaction."""
+    """Return the huge page settings for large KV caches, with which page faults never wait for compaction."""
     return aks.LinuxOSConfigArgs(transparent_huge_page_enabled="always", transparent_huge_page_defrag="defer+madvise")
 
 
 def _build_upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
-    """Return the upgrade settings. Nodes are drained and reimaged one at a time, after a configured surge node.
+    """Return the upgrade settings. Nodes are drained and reimaged one at a time, after any surge node is added.
 
     A surge node needs quota and a free machine, and GPU sizes often have neither, so the upgrade would hang
-    (https://github.com/Azure/AKS/issues/5059). Without one, the pool is one node short during an upgrade. A pool of one
-    node is unavailable, which a check reports. A node that cannot be drained is returned to the scheduler unchanged,
-    since nothing replaces it.
+    (https://github.com/Azure/AKS/issues/5059). Without a surge node, the pool is one node short during an upgrade. A
+    pool of one node is unavailable, which a check reports. A node that cannot be drained is returned to the scheduler
+    unchanged, since nothing replaces it.
 
     AKS rejects both numbers for a spot pool with status 400
-    (https://github.com/hashicorp/terraform-provider-azurerm/pull/31129). Surge nodes that the file configures for one
-    are passed on, so that a preview rejects them instead of ignoring them.
+    (https://github.com/hashicorp/terraform-provider-azurerm/pull/31129). Surge nodes that the file configures for a
+    spot pool are passed on, so that a preview rejects them instead of ignoring them.
     """
     waits_s = [
         calculate_max_node_drain_s(service, pool)

@@ -8,7 +8,7 @@ from voice_constructs.azure.scope import Scope
 
 
 class PrivateLink(pulumi.ComponentResource):
-    """A private endpoint of a service, and a DNS zone unless one exists.
+    """A private endpoint for a service, and a DNS zone unless the zone already exists.
 
     In the zone, the public name of the service resolves to the endpoint.
 
@@ -16,7 +16,7 @@ class PrivateLink(pulumi.ComponentResource):
         at: Network of the endpoint.
         service_id: Id of the service.
         subresource: Part of the service, in Private Link's terminology.
-        zone: DNS zone of such services.
+        zone: DNS zone for such services.
             Source of both: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
     """
 

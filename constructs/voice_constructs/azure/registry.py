@@ -11,14 +11,15 @@ from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 UNTAGGED_RETENTION_DAYS = 90
-"""Retention of untagged images. Running images keep their tags, so an image without a tag for a quarter is a replaced
-build."""
+"""Retention of untagged images. Running images keep their tags, so an image that has been untagged for a quarter is a
+replaced build."""
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """An existing registry, or a registry that is only accessible in the virtual network and with an identity.
+    """An existing registry, or a new one that is only accessible from the virtual network and with an identity.
 
-    The Premium SKU is required for private endpoints. Layers are encrypted with Microsoft's keys, as in every registry.
+    The Premium SKU is required for private endpoints. Layers are encrypted with Microsoft-managed keys, as in every
+    registry.
 
     Attributes:
         id: Resource id, for pull permissions.

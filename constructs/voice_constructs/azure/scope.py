@@ -17,8 +17,8 @@ class Retention:
     Attributes:
         is_retained: Whether registry, vault, logs, metrics and their resource group remain in Azure when Pulumi deletes
             them from its state.
-        is_protected: Whether Pulumi refuses to delete or replace these, the network, the cluster and pools, until an
-            operator removes the protection.
+        is_protected: Whether Pulumi refuses to delete or replace these resources, the network, the cluster and the
+            pools until an operator removes the protection.
     """
 
     is_retained: bool

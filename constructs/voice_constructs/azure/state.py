@@ -20,10 +20,10 @@ key. https://learn.microsoft.com/azure/redis/entra-for-authentication"""
 
 
 class StateStore(pulumi.ComponentResource):
-    """A store on two nodes with TLS and without access keys, which is only accessible in the network.
+    """A store on two nodes with TLS and without access keys. It is only accessible from the network.
 
-    The store has one shard without clustering, since its clients do not support clusters. Azure offers this up to 25
-    GB. The content is not persisted, since it expires with its session.
+    The store has one shard without clustering, since its clients do not support clusters. Azure offers this for sizes
+    up to 25 GB. The data is not persisted, since it expires with its session.
 
     Attributes:
         id: Resource id.
@@ -76,7 +76,7 @@ class StateStore(pulumi.ComponentResource):
         )
         before: list[pulumi.Resource] = [link]
         for tier, identity in users.items():
-            # Azure applies one change of a store at a time.
+            # Azure applies one change to a store at a time.
             before = [
                 redis.AccessPolicyAssignment(
                     f"{tier}-uses-state",

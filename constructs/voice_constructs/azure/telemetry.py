@@ -40,7 +40,7 @@ class ClusterTelemetry(pulumi.ComponentResource):
             name="control-plane",
             resource_uri=cluster,
             workspace_id=monitoring.logs_id,
-            # Dedicated tables are cheaper to query than the one that all services share.
+            # Dedicated tables are cheaper to query than the table that all services share.
             log_analytics_destination_type="Dedicated",
             logs=[
                 monitor.DiagnosticsLogSettingsArgs(category=category, enabled=True) for category in _CONTROL_PLANE_LOGS

@@ -13,7 +13,7 @@ CONTAINER_NAME = "transcripts"
 
 
 class TranscriptArchive(pulumi.ComponentResource):
-    """A storage account without keys, which is only accessible in the network. Deletions are final.
+    """A storage account without keys, which is only accessible from the network. Deletions are final.
 
     Attributes:
         url: URL of the container.

@@ -10,11 +10,11 @@ from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 _SOFT_DELETE_DAYS = 90
-"""Time in which a deleted secret can be restored. This is Azure's maximum."""
+"""Time for which a deleted secret can be restored. This is Azure's maximum."""
 
 
 class SecretVault(pulumi.ComponentResource):
-    """A vault for secrets such as a token for gated models, which is only accessible in the network.
+    """A vault for secrets, such as a token for gated models. It is only accessible from the network.
 
     Only roles grant permissions; there are no access policies.
 
@@ -37,7 +37,7 @@ class SecretVault(pulumi.ComponentResource):
                 enable_rbac_authorization=True,
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=_SOFT_DELETE_DAYS,
-                # It cannot be disabled again, and Azure rejects an explicit false.
+                # Purge protection cannot be disabled again, and Azure rejects an explicit false.
                 enable_purge_protection=True if scope.retention.is_retained else None,
                 public_network_access="Disabled",
                 network_acls=keyvault.NetworkRuleSetArgs(

@@ -32,7 +32,8 @@ def build_stacks(app: App, deployment: Deployment) -> list[VoiceStack]:
     observability = ObservabilityStack(app, deployment, network=network, vad=vad, asr=asr, edge=edge, agents=agents)
     fleets = [AsrFleetStack(app, fleet=fleet, asr=asr) for fleet in deployment.aws.asr]
     for fleet in fleets:
-        # A deploy ends at the first stack that fails; a fleet without available capacity must not block other stacks.
+        # A deployment ends at the first stack that fails; a fleet without available capacity must not block other
+        # stacks.
         fleet.add_stack_dependency(observability)
     images = (
         [HostImagesStack(app, deployment, network=network, registry=registry)] if deployment.aws.host_images else []

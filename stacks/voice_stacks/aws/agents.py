@@ -18,7 +18,7 @@ from voice_stacks.aws.state import StateStack
 
 
 class AgentsStack(VoiceStack):
-    """A load balancer for conversations, and the agents, which use the gateway for transcripts."""
+    """A load balancer for conversations, and the agents, which receive transcripts from the gateway."""
 
     tier = "agents"
     description_text = "load balancer and service of agents"

@@ -31,10 +31,10 @@ def create_app(deployment: Deployment, *, validate: bool = False, outdir: str | 
         outdir=outdir,
         builtin_cloud_formation_validation=validate,
         analytics_reporting=False,
-        # The tree metadata describes the app to consoles, and costs a traversal; nothing here reads it.
+        # The tree metadata describes the app to consoles and requires a traversal, but is not read here.
         tree_metadata=False,
-        # jsii's stack traces point into its own kernel. If cdk.json contained this key, the CLI would warn about it at
-        # each command.
+        # jsii's stack traces point into its own kernel. If cdk.json contained this key, the CLI would print a warning
+        # for each command.
         context={"aws:cdk:disable-creation-stack-traces": True},
     )
     first, *_ = [stack for regional in deployment.split_by_region() for stack in build_stacks(app, regional)]
@@ -65,7 +65,7 @@ def synthesize() -> None:
     """Synthesize the deployment file that the CDK context specifies. With ``-c validate=true``, also validate it.
 
     Raises:
-        SystemExit: The file is invalid or a check rejects it. The code is 2, and the reasons are on stderr.
+        SystemExit: The file is invalid or a check fails. The exit status is 2, and the reasons are written to stderr.
     """
     context = App().node
     path = context.try_get_context(DEPLOYMENT_CONTEXT_KEY)

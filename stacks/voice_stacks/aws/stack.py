@@ -32,7 +32,7 @@ class VoiceStack(Stack):
         tags.add(names.DEPLOYMENT_TAG, deployment.name)
         tags.add("voice-serve:tier", self.tier)
         if not deployment.is_first_region:
-            # The tag alone is ambiguous: after the region is removed from this file, another file can use the name.
+            # The tag alone is ambiguous: after a region is removed from this file, another file can use the same name.
             CfnOutput(
                 self,
                 names.DEPLOYMENT_NAME_OUTPUT,

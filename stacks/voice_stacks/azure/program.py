@@ -1,4 +1,4 @@
-"""Start of both Pulumi programs: load and check the configured deployment file."""
+"""Common start of both Pulumi programs, which loads and checks the configured deployment file."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def load_configured_deployment() -> Deployment:
     A relative path in the configuration is relative to the project's folder.
 
     Raises:
-        pulumi.RunError: The file is invalid, a check rejects it, or it has no Azure section. Pulumi shows the text
+        pulumi.RunError: The file is invalid, a check fails, or the file has no Azure section. Pulumi prints the message
             without a traceback.
     """
     file = (Path(pulumi.runtime.settings.get_root_directory()) / pulumi.Config().require(DEPLOYMENT_KEY)).resolve()

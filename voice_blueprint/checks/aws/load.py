@@ -23,7 +23,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
 MAX_CAPACITY_RATIO = 4
-"""Maximum ratio between the capacities of a tier and of the smallest tier. Capacity above it cannot be used."""
+"""Maximum ratio between the capacities of a tier and of the smallest tier. Capacity above this ratio cannot be used."""
 HOURS_PER_MONTH = 730
 
 

@@ -77,7 +77,7 @@ def _infer_public_image_hardware(image: str) -> tuple[str, str]:
     architecture = next((value for word, value in _ARCHITECTURE_BY_KEYWORD.items() if word in words), "")
     accelerator = next((value for word, value in _ACCELERATOR_BY_KEYWORD.items() if word in words), "")
     if match := _ECS_IMAGE_PARAMETER_PATTERN.match(image):
-        # The name of Amazon ECS's x86 image without an accelerator has no variant.
+        # The name of the ECS-optimized x86 image without an accelerator contains no variant.
         architecture = architecture or ("x86_64" if match["variant"] != "arm64" else "arm64")
         accelerator = accelerator or "cpu"
     return architecture, accelerator

@@ -15,7 +15,7 @@ from voice_blueprint.file.suggestion import format_suggestion
 _PUT_METRIC_ALARM_DOCS = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
 _SUB_MINUTE_PERIODS_S = (10, 20, 30)
 MAX_ALARM_ACTIONS = 5
-"""Maximum number of actions of an alarm for one state."""
+"""Maximum number of actions per state of an alarm."""
 MAX_EVALUATION_SPAN_S = 86_400
 
 
@@ -177,7 +177,7 @@ def check_threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
     for _, rule, location in _iter_scaling_rules(deployment):
         metric = METRICS.get(rule.metric)
         max_value = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
-        # A rule above the highest or below the lowest value never fires; on the other side, it always fires.
+        # A threshold outside of the metric's range would make the rule fire always or never.
         if metric and not (
             0 <= rule.threshold < max_value if rule.comparison is Comparison.ABOVE else 0 < rule.threshold <= max_value
         ):

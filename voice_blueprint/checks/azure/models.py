@@ -8,8 +8,8 @@ from voice_blueprint.checks.base import Violation, cluster_check, iter_sizing_vi
 from voice_blueprint.engines.sizing.fit import validate_cached_prompts, validate_kv_reuse
 
 OLD_DRIVER_BY_GPU = {"A10": "GRID 570.211.01"}
-"""Drivers of AKS node images that are older than the R580 branch required by CUDA 13, by GPU model; all others have
-580.159.04."""
+"""Drivers in AKS node images that are older than the R580 branch, which CUDA 13 requires, by GPU model. For all other
+models, the driver is 580.159.04."""
 
 
 @cluster_check(

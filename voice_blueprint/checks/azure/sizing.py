@@ -174,9 +174,8 @@ def check_nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
 def check_nvme_used_for_kv_cache(deployment: Deployment) -> Iterator[Violation]:
     """Warn if the local NVMe of a pool is unused.
 
-    The setting has no default, since a volume of another size replaces the pods.
-
-    With a default, a change of the pool would also change the volume.
+    The setting has no default, since a default would depend on the pool. A change of the pool would then also change
+    the size of the volume, which replaces the pods.
     """
     for pod in build_configured_cluster(deployment.azure).pods:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _calculate_max_l2_nvme_gib(pod):

@@ -31,7 +31,7 @@ REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE
 )
 def check_numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        # The last rejection, which in a cell is the container with the GPUs, has the most useful reason.
+        # The last rejection has the most useful reason: in a cell, it concerns the container with the GPUs.
         rejection = next(
             (answer for answer in reversed(list(_iter_kubelet_decisions(pod))) if not answer.is_admitted), None
         )

@@ -37,7 +37,7 @@ class PhaseBudget(Model):
     Attributes:
         seconds: Duration; ``None`` if none is published.
         source: Source of the number, and the configuration that it applies to.
-        levers: Measures that shorten it, from the second start on or always.
+        levers: Measures that shorten the phase, either always or from the second start.
         fetched_s: Remaining duration once the fleet's artifacts are on the disk; ``None`` if the duration does not
             change. Artifacts are downloaded before an engine starts.
     """
@@ -76,8 +76,8 @@ START_TIMEOUT_FACTOR = 2
 """Ratio of a start-up timeout to the known duration of a start. Downloads and warm-up are known for only a few engines,
 and for models other than ours."""
 HEARTBEAT_TIMEOUT_S_BY_ARTIFACTS = {False: 900, True: 600}
-"""Maximum time between two heartbeats before the group abandons a host, by whether its fleet has artifacts. The time is
-twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""
+"""Maximum time between two heartbeats before the group abandons a host, for fleets with and without artifacts. The time
+is twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""
 
 
 @dataclass(frozen=True)

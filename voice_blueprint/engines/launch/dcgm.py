@@ -39,7 +39,7 @@ EXPORTED_FIELDS: tuple[ExportedField, ...] = (
     ExportedField("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "PCIe bytes received (bytes/s)."),
 )
 """Fields that alarms, scaling and dashboards read. The exporter's default file disables the profiling fields. DCGM has
-no "NCCL busy" field; link traffic relative to the links' peak is used instead."""
+no "NCCL busy" field, so link traffic relative to the peak bandwidth of the links is used instead."""
 
 DCGM_METRIC_LABELS = frozenset({"gpu", "hostname", "xid"})
 """Labels that queries of these metrics may use. Release 4.6.0-4.8.3 renamed ``Hostname`` to ``hostname``

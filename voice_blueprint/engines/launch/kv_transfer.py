@@ -6,13 +6,15 @@ from enum import StrEnum
 ConnectorConfig = dict[str, object]
 
 LMCACHE_HEARTBEAT_INTERVAL_S = 2.0
-"""Interval of an engine's pings to its LMCache server. After a server has ended, requests wait for its cache until a
-ping fails, and are then computed: up to 20 s with LMCache's default of 10 (measured, 0.5.6)."""
+"""Interval of an engine's pings to its LMCache server. After a server has terminated, requests wait for its cache until
+a ping fails, and are then computed without the cache. With LMCache's default of 10 s, they waited up to 20 s (measured,
+0.5.6)."""
 
 LMCACHE_TIMEOUT_S = 30.0
 """Timeout of an engine's requests to its LMCache server. A worker may wait for them between two batches; vLLM allows
-300 s per batch (``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``), which is also LMCache's default: with it, engines hung for 300
-s and ended after their server was killed (measured, 0.5.6). The server is ready before its engine starts."""
+300 s per batch (``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``), which is also LMCache's default. With that default, engines
+hung for 300 s and then terminated after their server was killed (measured, 0.5.6). The server is ready before its
+engine starts."""
 
 
 class EngineRole(StrEnum):
@@ -53,8 +55,8 @@ class KvTransfer:
         """Return the JSON value of the flag.
 
         Under ``MultiConnector``, NIXL is first, since the first connector that has the tokens loads them. Tokens that
-        cannot be loaded are recomputed: with ``fail``, vLLM's default, one unreadable chunk failed its request and
-        terminated the engine (measured, vllm 0.32.0: ``assert req_id in self.requests`` in
+        cannot be loaded are recomputed. With ``fail``, vLLM's default, a single unreadable chunk made its request fail
+        and terminated the engine (measured, vllm 0.32.0: ``assert req_id in self.requests`` in
         ``v1/core/sched/scheduler.py``).
         """
         if self.role is EngineRole.AGGREGATED:

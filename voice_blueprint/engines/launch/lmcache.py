@@ -26,7 +26,7 @@ PEER_LOAD_TIMEOUT_S = 2.0
 PEER_EXPIRY_S = 15
 """Time until a server is removed from the list: three missed heartbeats at an interval of 5 s."""
 UCX_HOST_TRANSPORTS = "tcp,sm,self"
-"""Transports of UCX between host memories, to which chunks are limited; no node of an NC size has InfiniBand."""
+"""UCX transports between host memories, the only memory from which peers read chunks. No NC size has InfiniBand."""
 
 _UNPRIVILEGED_ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  /tmp of the pod

@@ -6,8 +6,8 @@ from voice_blueprint.catalog import Accelerator
 from voice_blueprint.engines.launch.base import Launcher
 
 CORES_PER_CHIP = {"Inferentia2": 2, "Trainium": 2}
-"""Number of NeuronCore-v2 of each chip that our engine supports. Source: https://awsdocs-neuron.readthedocs-hosted.com,
-"Neuron Architecture"."""
+"""Number of NeuronCore-v2 cores per chip, for the chips that our engine supports. Source:
+https://awsdocs-neuron.readthedocs-hosted.com, "Neuron Architecture"."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _MISTRAL_OPTIONS = {"tokenizer_mode": "mistral", "config_format": "mistral", "lo
 class OmniServer(Launcher):
     """A replica of a text-to-speech model.
 
-    The deploy file is vLLM-Omni's own ``vllm_omni/deploy/voxtral_tts.yaml`` (0.30.0) with the numbers of the sizing.
+    The deploy file is vLLM-Omni's own ``vllm_omni/deploy/voxtral_tts.yaml`` (0.30.0) with the values from the sizing.
 
     Attributes:
         cache_dir: Writable directory for compile caches, which persists across restarts.
@@ -71,7 +71,7 @@ class OmniServer(Launcher):
         )
 
     def _build_server_flags(self) -> dict[str, FlagValue]:
-        # 0.30.0 refuses to start Voxtral TTS with --shutdown-timeout, since no stage supports it (``ValueError`` in
+        # 0.30.0 does not start Voxtral TTS with --shutdown-timeout, since no stage supports it (``ValueError`` in
         # ``_validate_global_stage_cli_ownership``, vllm_omni/config/omni_config.py of the wheel). ``OmniBase.shutdown``
         # in entrypoints/omni_base.py ignores its argument, and aborts running requests.
         return build_server_flags(ANY_ADDRESS, self.port, self.model, shutdown_timeout_s=None, revision=self.revision)
@@ -107,7 +107,8 @@ class OmniServer(Launcher):
     def _build_language_model_stage(self) -> dict[str, object]:
         """Return the stage that converts text to codes.
 
-        It consists of the language model and the flow steps of the acoustic model, with CUDA graphs unless eager.
+        The stage consists of the language model and the flow steps of the acoustic model. It uses CUDA graphs except in
+        eager mode.
         """
         return {
             "stage_id": 0,

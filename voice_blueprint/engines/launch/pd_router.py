@@ -50,8 +50,8 @@ class PdRouter(Launcher):
                     "--disable-retries": True,
                     "--disable-circuit-breaker": True,
                     "--request-timeout-secs": REQUEST_TIMEOUT_S,
-                    # The router listens once both engines are ready, and exits after this timeout, whose default is 600
-                    # s.
+                    # The router listens once both engines are ready. If they are not ready within this timeout
+                    # (default: 600 s), the router exits.
                     "--worker-startup-timeout-secs": ENGINE_STARTUP_TIMEOUT_S,
                     "--worker-startup-check-interval": HEALTH_CHECK_INTERVAL_S,
                     "--health-check-interval-secs": HEALTH_CHECK_INTERVAL_S,
@@ -73,7 +73,7 @@ to the decode engine."""
 
 HEALTH_PATH = "/health"
 """Path of health checks. The P/D router responds with 503 while an engine is missing, so a cell that cannot serve chat
-is unhealthy, regardless of its decode engine."""
+is unhealthy even if its decode engine is ready."""
 
 
 @dataclass(frozen=True)

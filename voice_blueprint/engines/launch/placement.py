@@ -26,10 +26,10 @@ class Placement:
 
         The prefix is empty if the nodes are unknown, or if they are all nodes of the VM.
 
-        Only CPUs are bound, not memory: Linux allocates on the node of the requesting CPU, and the container runtimes'
-        seccomp profiles deny ``set_mempolicy``, which ``--membind`` uses, without CAP_SYS_NICE. From 2.0.19 on, numactl
-        does not start at all if it is not permitted to query its policy (https://github.com/numactl/numactl/pull/232);
-        the images contain 2.0.14 of Ubuntu 22.04.
+        Only CPUs are bound, not memory. Linux allocates memory on the node of the requesting CPU. ``--membind`` uses
+        ``set_mempolicy``, which the container runtimes' seccomp profiles deny without CAP_SYS_NICE. From 2.0.19 on,
+        numactl does not start at all if it is not permitted to query its policy
+        (https://github.com/numactl/numactl/pull/232); the images contain version 2.0.14 from Ubuntu 22.04.
         """
         if not self.numa_nodes:
             return ()

@@ -1,7 +1,7 @@
 """Consistency of the processes of a pod, checked by their command lines, variables and files.
 
 Each launcher knows only its own process. Some conditions can only be checked for all processes together: prefill and
-decode agree, an engine connects to the port of its cache server, and ports are unique.
+decode use the same settings, an engine connects to the port of its cache server, and ports are unique.
 """
 
 import itertools
@@ -49,7 +49,7 @@ def validate_pod_consistency(processes: Mapping[str, Launcher | None]) -> None:
     """Reject inconsistent processes of a pod.
 
     Args:
-        processes: Processes by name; ``None`` if the pod does not contain one.
+        processes: Processes by name; ``None`` for a process that the pod does not contain.
 
     Raises:
         ValueError: The processes are inconsistent; the message contains all reasons.

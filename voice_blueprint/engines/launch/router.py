@@ -1,9 +1,9 @@
 """The router in front of all engines: HAProxy with one path per model.
 
-It discovers the pods of a model's services through the cluster's DNS, and runs its own health checks. Conversations are
-sticky: the conversation's id is hashed over the pods' addresses, so that every replica of the router selects the same
-pod, and the loss of a pod only moves its own conversations (docs/decisions/19-haproxy-routes.md lists the
-alternatives).
+The router discovers the pods of a model's services through the cluster's DNS, and runs its own health checks.
+Conversations are sticky: the conversation's id is hashed over the pods' addresses. Every replica of the router
+therefore selects the same pod, and the loss of a pod only moves its own conversations
+(docs/decisions/19-haproxy-routes.md lists the alternatives).
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ BUFFER_SIZE_MIB = 1
 """Size of a connection's buffer. A request that fits the buffer is kept until its response begins, and is sent to
 another pod if its pod fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed;
 if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on
-a killed engine failed with 502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits
-for the response."""
+a killed engine failed with 502 (tests/router/test_lost_requests.py). Each connection occupies a buffer while its
+request waits for the response."""
 MAX_ATTEMPTS = 3
 """Maximum number of connection attempts of a request; each retry uses another pod."""
 HEALTH_CHECK_INTERVAL_S = 2
@@ -41,19 +41,20 @@ DNS_CACHE_TTL_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
 `cache 30`)."""
 REMOVAL_DELAY_S = DNS_CACHE_TTL_S + 3 * DNS_LOOKUP_INTERVAL_S
-"""Maximum time from the deletion of a pod, or from the end of its readiness, until the last new request to it. The time
-consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
+"""Maximum time from the deletion of a pod, or from when it is no longer ready, until the router sends the pod its last
+new request. The time consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
 """Time for which the addresses of pods are kept while DNS is unavailable."""
 PEER_PROBE_INTERVAL_S = 5
 """Interval of the probes that detect a lost peer. After four intervals, the requests of the peer are closed."""
 MAX_LOAD_PERCENT = 300
 """Maximum load of a pod, in percent of the mean load. Further requests go to the next pod on the ring, which does not
-have their KV cache. At 150, three of four concurrent conversations changed pods; at 200, two of eight; at 300, none of
-sixteen, since a few requests are never evenly distributed."""
+have their KV cache. A few requests are never evenly distributed: at 150, three of four concurrent conversations changed
+pods; at 200, two of eight; at 300, none of sixteen."""
 RING_WEIGHT = 16
-"""Weight of each pod. HAProxy puts 16 points on the ring per unit of weight. Their number determines how even the pods'
-shares are: they differ by about a quarter with 16 points, by 6 % with 256 (the square root of the number)."""
+"""Weight of each pod. HAProxy puts 16 points on the ring per unit of weight. With more points, the pods' shares are
+more even: they differ by about a quarter with 16 points, and by 6 % with 256 (the inverse of the square root of their
+number)."""
 MAX_CONNECTIONS = 8192
 """Maximum number of connections. Each requires two file descriptors; HAProxy does not start if the limit of open files
 is lower."""

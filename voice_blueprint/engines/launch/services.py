@@ -73,7 +73,7 @@ ROUTER_CPUS = 2
 """CPUs of a router replica, which only forwards bytes. ASSUMED, not measured."""
 
 STOP_MARGIN_S = 15
-"""Time between the abort of requests and the end of the drain timeout, so that an engine still exits by itself."""
+"""Time between the abort of requests and the end of the drain timeout, in which an engine exits before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def create_coordinator_launcher() -> LmcacheCoordinator:
 
 
 def create_chat_launcher(azure: Azure, service: ChatService, pool: str) -> VllmServer:
-    """Return a replica of a text model on one of its pools, which differ in GPU and therefore in flags.
+    """Return a replica of a text model on one of its pools. Its flags depend on the pool's GPU.
 
     Raises:
         DoesNotFitError: The engine does not fit the pool's GPU.

@@ -37,8 +37,8 @@ DEFAULT_MAX_BODY_MIB = 32
 
 _PARALLEL_LOAD_FORMAT = "fastsafetensors"
 """Loader that reads weight files in parallel. vLLM's CUDA wheel requires it (``fastsafetensors>=0.3.3`` in the metadata
-of 0.33.0 on PyPI), so the publisher's image contains it, and ``images/asr-vllm`` checks that its base meets vLLM's
-requirements. It is an optional extra of CPU builds. ``runai_streamer`` is an extra of both."""
+of 0.33.0 on PyPI), so the publisher's image contains it. ``images/asr-vllm`` checks that its base image meets vLLM's
+requirements. For CPU builds, the loader is an optional extra. ``runai_streamer`` is an extra of both."""
 
 
 def build_cache_environment(cache_dir: str) -> dict[str, str]:
@@ -230,7 +230,8 @@ class VllmServer(Launcher):
         environment = {
             **build_cache_environment(self.cache_dir),
             **build_weights_environment(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.is_offline),
-            # Stores the result of memory profiling next to the compile cache; it is ignored after any other change.
+            # vLLM stores the result of memory profiling next to the compile cache, and ignores it if anything else
+            # changes.
             "VLLM_ENABLE_STARTUP_PLAN": "1",
         }
         if not self._is_decoder_only:

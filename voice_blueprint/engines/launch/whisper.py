@@ -27,8 +27,8 @@ class WhisperEngine:
         sessions: Maximum number of concurrent sessions. A full host rejects further sessions, and the VAD tier selects
             another host.
         encoder_count: Number of worker processes for encoding.
-        decoder_count: Number of worker processes for decoding: as many as encoders, or one more. The ratio on these
-            devices is not measured.
+        decoder_count: Number of worker processes for decoding: as many as encoders, or one more. The best ratio for
+            these devices has not been measured.
     """
 
     model: str

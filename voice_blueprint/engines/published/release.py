@@ -10,7 +10,7 @@ from voice_blueprint.base import Model
 
 SettingType = Literal["str", "int", "float", "size", "size-or-auto", "bool", "switch", "json", "json-or-str", "any"]
 """``size``: a whole number that may end in k, m, g or t (1000s) or K, M, G or T (1024s); ``switch``: a flag without a
-value; ``bool``: as a flag ``--x`` or ``--no-x``, as a field ``true`` or ``false``."""
+value; ``bool``: ``--x`` or ``--no-x`` as a flag, ``true`` or ``false`` as a field."""
 
 
 class Setting(Model):
@@ -32,9 +32,9 @@ class Setting(Model):
     """Whether the flag can be repeated."""
     nullable: bool = False
     default: JsonValue = None
-    """Null also if the default is determined at start."""
+    """Also null if the default is determined at start-up."""
     off: str | None = None
-    """Additional flag that disables a ``bool``, besides ``--no-x``."""
+    """Flag that disables a ``bool``, in addition to ``--no-x``."""
 
 
 class Command(Model):

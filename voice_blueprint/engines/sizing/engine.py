@@ -22,9 +22,9 @@ from voice_blueprint.engines.sizing.result import EngineSizing, LimitingFactor
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 STEP_TOKENS_FOR_ITL = 2048
-"""Tokens per step for a short time between tokens, according to vLLM's optimization guide."""
+"""Tokens per step that keep the time between tokens short, according to vLLM's optimization guide."""
 STEP_TOKENS_FOR_TTFT = 8192
-"""Tokens per step for a short time to the first token on Hopper and later, according to the same guide."""
+"""Tokens per step that keep the time to the first token short on Hopper and later, according to the same guide."""
 STEP_TOKENS_FOR_THROUGHPUT = 16384
 """Tokens per step for throughput: values above 8192 improve it for small models on large GPUs, according to the same
 guide."""
@@ -38,7 +38,7 @@ MAX_STEP_TOKENS_BEFORE_HOPPER = 4096
 HOPPER_COMPUTE_CAPABILITY = (9, 0)
 
 MAX_QUEUE_FRACTION = 0.25
-"""Queue depth as a share of the batch, since long waits are better avoided by another replica. This is our choice, not
+"""Queue depth as a share of the batch, since an additional replica is better than long waits. This is our choice, not
 measured."""
 
 

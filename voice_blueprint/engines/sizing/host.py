@@ -21,7 +21,7 @@ DAEMONSET_MEMORY_GIB = 4.0
 """Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 
 VOLUME_OVERHEAD_FACTOR = 1.05
-"""Ratio of a volume's size to its content. ext4 needs blocks of its own, and files are evicted with a delay."""
+"""Ratio of a volume's size to its content. ext4 uses blocks for metadata, and files are evicted with a delay."""
 
 ROUNDING_TOLERANCE_GIB = 0.1
 """Memory that rounding may add, GiB, since containers request whole MiB."""

@@ -1,8 +1,8 @@
 """Sizing for models with streaming audio: a session is a call, which adds tokens every second.
 
 Three limits apply to the calls of an engine: memory for their contexts, compute for incoming audio, and memory
-bandwidth, since each step reads all contexts. None of it was measured on a GPU; ``catalog.live_streams`` contains
-published measurements.
+bandwidth, since each step reads all contexts. None of these limits was measured on a GPU; ``catalog.live_streams``
+contains published measurements.
 """
 
 import math
@@ -17,8 +17,8 @@ LIVE_COMPUTE_FRACTION = 0.3
 LIVE_BANDWIDTH_FRACTION = 0.6
 """Share of peak bandwidth that attention over many contexts reaches. ASSUMED."""
 ENCODER_POSITIONS_PER_TOKEN = 4
-"""Positions of a Whisper-like encoder per token of the decoder (50 and 12.5 per second). All weights are counted this
-many times, since the catalogue does not separate encoder and decoder. The result is an upper limit on the work."""
+"""Positions of a Whisper-like encoder per token of the decoder (50 and 12.5 per second). All weights are multiplied by
+this ratio, since the catalogue does not separate encoder and decoder. The result is an upper limit on the work."""
 
 
 def calculate_call_tokens(model: ModelCard, seconds: float) -> int:

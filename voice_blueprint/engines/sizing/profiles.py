@@ -78,12 +78,11 @@ def _build_profile_row(model: ModelCard, gpu: Gpu) -> ProfileComparison:
 def create_batching_variants(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
     """Return the control and the treatment for an A/B test of batching limits and the block size.
 
-    The test examines the claim that they reduce latency by 40 %.
-
-    No source of the claim was found. Both engines have the load of the smaller one, and only differ in
-    ``max_num_seqs``, ``max_num_batched_tokens`` and ``block_size``. The control has vLLM's defaults, explicitly set;
-    the treatment has more requests and tokens per step, and larger blocks. vLLM warns that an explicit block size may
-    exclude faster attention backends.
+    The test examines the claim that batching limits and block size reduce latency by 40 %. No source of the claim was
+    found. Both engines have the load of the smaller one, and only differ in ``max_num_seqs``,
+    ``max_num_batched_tokens`` and ``block_size``. The control has vLLM's defaults, explicitly set; the treatment has
+    more requests and tokens per step, and larger blocks. vLLM warns that an explicit block size may exclude faster
+    attention backends.
     """
     defaults = select_default_scheduler_limits(catalog.gpus()[sizing.gpu])
     control = replace(

@@ -1,4 +1,4 @@
-"""Number of tokens of a spoken turn for a model with audio input, as audio and as text."""
+"""Tokens of a spoken turn for a model with audio input, if questions are sent as audio or as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

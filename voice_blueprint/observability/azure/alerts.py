@@ -52,7 +52,8 @@ MAX_BUDGET_SPENT_PERCENT = 80
 MAX_BUDGET_FORECAST_PERCENT = 100
 
 SATURATION_THRESHOLD = 0.95
-"""Utilization of a replica at which scaling has evidently not helped: it acts at ``REPLICA_TARGET_UTILIZATION``."""
+"""Utilization of a replica at which scaling was evidently insufficient, since it acts at
+``REPLICA_TARGET_UTILIZATION``."""
 MAX_FIRST_OUTPUT_S = 1.0
 """Threshold for the first token or audio, since users notice a wait of more than 1 s:
 https://www.nngroup.com/articles/response-times-3-important-limits/"""
@@ -328,7 +329,7 @@ def _build_objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator
 
 
 def _build_bad_percent_query(objective: Objective, window: str) -> str:
-    """Return PromQL for the percentage of bad calls or turns in a window, 0 with fewer than ``MIN_REFUSALS``."""
+    """Return PromQL for the percentage of bad calls or turns in a window, or 0 for fewer than ``MIN_REFUSALS``."""
 
     def build_series_increase_query(series: str, labels: str = "") -> str:
         return f"sum(increase({series}{{{labels}}}[{window}]))"
@@ -453,7 +454,7 @@ def _build_down_alert(target: str, deployments: list[str], minutes: int) -> Aler
 
 
 def _build_hang_alert(service: AzureService, deployments: list[str]) -> Alert:
-    """Return the alert on engines that hang, which probes detect or, if they fail to, the rate of tokens shows."""
+    """Return the alert on engines that hang, as detected by probes or by the rate of generated tokens."""
     pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
     ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
     generated = SpeechMetric.GENERATION_TOKENS if isinstance(service, TtsService) else EngineMetric.GENERATION_TOKENS
@@ -518,7 +519,7 @@ def _build_metric_query(metric: ClusterMetric, **labels: str) -> str:
 def _build_aggregated_query(label: str, metric: ClusterMetric, **labels: str) -> str:
     """Return PromQL for a metric aggregated to one label.
 
-    A replaced agent repeats its series with another pod.
+    After the Prometheus agent is replaced, each series exists a second time, with the new agent's pod.
     """
     return f"max by ({label}) ({metric}{_format_label_selector(labels)})"
 

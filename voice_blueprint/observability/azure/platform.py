@@ -1,7 +1,7 @@
 """Alerts on services of Azure outside the cluster, whose metrics are in Azure Monitor and not in Prometheus.
 
 The id of an alert is the name of its runbook, `docs/runbooks/azure/<id>.md`. The state store has no alert on evicted
-keys: it evicts none (``noeviction``), so at 100 % of its memory writes fail.
+keys: it evicts none (``noeviction``), so writes fail when its memory is full.
 """
 
 from collections.abc import Iterator

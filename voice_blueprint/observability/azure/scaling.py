@@ -30,12 +30,12 @@ from voice_blueprint.file.model.azure import (
 )
 
 REPLICA_TARGET_UTILIZATION = 0.8
-"""Utilization of a replica at which another one is added: a new GPU node and a cold engine need 15 to 25 minutes,
-during which callers continue to arrive. This is our choice, to be measured."""
+"""Utilization of a replica at which another replica is added. A new GPU node and a cold engine need 15 to 25 minutes,
+during which callers continue to arrive. This is our choice and has not been measured."""
 
 MAX_WAITING_FRACTION = 0.1
-"""Share of a cell's sessions that may wait for prefill, since callers notice this wait. This is our choice, to be
-measured."""
+"""Share of a cell's sessions that may wait for prefill, since callers notice this wait. This is our choice and has not
+been measured."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class ScalingBehavior:
 
 SCALE_UP_BEHAVIOR = ScalingBehavior(pods=2, percent=100, period_s=60, stabilization_window_s=0)
 SCALE_DOWN_BEHAVIOR = ScalingBehavior(pods=1, percent=0, period_s=600, stabilization_window_s=1800)
-"""Removes one replica at a time, since its callers move to other replicas, and only if it has not been needed for a
-long time, since restoring its caches and its node takes minutes."""
+"""Removes one replica at a time, since its callers move to other replicas. A replica is only removed if it has not been
+needed for a long time, since restoring its caches and its node takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,9 @@ def build_scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, 
 def add_zero_default(query: str, deployment: str) -> str:
     """Return a trigger's PromQL with the value 0 while its Deployment has no replicas and therefore no series.
 
-    KEDA interprets no series as an error here. Below version 2.19 it does not set the minimum number of replicas then,
-    so a Deployment that has waited for its image would stay at 0 (https://github.com/kedacore/keda/issues/7239).
+    KEDA treats a result without series as an error here. In that case, versions below 2.19 do not set the minimum
+    number of replicas, so a Deployment that has waited for its image would stay at 0
+    (https://github.com/kedacore/keda/issues/7239).
     """
     labels = f'namespace="{NAMESPACE}",deployment="{deployment}"'
     return f"({query}) or sum({ClusterMetric.DESIRED_REPLICAS}{{{labels}}} == 0)"

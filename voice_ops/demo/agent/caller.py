@@ -16,7 +16,7 @@ FRAME_S = 0.02
 SAMPLES_PER_FRAME = round(SAMPLE_RATE_HZ * FRAME_S)
 ANSWER_TIMEOUT_S = 180.0
 MAX_LAG_S = 0.5
-"""Maximum delay of a sent frame. A machine that is further behind skips ahead."""
+"""Maximum delay of a sent frame. If the machine falls further behind, the schedule is shifted."""
 ANSWER_POLL_INTERVAL_S = 0.2
 
 
@@ -92,7 +92,7 @@ class Caller:
         self._outgoing_frames = _split_into_frames(samples)
 
     async def wait_for_audio(self, seconds: float) -> None:
-        """Wait until this duration of an answer has arrived.
+        """Wait until this many seconds of an answer have arrived.
 
         Raises:
             ConnectionError: The agent closes the connection before that.

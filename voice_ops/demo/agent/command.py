@@ -52,13 +52,13 @@ MAX_WORD_ERROR_RATE = 0.4
 """Maximum word error rate of an answer that one small model speaks and another transcribes: "France is" becomes
 "Francis". For an unrelated answer, almost all words differ."""
 MAX_INACCURATE_FRACTION = 0.3
-"""Maximum share of answers above that rate. A small language model sometimes invents names and other scripts, which no
-small model transcribes as they were written."""
+"""Maximum share of answers above that rate. A small language model sometimes invents names or uses other scripts, which
+no small ASR model transcribes correctly."""
 
 
 @dataclass(frozen=True)
 class LatencyGoal:
-    """A maximum duration in a conversation on two idle cores with the demo's models.
+    """Maximum for a measured duration in a conversation, with the demo's models on two idle cores.
 
     Attributes:
         max_ms: The limit, milliseconds.

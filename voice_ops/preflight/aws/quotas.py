@@ -1,4 +1,4 @@
-"""Checks of service quotas: limits of the account, current use, the deployment's need, and pending requests."""
+"""Checks of service quotas: the account's limits and usage, the deployment's need, and pending requests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SPOT_QUOTA_CODES_BY_FAMILY = {
     "p": ("L-C4BD4855", "L-7212CCBC"),
     "g-vt": ("L-3819A6DF",),
 }
-"""Quotas of spot vCPUs by family. Listings of 2024 contain a quota for P5 only; those of 2026 count every P type
-against "All P Spot Instance Requests": for p5 types, the first one that exists in the account is used. Source: Service
-Quotas ListServiceQuotas (service code ec2); several public listings of its response agree."""
+"""Quotas of spot vCPUs by family. Listings from 2024 contain a separate quota for P5; listings from 2026 count every P
+type against "All P Spot Instance Requests". For p5 types, the first quota that exists in the account is used. Source:
+Service Quotas ListServiceQuotas (service code ec2); several public listings of its response agree."""
 
 FARGATE_QUOTA_CODE = "L-3032A538"
 """Fargate On-Demand vCPU resource count; its default in a new account is low.

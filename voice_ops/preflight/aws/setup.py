@@ -1,4 +1,4 @@
-"""Checks of what a first deploy requires in the account: bootstrap, DNS zone, certificate and secrets."""
+"""Checks of the account's prerequisites for a first deploy: bootstrap, DNS zone, certificate and secrets."""
 
 from collections.abc import Iterator
 
@@ -100,7 +100,7 @@ def check_secrets(account: Account) -> Iterator[CheckResult]:
         try:
             description = account.session.client("secretsmanager").describe_secret(SecretId=name)
             if "DeletedDate" in description:
-                # Its description is still returned, but not its value.
+                # AWS still returns the description of the secret, but not its value.
                 result = "scheduled for deletion"
                 remedy = f"restore it: aws secretsmanager restore-secret --secret-id {name}"
         except ClientError as error:

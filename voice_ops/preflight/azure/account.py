@@ -28,7 +28,7 @@ from voice_ops.timeouts import CONNECT_TIMEOUT_S, MAX_ATTEMPTS, READ_TIMEOUT_S
 REPORT_AREA = "Azure"
 MANAGEMENT_SCOPE = "https://management.azure.com/.default"
 GRAPH_URL = "https://graph.microsoft.com"
-"""Microsoft Graph, which contains the tenant's groups."""
+"""Endpoint of Microsoft Graph, which lists the tenant's groups."""
 
 CLIENT_OPTIONS = {
     "retry_total": MAX_ATTEMPTS - 1,

@@ -16,7 +16,7 @@ LINK_ACTION_BY_TYPE = {
     "network:VirtualNetwork": "join/action",
     "network:WebApplicationFirewallPolicy": "join/action",
 }
-"""Actions that ARM requires when another resource refers to one of these.
+"""Actions that ARM requires if another resource refers to a resource of one of these types.
 https://learn.microsoft.com/azure/role-based-access-control/permissions/networking"""
 RESOURCE_GROUP_TYPE = "Microsoft.Resources/subscriptions/resourceGroups"
 PEERING_ACTION = "Microsoft.Network/virtualNetworks/peer/action"

@@ -10,8 +10,8 @@ from voice_ops.preflight.azure.account import REPORT_AREA, Account
 from voice_ops.preflight.report import CheckResult, CheckStatus, create_check_result
 
 KEY_VAULT_API_VERSION = "2023-07-01"
-"""API version of vaults and of their secrets' names in Azure Resource Manager, which never returns a secret's value.
-https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
+"""API version for vaults and the names of their secrets in Azure Resource Manager, which never returns a secret's
+value. https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
 
 
 def check_vaults(account: Account) -> Iterator[CheckResult]:

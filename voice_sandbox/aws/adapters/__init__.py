@@ -1,5 +1,5 @@
-"""Creation, change and deletion of each CloudFormation resource type through its service's API.
+"""Creates, changes and deletes resources of each CloudFormation type through the API of its service.
 
-`table` has a row for each type, so a new type is a new row. `adapter` executes a row; a type whose calls a row cannot
-describe has a class of its own, in the module of its service.
+`table` has a row for each type, so a new type is a new row. `adapter` executes a row; a type whose calls cannot be
+described by a row has its own class, in the module of its service.
 """

@@ -39,15 +39,15 @@ class Adapter:
     """A resource that is managed through the API of its service.
 
     A type that a row cannot fully describe extends the class: `translate` for properties that differ in the API,
-    `configure` for additional calls, `build_identifying_arguments` and `get_attributes` for its identification and its
-    attributes.
+    `configure` for additional calls, `build_identifying_arguments` and `get_attributes` for its identifying arguments
+    and its attributes.
 
     Attributes:
         resource_type: The CloudFormation type.
         kind: The table's row for the type.
         id: Physical id, which is the value of `Ref`; empty until the resource exists.
         properties: Deployed properties; None until the resource exists. Secrets remain references.
-        update_policy: The template's attribute of that name, for the next change.
+        update_policy: The template's `UpdatePolicy` attribute, for the next change.
     """
 
     def __init__(self, resource_type: str, kind: ResourceKind, scope: ResourceScope) -> None:
@@ -80,7 +80,7 @@ class Adapter:
         self.configure(given, properties)
 
     def change(self, new: Properties) -> None:
-        """Change the resource so that it has new properties."""
+        """Update the resource to new properties."""
         if self.kind.recreated:
             self.delete()
             self.create(new)
@@ -92,7 +92,7 @@ class Adapter:
         self.configure(before, after)
 
     def delete(self) -> None:
-        """Delete the resource, after any members that would prevent its deletion."""
+        """Delete any members that would prevent the deletion of the resource, then the resource itself."""
         properties = self.translate(self.properties)
         for key, members in self.kind.members.items():
             if members.hold:
@@ -136,12 +136,12 @@ class Adapter:
             if name is not None and "{{resolve:" not in json.dumps(value):
                 pairs[key] = (conform_to_shape(shape.members[name], value, key), state.get(name))
         expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
-        return pairs if expected_name == actual_name else None  # a prefix of another resource's name matched
+        return pairs if expected_name == actual_name else None  # a read call may match a prefix of another name
 
     def adopt_existing(self, properties: Properties) -> bool:
-        """Return True if the service has a resource of this name, and manage that resource from now on.
+        """Manage an existing resource with this name. Return True if the service has one.
 
-        Types without a read call are assumed not to exist; their creation then fails.
+        A resource whose type has no read call is assumed not to exist; creating it then fails.
         """
         if self.kind.live is None:
             return False
@@ -165,9 +165,9 @@ class Adapter:
             return None
 
     def shares_identity(self, other: Adapter, properties: Properties) -> bool:
-        """Return True if another resource with these properties and the same physical id is the same to the service.
+        """Return True if a resource with these properties and the same physical id is the same resource to the service.
 
-        It is if the service deletes both with one call, and if all properties that identify them are equal.
+        This is the case if one call deletes both, and if all properties that identify them are equal.
         """
         calls = [(each.kind.service, each.kind.delete) for each in (self, other)]
         own, others = (
@@ -186,7 +186,7 @@ class Adapter:
         """Update the settings and members that differ between two sets of properties.
 
         Args:
-            before: Current properties of the resource; after its creation, those that the creation has set.
+            before: Current properties of the resource; directly after its creation, those that the create call has set.
             after: New properties.
         """
         for key, setting in self.kind.settings.items():
@@ -222,7 +222,7 @@ class Adapter:
     ) -> dict[str, Any]:
         """Call an operation on this resource.
 
-        The call contains the given arguments, and the resource's address as far as the operation accepts it.
+        The call contains the given arguments, and those identifying arguments that the operation accepts.
         """
         address = {
             key: value
@@ -383,9 +383,9 @@ def build_patch(before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapp
     """Return the patch operations that change properties from one state to the other.
 
     Args:
-        before: Properties before.
-        after: Properties after.
-        paths: The path of each property that can be patched.
+        before: Properties before the change.
+        after: Properties after the change.
+        paths: Path of each property that can be patched.
     """
     new = {name: after.get(name, "") for name in paths if before.get(name) != after.get(name)}
     return [

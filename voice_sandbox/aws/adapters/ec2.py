@@ -120,7 +120,7 @@ class SecurityGroup(Adapter):
 
 
 class Rule(Adapter):
-    """A rule as a separate resource, with which two security groups can refer to each other."""
+    """A rule as a separate resource, so that two security groups can refer to each other."""
 
     def translate(self, properties: Properties) -> Properties:
         """Convert the rule to a group id and a permission."""

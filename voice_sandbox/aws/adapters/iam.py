@@ -44,7 +44,7 @@ class ManagedPolicy(Adapter):
             )
 
     def delete(self) -> None:
-        """Delete the policy, after all versions except the default one."""
+        """Delete all versions except the default one, then the policy."""
         self._delete_old_versions()
         super().delete()
 

@@ -58,10 +58,11 @@ class ResourceKind:
 
     Attributes:
         service: boto3's name of the service.
-        create: Operation that creates the resource; empty if it is only changed, or only configured.
+        create: Operation that creates the resource; empty if the resource is only updated or configured.
         id: Physical id, which is the value of `Ref`, from the properties and the response to `create`; the default is
             the property `name`.
-        update: Operation that changes the resource. Without one, a change without another call replaces it.
+        update: Operation that updates the resource. Without one, a change that no other call can make replaces the
+            resource.
         delete: Operation that deletes the resource; empty if there is none.
         key: Argument with the physical id that identifies the resource in operations.
         location: Additional identifying properties. Each operation receives those that it accepts.

@@ -19,7 +19,7 @@ class RecordSet(Adapter):
     """A record, which the API changes only in batches."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Create or change the record. With another type or set identifier, it replaces the old record."""
+        """Create or change the record. A record with another type or set identifier replaces the old one."""
         if before and any(before.get(key) != after.get(key) for key in ("Type", "SetIdentifier")):
             self._change_record("DELETE", before)
         self._change_record("UPSERT" if before else "CREATE", after)

@@ -1,4 +1,4 @@
-"""CloudFormation's own schemas of resource types, which cfn-lint contains."""
+"""CloudFormation's own resource type schemas, which are included in cfn-lint."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def load_resource_schema(resource_type: str) -> dict[str, Any]:
 def list_create_only_paths(resource_type: str) -> list[list[str]]:
     """Return the paths of the properties whose change requires a new resource.
 
-    `conditionalCreateOnlyProperties` are not included. Whether they can change in place depends on the service, which
-    here means on whether the table has a call for the change.
+    `conditionalCreateOnlyProperties` are not included. Whether they can change in place depends on the service: here,
+    on whether the table has a call for the change.
     """
     paths: list[str] = load_resource_schema(resource_type).get("createOnlyProperties", [])
     return [path.split("/")[2:] for path in paths]
 
 
 def list_naming_properties(resource_type: str) -> list[str]:
-    """Return the properties of a template that are a part of the resource's identifier."""
+    """Return the properties of a template that are part of the resource's identifier."""
     type_schema = load_resource_schema(resource_type)
     keys = [path.split("/")[-1] for path in type_schema.get("primaryIdentifier", [])]
     generated = {path.split("/")[-1] for path in type_schema.get("readOnlyProperties", [])}

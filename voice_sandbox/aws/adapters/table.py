@@ -1,6 +1,7 @@
-"""The table of the API calls for each resource type of this project.
+"""Table of the API calls for each resource type of this project.
 
-`Kind` documents the keys. Types that no template contains have no row. A test compares the table with the templates.
+`ResourceKind` documents the keys. Types that no template contains have no row. A test compares the table with the
+templates.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The operations with which each service sets and removes tags."""
+"""Operations that set and remove tags in each service."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class WebAcl(Adapter):
     """A web ACL, which WAF identifies by name, scope and id, and protects with a lock token."""
 
     def build_identifying_arguments(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - all of it is in the id
-        """Return the address with the current lock token."""
+        """Return the identifying arguments with the current lock token."""
         name, identifier, scope = self.id.split("|")
         acl_id = {"Name": name, "Id": identifier, "Scope": scope}
         return {**acl_id, "LockToken": self.call("get_web_acl", acl_id)["LockToken"]}

@@ -1,1 +1,1 @@
-"""CloudFormation of the local AWS, since moto's ignores unknown types, loses exports and cannot delete a VPC."""
+"""CloudFormation for the local AWS. moto's version ignores unknown types, loses exports and cannot delete a VPC."""

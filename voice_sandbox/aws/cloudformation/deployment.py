@@ -20,7 +20,7 @@ from voice_sandbox.aws.shapes import Json
 
 
 class DeploymentError(Exception):
-    """A resource or an output could not be changed to the template's state."""
+    """A resource or an output could not be updated to match the template."""
 
 
 class Deployment:
@@ -28,10 +28,10 @@ class Deployment:
 
     Attributes:
         superseded: Replaced resources, which are kept until the deployment has succeeded.
-        rolls_back: Whether this is a rollback. No alarm may stop an instance refresh then, since the alarm that has
-            caused the rollback is still active.
+        rolls_back: Whether this is a rollback. Alarms cannot stop an instance refresh during a rollback, since the
+            alarm that caused it is still active.
         imports: Names of other stacks' exports that the template reads.
-        stacks: All stacks, whose resources' names are in use.
+        stacks: All stacks; the names of their resources are in use.
         imports_existing: Whether resources without a stack can be imported.
     """
 
@@ -174,7 +174,7 @@ class Deployment:
         return self._find_owner(target, properties) is None and target.adapter.adopt_existing(properties)
 
     def _find_owner(self, target: Resource, properties: Properties) -> Stack | None:
-        """Return the stack that has the resource which a creation with these properties would overwrite, if any."""
+        """Return the stack whose resource would be overwritten by creating one with these properties, if any."""
         if (expected := target.adapter.predict_physical_id(properties)) is None:
             return None
         for stack in self.stacks:
@@ -234,7 +234,7 @@ class Deployment:
 
     def _get_deployed_resource(self, name: str) -> Resource:
         body = self.template["Resources"].get(name)
-        # A resource that this update removes still exists, but must not be referred to.
+        # A resource that this update removes still exists, but must not be referenced.
         if body is None or not self._is_enabled(body) or name not in self.stack.resources:
             raise TemplateError(f"Template format error: Unresolved resource dependencies [{name}]")
         return self.stack.resources[name]
@@ -267,7 +267,7 @@ def _assign_new_name(target: Resource, current: Resource, properties: Properties
 def is_importable(body: Mapping[str, Any], kind: ResourceKind) -> bool:
     """Return True if automatic import applies to a resource.
 
-    It does if the resource's name is literal, and if its deletion policy retains it.
+    It does if the template contains the resource's name as a literal, and if the deletion policy retains the resource.
 
     Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html
     """

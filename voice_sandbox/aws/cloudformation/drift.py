@@ -1,6 +1,6 @@
 """Drift: changes that were not made through CloudFormation.
 
-As in AWS, only properties in the template are compared, and only for types whose row in the table can read them.
+As in AWS, only properties in the template are compared, and only for types whose row in the table has a read operation.
 Additions by other resources of the stack, such as rules of a group, are not drift.
 """
 
@@ -89,7 +89,7 @@ def _detect_resource_drift(stack: Stack, resource: Resource) -> dict[str, Any]:
 def _matches_expected(expected: Json, actual: Json) -> bool:
     """Return True if an actual value matches the desired one.
 
-    Additional members of an object or a different order of a list are not drift.
+    Additional members of an object and a different order of list items are not drift.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
         return all(_matches_expected(item, actual.get(key)) for key, item in expected.items())

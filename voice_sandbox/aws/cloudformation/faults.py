@@ -8,15 +8,15 @@ _fault_files: list[Path] = []
 
 
 def add_fault_file(file: Path) -> None:
-    """Read the faults from a file with one ``stack/logical id`` per line. Changes of the file take effect."""
+    """Read the faults from a file with one ``stack/logical id`` per line. Changes to the file also take effect."""
     _fault_files.append(file)
 
 
 def raise_for_injected_fault(stack: str, logical_id: str) -> None:
-    """Raise an error if a file of faults contains the resource.
+    """Raise an error if a fault file contains the resource.
 
     Raises:
-        RuntimeError: The file contains the resource.
+        RuntimeError: A fault file contains the resource.
     """
     if any(file.exists() and f"{stack}/{logical_id}" in file.read_text().splitlines() for file in _fault_files):
         raise RuntimeError("a fault injected by a drill")

@@ -33,7 +33,7 @@ _BROKEN_STATUSES = frozenset(
 
 
 class ChangeSetNotFoundError(ServiceException):
-    """Error code that tools wait for after they have deleted a change set."""
+    """Error with the code that tools wait for after they have deleted a change set."""
 
     code = "ChangeSetNotFound"
 
@@ -69,7 +69,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         parameters: list[dict[str, Any]],
         tags: dict[str, str] | None,
     ) -> Stack:
-        """Update a stack to a template, and roll back a failed update."""
+        """Update a stack to match a template, and roll back a failed update."""
         _reject_if_busy(self.get_stack(name))
         with self._lock:
             stack = self.get_stack(name)
@@ -88,7 +88,7 @@ class SandboxCloudFormation(CloudFormationBackend):
             return stack
 
     def continue_update_rollback(self, name: str) -> None:
-        """Repeat a failed rollback.
+        """Retry a failed rollback.
 
         Raises:
             ValidationError: The stack has no failed rollback.
@@ -162,11 +162,11 @@ class SandboxCloudFormation(CloudFormationBackend):
         change_set_type: str,
         **options: Json,
     ) -> tuple[str, str]:
-        """Plan a change of an existing or new stack, and return the ids of the change set and the stack."""
+        """Plan a change to an existing or new stack, and return the ids of the change set and the stack."""
         if existing := self._find_live_stack(stack_name):
             _reject_if_busy(existing)
         with self._lock:
-            # moto passes "no tags" for a request without tags, which keeps the current ones.
+            # For a request without tags, moto passes an empty list, although such a request keeps the current tags.
             desired = self._parse_desired_state(template, parameters, options.get("tags") or None)
             stack = self._find_live_stack(stack_name)
             if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):

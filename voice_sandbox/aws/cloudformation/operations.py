@@ -117,14 +117,14 @@ def _execute_deployment(stack: Stack, deployment: Deployment, claim: ClaimExport
 
 
 def roll_back_stack(stack: Stack, exports: Mapping[str, Export], reason: str) -> None:
-    """Return a stack to its template after a failed update; a failed rollback can be continued."""
+    """Restore a stack to its template after a failed update; a failed rollback can be continued."""
     stack.set_status("UPDATE_ROLLBACK_IN_PROGRESS", reason)
     try:
         Deployment(stack, stack.template_dict, stack.resolved_parameters, exports, rolls_back=True).apply()
     except DeploymentError as error:
         stack.set_status("UPDATE_ROLLBACK_FAILED", str(error))
         return
-    # "Retain" also applies to new resources, but not to those that were to replace others.
+    # "Retain" also applies to new resources, but not to those that were created to replace others.
     retained = [
         each
         for each in stack.undeleted_resources

@@ -111,7 +111,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return self._get_param("ChangeSetName"), self._get_param("StackName")
 
     def _find_requested_resources(self) -> tuple[Stack, list[Resource]]:
-        """Return the stack, and the resource that the request names or else all of its resources."""
+        """Return the stack, and the requested resource or, if the request names none, all resources of the stack."""
         stack = self.backend.get_stack(self._get_param("StackName"))
         requested = self._get_param("LogicalResourceId")
         matching_resources = [item for name, item in list(stack.resources.items()) if requested in (None, name)]

@@ -21,7 +21,7 @@ class Resource:
 
     Attributes:
         adapter: Manages the resource through its service; contains its physical id and its properties.
-        has_explicit_name: Whether the template contains the resource's name.
+        has_explicit_name: Whether the template sets the resource's name.
         dependencies: Logical ids of the resources that this one refers to.
         body: The resource's part of the template, for its deletion policies.
         status: CloudFormation's status of the resource.

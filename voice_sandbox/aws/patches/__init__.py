@@ -1,4 +1,4 @@
-"""Patches of moto's services, so that boto3 returns resources as they were deployed.
+"""Patches for moto's services that make boto3 return resources as they were deployed.
 
 Each module extends a service's responses or models with the features that this project's templates need; moto stores
 the state.

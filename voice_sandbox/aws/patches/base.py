@@ -1,4 +1,4 @@
-"""Base of the patches for moto, which route a service's requests to a subclass of moto's responses."""
+"""Base of the moto patches, which route a service's requests to a subclass of moto's response class."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def replace_response_class(urls: ModuleType, original: type[BaseResponse], patch
 
 
 def get_stored_records(backend: BaseBackend, kind: str) -> dict[str, JsonObject]:
-    """Return the resources of a kind that moto lacks. They are stored in moto's backend until it is reset."""
+    """Return the resources of a kind that moto lacks. They are stored in moto's backend until the backend is reset."""
     records_by_id: dict[str, JsonObject] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
     return records_by_id
 
 
 def get_action_result(answer: ActionResult) -> JsonObject:
-    """Return the result in a response of moto. It is a dictionary in all patched operations."""
+    """Return the result in a moto response. The result is a dictionary in all patched operations."""
     return cast("JsonObject", answer.result)
 
 

@@ -16,7 +16,7 @@ class PatchedCloudWatch(CloudWatchResponse):
     """moto's CloudWatch API, extended by the operations that it lacks."""
 
     def put_metric_alarm(self) -> ActionResult:
-        """Handle PutMetricAlarm; moto would set the state to OK at every change."""
+        """Handle PutMetricAlarm; moto would set the state to OK on every change."""
         alarms = self.cloudwatch_backend.alarms
         before = alarms.get(self._get_param("AlarmName"))
         answer = super().put_metric_alarm()

@@ -19,7 +19,7 @@ class PatchedEc2(Ec2NetworkResponse):
     """moto's EC2 API, extended by the operations that it lacks."""
 
     def create_launch_template_version(self) -> ActionResult:
-        """Handle CreateLaunchTemplateVersion; moto would store the user data as text, with which no host can start."""
+        """Handle CreateLaunchTemplateVersion; moto would store the user data as text, so that no host could start."""
         answer = super().create_launch_template_version()
         data = get_action_result(answer)["LaunchTemplateVersion"]["LaunchTemplateData"]
         if isinstance(data.get("UserData"), str):
@@ -27,7 +27,7 @@ class PatchedEc2(Ec2NetworkResponse):
         return answer
 
     def describe_launch_templates(self) -> ActionResult:
-        """Handle DescribeLaunchTemplates; moto would return 15 templates without a token, and their initial tags."""
+        """Handle DescribeLaunchTemplates; moto would return 15 templates, no next token, and their initial tags."""
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
         for template in get_action_result(answer)["LaunchTemplates"]:

@@ -1,7 +1,7 @@
 """ElastiCache: replication groups with their member clusters, sizes, endpoints, snapshots and deletion.
 
-As in AWS, engine version, parameter group, subnet group and security groups of a replication group are part of its
-member clusters; moto has no members, and only one replica without cluster mode.
+As in AWS, the engine version, parameter group, subnet group and security groups of a replication group belong to its
+member clusters. moto has no member clusters and, without cluster mode, only one replica.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class PatchedElastiCache(ElastiCacheGroupResponse):
         return answer
 
     def copy_snapshot(self) -> ActionResult:
-        """Handle CopySnapshot inside the region."""
+        """Handle CopySnapshot within the region."""
         source, name = self._get_param("SourceSnapshotName"), self._get_param("TargetSnapshotName")
         (source_snapshot,) = self.elasticache_backend.describe_snapshots(snapshot_name=source)
         if name in self.elasticache_backend.snapshots:

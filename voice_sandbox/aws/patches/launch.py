@@ -1,4 +1,4 @@
-"""Launches of EC2 Auto Scaling with the settings of the launch template, of which moto uses only some."""
+"""EC2 Auto Scaling launches with the launch template's settings, of which moto itself uses only some."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     @property
     def instance_type(self) -> str:
-        """Type of new instances: the first override of a mixed policy, otherwise the launch template's."""
+        """Type of new instances: the first override of a mixed instances policy, otherwise that of the template."""
         overrides = (self.mixed_instances_policy or {}).get("LaunchTemplate", {}).get("Overrides", [])
         return str(overrides[0].get("InstanceType", super().instance_type)) if overrides else super().instance_type
 
@@ -189,7 +189,8 @@ class LifecycleGroup(FakeAutoScalingGroup):
             if not free:
                 break
             zones = Counter(host.availability_zone for host in active_hosts)
-            # As in the default policy: from the zone with the most hosts, the oldest launch template first.
+            # As in the default termination policy: in the zone with the most hosts, those with the oldest template
+            # first.
             leaving_host = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
             active_hosts.remove(leaving_host)
             self.terminate_host(
@@ -354,7 +355,7 @@ class LifecycleBackend(AutoScalingBackend):
         return [host for host in every if not instance_ids or host.instance_id in instance_ids]
 
     def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:
-        """Set a host's health. An unhealthy host is replaced. In its grace period, the request is ignored."""
+        """Set a host's health. An unhealthy host is replaced. The request is ignored during the grace period."""
         group, host = self.find_host(instance_id)
         grace = host.serving_since + (group.health_check_grace_period or 0)
         if respect_grace and time.monotonic() < grace:
@@ -372,7 +373,7 @@ class LifecycleBackend(AutoScalingBackend):
             self.elbv2_backend.register_targets(arn, targets)
 
     def notify_terminate_instances(self, instance_ids: list[str]) -> None:
-        """Leave lost instances to the health check; moto replaces them without hooks."""
+        """Leave lost instances to the health check; moto would replace them without hooks."""
 
 
 def install() -> None:

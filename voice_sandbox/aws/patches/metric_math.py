@@ -22,7 +22,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def evaluate_expression(expression: str, results: list[dict[str, Any]]) -> tuple[list[float], list[datetime]]:
-    """Return an expression's values and their times. Times without a value are omitted.
+    """Return an expression's values and their timestamps. Timestamps without a value are omitted.
 
     Args:
         expression: Expression, such as ``MAX([m1,m2])`` or ``100*m1/m2``.
@@ -52,7 +52,7 @@ def _evaluate_node(tree: ast.expr, values_by_id: dict[str, Datapoint]) -> Datapo
             return values_by_id[name]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             first, second = _evaluate_node(left, values_by_id), _evaluate_node(right, values_by_id)
-            # Without an operand, or with a division by zero, there is no value.
+            # If an operand is missing or the divisor is zero, there is no value.
             if first is None or second is None or (isinstance(op, ast.Div) and not second):
                 return None
             return _OPERATORS[type(op)](first, second)

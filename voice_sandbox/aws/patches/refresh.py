@@ -27,7 +27,7 @@ class InstanceRefresh:
     """A refresh of a group.
 
     Attributes:
-        preferences: Preferences of the caller.
+        preferences: Preferences in the caller's request.
         template: New launch template of the group's hosts.
         previous_template: Previous launch template.
     """
@@ -81,7 +81,7 @@ class InstanceRefresh:
         elif outdated:
             self.reason = ""
             self._replace_hosts(group, outdated)
-            # Before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
+            # Counted before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
             self.replaced_count = max(0, self.total_count - len(self._list_outdated_hosts(group)))
             self._is_paused()
         elif any(host.is_starting or host.is_terminating for host in group.list_all_hosts()):

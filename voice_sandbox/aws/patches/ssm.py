@@ -1,4 +1,4 @@
-"""Systems Manager: the parameters of an account, without AWS's own."""
+"""Systems Manager: the parameters of an account, without AWS's public parameters."""
 
 from __future__ import annotations
 

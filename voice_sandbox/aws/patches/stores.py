@@ -1,7 +1,7 @@
-"""An actual Redis server for each replication group of a rehearsal, so that its data can be restored.
+"""An actual Redis server for each replication group of a rehearsal, so that the group's data can be restored.
 
 The servers are disabled unless the rehearsal provides a folder. A server's socket is ``<group>.sock`` in that folder.
-A snapshot is the file that a server saves, and from which a new group starts.
+A snapshot is a file that a server saves and that the server of a new group loads.
 """
 
 from __future__ import annotations

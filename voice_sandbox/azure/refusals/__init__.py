@@ -1,8 +1,8 @@
-"""Known rejections by Azure's services that their definitions do not contain, and their evaluation.
+"""Known rejections by Azure's services that are not part of Azure's definitions, and their evaluation.
 
 `voice_sandbox/azure/definitions.json` contains names, values, ranges and patterns. A service also rejects combinations:
-two properties that exclude each other, two rules of one priority, a reference to something that does not exist, an
-unsupported change. Each row of these tables is one such rejection, with a public report of it.
+two mutually exclusive properties, two rules with the same priority, a reference to a missing resource, an unsupported
+change. Each row of these tables is one such rejection, with a public report of it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Rejection:
 
     Attributes:
         urn: URN of the resource.
-        resource: Readable type and name.
+        resource: Human-readable type and name.
         refusal: Name of the row.
         code: Error code of the response.
         message: The problem, with values and limits.
         remedy: The solution.
-        source: Public report of the refusal.
+        source: Public report of the rejection.
     """
 
     urn: str
@@ -63,7 +63,7 @@ class Rejection:
     source: str
 
     def summary(self) -> str:
-        """Return a description on one line."""
+        """Return a one-line description."""
         return f"{self.resource}: {self.code}: {self.message}; {self.remedy} ({self.source})"
 
 
@@ -92,10 +92,10 @@ def find_rejections(graphs: Iterable[Graph], steps: Sequence[Step] = ()) -> list
 
 
 def _is_deleted_later(step: Step) -> bool:
-    """Return True if Pulumi deletes the previous resource only after it has created and updated all others.
+    """Return True if Pulumi deletes the previous resource only after all creations and updates.
 
-    Of the replaced resources, these are the ones with generated names, which are role assignments. One that is replaced
-    only together with another resource is deleted before that resource.
+    Among replaced resources, this applies to those with generated names, which are role assignments. A role assignment
+    that is replaced only because of another resource is deleted before that resource.
     """
     is_created_first = shorten_type(step.resource.type) == links.GRANT and not step.replace_reason
     return step.op is OpType.DELETE or (step.op is OpType.REPLACE and is_created_first)

@@ -99,7 +99,7 @@ def create_downgrade_rule(name: str, kind: str, path: str, remedy: str) -> Rejec
 
 
 def parse_minor_version(version: str) -> tuple[int, int] | None:
-    """Return the major and minor version, or `None` for other texts."""
+    """Return the major and minor version, or `None` for other strings."""
     match = re.match(r"(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else None
 

@@ -53,7 +53,7 @@ def _find_priority_problems(rule: RequestPart) -> Iterator[str]:
 
 
 def _find_reference_problems(request: Request) -> Iterator[str]:
-    """Yield the references to parts that the request does not contain."""
+    """Yield the references to parts that are missing from the request."""
     for collection, names in _REFERENCES_BY_COLLECTION.items():
         for part in request.body.get_parts(collection):
             for name in names:

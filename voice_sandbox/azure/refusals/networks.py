@@ -48,7 +48,7 @@ def _find_zone_problems(request: Request) -> Iterator[str]:
 
 
 def build_zone_rule(kind: str) -> RejectionRule:
-    """Return the row that rejects zones of a type in regions without availability zones."""
+    """Return the row that rejects zones for a resource type in regions without availability zones."""
     return RejectionRule(
         f"zones-of-{kind.partition(':')[2]}", kind, "LocationNotSupportAvailabilityZones",
         "The resource does not support availability zones at its location",

@@ -33,7 +33,7 @@ _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TAINT_PATTERN = re.compile(r"[^=:\s]+(=[^=:\s]*)?:(\w+)")
 _AMOUNT_PATTERN = re.compile(r"0*([1-9]\d*)%?")
 _MIN_SYSTEM_VCPUS = 4
-"""AKS also requires 4 GiB, which every size with this number of vCPUs has."""
+"""AKS also requires 4 GiB of memory, which every size with this number of vCPUs has."""
 VCPU_PATTERN = re.compile(r"Standard_[A-Z]+(?:\d+-)?(\d+)")
 """https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions"""
 _MAX_PRICE_DECIMALS = 5
@@ -86,7 +86,7 @@ def _find_taint_problems(request: Request) -> Iterator[str]:
 
 
 def _find_surge_problems(request: Request) -> Iterator[str]:
-    """Yield upgrade settings without exactly one of surge nodes and unavailable nodes."""
+    """Yield upgrade settings that do not set exactly one of surge nodes and unavailable nodes."""
     body = request.body
     surge, short = (body.get(f"upgradeSettings.{name}") for name in ("maxSurge", "maxUnavailable"))
     if IS_SPOT_POOL(body) or (surge is None and short is None):

@@ -31,7 +31,7 @@ class RequestPart:
         return value
 
     def get_text(self, path: str) -> str:
-        """Return the text at a path, or an empty text for other values."""
+        """Return the string at a path, or an empty string for other values."""
         value = self.get(path)
         return value if isinstance(value, str) else ""
 
@@ -41,7 +41,7 @@ class RequestPart:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def get_texts(self, path: str) -> list[str]:
-        """Return the texts in the list at a path, or an empty list for other values."""
+        """Return the strings in the list at a path, or an empty list for other values."""
         value = self.get(path)
         return (
             [item for item in map(_to_plain_value, value) if isinstance(item, str)] if isinstance(value, list) else []
@@ -74,7 +74,7 @@ class Request:
         resource: The resource.
         body: Its inputs, or the part of them that a row evaluates.
         previous_body: The same part of the previous inputs; `None` if the request creates the resource.
-        earlier_resources: Resources with earlier requests, of all projects, in order.
+        earlier_resources: Resources of all projects with earlier requests, in order.
         later_deletions: Previous resources that are deleted only at the end of the update.
         dependencies: URNs of the resources for which the program waits before it sends this request.
         changes: Changed inputs of the resource, with their paths in the whole request.

@@ -8,7 +8,7 @@ from voice_sandbox.azure.refusals.request import Request, RequestPart
 
 
 class Role(StrEnum):
-    """Built-in roles that services require; the value is the GUID of the definition, the same in every tenant.
+    """Built-in roles that services require. The value is the definition's GUID, which is the same in every tenant.
 
     Source: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
     """
@@ -23,7 +23,7 @@ IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAss
 
 
 def find_principal_ids(request: Request, ids: list[str]) -> set[str]:
-    """Return the object ids of the identities with the given resource ids, as far as they exist."""
+    """Return the object ids of those identities with the given resource ids that exist."""
     identity_ids = {each.lower() for each in ids}
     return {
         str(RequestPart(resource.outputs).get("principalId"))

@@ -14,18 +14,18 @@ Evaluator = Callable[[Request], Iterable[str]]
 Condition = Callable[[RequestPart], bool]
 
 BAD_REQUEST = "BadRequest"
-"""Code of a row whose source contains none: HTTP status 400."""
+"""Error code of a row whose source contains none; it corresponds to HTTP status 400."""
 
 
 @dataclass(frozen=True)
 class RejectionRule:
-    """A rejection by a service that Azure's definitions do not contain.
+    """A rejection by a service that is not part of Azure's definitions.
 
     Attributes:
         name: Unique name.
         kind: Type of the resource, such as `containerservice:AgentPool`.
         code: Error code of the response.
-        reason: The service's reason, as a sentence.
+        reason: The service's reason for the rejection, as a sentence.
         evaluate: Yields the rejected values of a request.
         remedy: The solution.
         source: Public report of the rejection, or the documentation page that states it.
@@ -54,7 +54,7 @@ def has_value(path: str, *values: object) -> Condition:
 
 
 def is_set(path: str) -> Condition:
-    """Return a condition that is true if there is a value at a path."""
+    """Return a condition that is true if a value at a path is set."""
     return lambda body: body.get(path) is not None
 
 
@@ -109,12 +109,12 @@ def allow_only(path: str, *values: object, when: Condition = matches_any_request
 
 
 def evaluate_each(path: str, evaluate: Callable[[RequestPart], Iterable[str]]) -> Evaluator:
-    """Evaluate each object of a list."""
+    """Evaluate each object in a list."""
     return lambda request: (problem for part in request.body.get_parts(path) for problem in evaluate(part))
 
 
 def require_unique(path: str, key: Callable[[RequestPart], object], description: str) -> Evaluator:
-    """Reject two objects of a list with the same key. Objects whose key is ``None`` are ignored."""
+    """Reject two objects in a list with the same key. Objects whose key is ``None`` are ignored."""
 
     def evaluate(request: Request) -> Iterator[str]:
         first_parts: dict[object, RequestPart] = {}
@@ -132,7 +132,7 @@ def require_unique(path: str, key: Callable[[RequestPart], object], description:
 def require_range(
     path: str, low: float | None = None, high: float | None = None, when: Condition = matches_any_request
 ) -> Evaluator:
-    """Reject a number at a path outside of a range."""
+    """Reject a number outside a range at a path."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get_number(path)
@@ -164,9 +164,9 @@ def require_unchanged(path: str, *, once: Condition = matches_any_request) -> Ev
 
 
 def forbid_change(path: str) -> Evaluator:
-    """Reject a change at a path, also if a value is added or removed.
+    """Reject a change at a path, including the addition or removal of a value.
 
-    The changes are those between two previews. The request itself also contains values that the preview does not know.
+    The changes are those between two previews. The request itself also contains values that are unknown in the preview.
     """
 
     def evaluate(request: Request) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Rejections by the container registry, the key vault, Azure Managed Redis, and the API server for volume claims."""
+"""Rejections by the container registry, the key vault, Azure Managed Redis, and the API server (volume claims)."""
 
 from __future__ import annotations
 

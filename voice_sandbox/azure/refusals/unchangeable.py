@@ -1,7 +1,7 @@
-"""Rejections of changes of inputs that the provider does not know to be immutable.
+"""Rejections of changes to immutable inputs that the provider does not recognize as immutable.
 
-The provider sends an update for them, and not a replacement. An input that a resource's `replace_on_changes` contains
-does not get here, since a replaced resource is created again.
+For these inputs, the provider sends an update instead of a replacement. Inputs in the resource's `replace_on_changes`
+are not affected, since a replaced resource is created again.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class EngineReplicasProps:
         sidecars: Containers that start before the engines, in order, and stop after them.
         engines: The other containers.
         shared_memory_gib: Limit of /dev/shm.
-        nvme_gib: Volume on the node's local disks, or 0.
+        nvme_gib: Size of the volume on the node's local disks; 0 for none.
         uses_whole_node: Whether a pod uses every GPU of its node.
         shares_process_namespace: Whether the containers share a process namespace, as CUDA's memory handles require.
     """
@@ -102,8 +102,8 @@ class EngineReplicasProps:
 class EngineReplicas(pulumi.ComponentResource):
     """Engine pods on one GPU pool.
 
-    A Deployment manages the pods, and not a StatefulSet, since replicas have no identity: the router finds them by
-    label, and their local disks only contain caches.
+    A Deployment, not a StatefulSet, manages the pods, since replicas have no identity: the router finds them by label,
+    and their local disks only contain caches.
 
     Attributes:
         resource_limits: Total limits of all replicas.
@@ -154,8 +154,8 @@ class EngineReplicas(pulumi.ComponentResource):
                 props.name,
                 self._context.namespace,
                 labels=self._labels,
-                # An engine becomes ready after many minutes and possibly a new GPU node, so `pulumi up` does not wait
-                # for it.
+                # An engine takes many minutes to become ready and may require a new GPU node, so `pulumi up` does not
+                # wait for it.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(

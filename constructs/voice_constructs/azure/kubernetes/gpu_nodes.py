@@ -29,8 +29,8 @@ from voice_constructs.azure.kubernetes.pods import (
 )
 
 IMAGE_WITHOUT_DIGEST_LABEL = "voice-serve/image-without-digest"
-"""Label that no node has. A DaemonSet that waits for its image selects this label, since it has no number of
-replicas."""
+"""Label that no node has. A DaemonSet that waits for its image selects this label, since a DaemonSet has no replica
+count."""
 
 DEVICE_PLUGIN_RESOURCES = ContainerResources(cpus=0.1, memory_gib=0.25)
 DCGM_RESOURCES = ContainerResources(cpus=0.25, memory_gib=1)
@@ -64,7 +64,7 @@ class GpuDaemonSets(pulumi.ComponentResource):
 
         With ``PASS_DEVICE_SPECS``, the kubelet adds the device nodes to each container's specification. systemd applies
         that specification again whenever it reloads its units, and permissions added by a hook alone would be lost
-        (https://github.com/NVIDIA/nvidia-container-toolkit/issues/48). The plugin has to be privileged.
+        (https://github.com/NVIDIA/nvidia-container-toolkit/issues/48). The plugin must be privileged.
         """
         container = Container(
             name=Component.DEVICE_PLUGIN.value,

@@ -27,7 +27,7 @@ from voice_constructs.azure.kubernetes.pods import (
 
 COORDINATOR_NAME = Component.LMCACHE_COORDINATOR.value
 COORDINATOR_RESOURCES = ContainerResources(cpus=0.5, memory_gib=2)
-"""Resources of the pod, which imports torch and keeps a record per server. ASSUMED, not measured."""
+"""Resources of the pod, which imports PyTorch and keeps a record per server. ASSUMED, not measured."""
 COORDINATOR_SELECTOR = {COMPONENT_LABEL: COORDINATOR_NAME}
 HEALTH_PATH = "/instances"
 SKIP_AWAIT_ANNOTATIONS = {"pulumi.com/skipAwait": "true"}
@@ -37,7 +37,7 @@ SKIP_AWAIT_ANNOTATIONS = {"pulumi.com/skipAwait": "true"}
 class LmcacheCoordinator(pulumi.ComponentResource):
     """A single pod, which rebuilds its list of servers from heartbeats.
 
-    Servers that cannot reach the pod work without peers after a while.
+    Servers that cannot reach the pod continue without peers after a while.
 
     Attributes:
         resource_limits: Total limits of the pod.
@@ -70,7 +70,7 @@ class LmcacheCoordinator(pulumi.ComponentResource):
             spec=k8s.apps.v1.DeploymentSpecArgs(
                 replicas=context.calculate_initial_replicas(1, (Image.LMCACHE,)),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=COORDINATOR_SELECTOR),
-                # With two pods, each list of servers would be incomplete.
+                # If there were two pods, each would have an incomplete list of servers.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._build_pod_spec()

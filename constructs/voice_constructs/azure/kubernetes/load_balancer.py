@@ -40,8 +40,8 @@ class LoadBalancer(pulumi.ComponentResource):
         """Create the service.
 
         Args:
-            sticky: Whether all flows of a source IP address reach one pod. AKS sets source IP affinity on the rule as
-                well.
+            sticky: Whether all flows of a source IP address reach one pod. AKS also sets source IP affinity on the load
+                balancer's rule.
         """
         super().__init__(f"{COMPONENT_TYPE_PREFIX}:LoadBalancer", name, None, opts)
         self.node_port_count = len(ports)

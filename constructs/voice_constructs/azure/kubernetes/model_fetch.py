@@ -45,13 +45,13 @@ DOWNLOAD_RESOURCES = ContainerResources(cpus=2, memory_gib=8)
 """Resources of one download; memory includes the page cache of written files. ASSUMED, not measured."""
 
 HUB_CREDENTIALS_NAME = "hub-secrets"
-"""Name of the secret provider class that mounts the token of the vault in the jobs."""
+"""Name of the secret provider class that mounts the token from the vault in the jobs."""
 HUB_CREDENTIALS_DIR = "/var/run/hub"
 """Mount path of the token, which is a file so that neither a manifest nor the job's environment contains it."""
 
 DOWNLOAD_TIMEOUT_S = 7200
-"""Timeout of a download over all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB has about the same
-write speed."""
+"""Timeout of a download, including all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB has about the
+same write speed."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class ModelDownload(Launcher):
     Attributes:
         card: The model.
         repository: Repository of the model, or of its FP8 weights.
-        revision: Commit; ``None`` for the latest at the time of the job.
-        image: Image with the Hugging Face client: the one that will serve the model.
+        revision: Commit; ``None`` for the latest commit when the job runs.
+        image: Image with the Hugging Face client, which is the image that will serve the model.
         token_file: File with the hub's token, or ``None``.
     """
 

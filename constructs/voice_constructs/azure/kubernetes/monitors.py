@@ -37,7 +37,7 @@ https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-sc
 class PodMonitors(pulumi.ComponentResource):
     """Pod monitors of engines, the router, GPUs and the tiers that serve callers.
 
-    The monitors use Azure's own API group of the Prometheus operator's types:
+    The monitors use Azure's own API group for the Prometheus operator's types:
     https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd
     """
 
@@ -59,7 +59,7 @@ class PodMonitors(pulumi.ComponentResource):
     def _configure_cluster_metrics(self) -> None:
         """Configure the metrics of kube-state-metrics that the agent collects.
 
-        Metrics of Azure's own dashboards are collected in any case.
+        Metrics for Azure's own dashboards are always collected.
         """
         keep_list = "|".join(ClusterMetric)
         k8s.core.v1.ConfigMap(

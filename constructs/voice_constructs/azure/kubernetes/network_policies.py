@@ -39,14 +39,14 @@ NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
 
 _SYSTEM_POD_LABELS: dict[Component, dict[str, str]] = {
-    # Its ReplicaSet runs the scrape jobs of pod monitors; the DaemonSet only scrapes Kubernetes itself.
+    # The agent's ReplicaSet runs the scrape jobs of pod monitors; its DaemonSet only scrapes Kubernetes itself.
     # https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration
     Component.MONITORING: {"rsName": "ama-metrics"},
     Component.DNS: {"k8s-app": "kube-dns"},
 }
 
 METADATA_SERVICE_CIDR = "169.254.169.254/32"
-"""Azure's instance metadata service, which issues tokens of the node's identities."""
+"""Azure's instance metadata service, which issues tokens for the node's identities."""
 
 
 class NetworkPolicies(pulumi.ComponentResource):

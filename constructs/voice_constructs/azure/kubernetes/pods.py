@@ -24,14 +24,14 @@ Probe = k8s.core.v1.ProbeArgs
 Volume = k8s.core.v1.VolumeArgs
 
 PRE_STOP_S = 15
-"""Time from the deletion of a pod to SIGTERM, in which the kube-proxy of each node removes the pod."""
+"""Time from the deletion of a pod to SIGTERM, during which the kube-proxy of each node removes the pod."""
 
 ENGINE_PRE_STOP_S = REMOVAL_DELAY_S + 5
-"""Time from the deletion of an engine's pod to SIGTERM, in which the router stops sending requests. After SIGTERM, vLLM
-rejects new requests with HTTP 500."""
+"""Time from the deletion of an engine's pod to SIGTERM, during which the router stops sending requests. After SIGTERM,
+vLLM rejects new requests with HTTP 500."""
 
 STOP_MARGIN_S = 60
-"""Time between the end of an engine's own drain and SIGKILL, in which the engine saves its caches and sidecars stop."""
+"""Time from the end of an engine's own drain to SIGKILL, during which the engine saves caches and sidecars stop."""
 
 TMP_GIB = 8
 
@@ -97,7 +97,7 @@ class ContainerSpec:
 
     Attributes:
         launcher: Command, environment and files of the process.
-        ports: Named ports that other pods reach, without those on the loopback.
+        ports: Named ports that other pods can reach; loopback ports are excluded.
         mounts: Mounts in addition to those of every container.
         extra_environment: Variables that depend on the pod and not on the engine.
         environment_sources: Variables whose value Kubernetes resolves from the pod or from a secret.
@@ -282,7 +282,7 @@ def create_tmp_volume() -> Volume:
 def create_shared_memory_mount() -> Mount:
     """Return the mount of /dev/shm.
 
-    Without a volume, a container has 64 MiB, with which NCCL fails and engines hang.
+    Without a volume, a container has 64 MiB of shared memory, so that NCCL fails and engines hang.
     """
     return Mount(name="shared-memory", mount_path="/dev/shm")  # noqa: S108  a volume of the pod
 

@@ -87,8 +87,8 @@ STATE_VARIABLES: Mapping[Variable, str] = {
     VALKEY_PORT: str(REDIS.number),
     VALKEY_PASSWORD_FILE: STATE_TOKEN_FILE,
 }
-"""Variables for the connection to the state store, which are the same in every tier. The user is not included: it is
-the object id of the tier's identity."""
+"""Variables for the connection to the state store, which are the same in every tier. The user name is not included,
+since it is the object id of the tier's identity."""
 
 STATE_TOKEN_PROGRAM = Program(
     ("python", "-m", "voice_gateway.state_token"),
@@ -168,7 +168,7 @@ def _resolve_engine_endpoint(azure: Azure, engine: AzureEngine) -> tuple[str, st
 def create_vad_program(pods: VadPods, sessions: int) -> Program:
     """Return the data plane's program, which runs without privileges.
 
-    It uses kernel sockets, each of which is polled on a core of its own.
+    It uses kernel sockets, each of which is polled on its own core.
 
     Args:
         sessions: Maximum sessions of a pod, calculated by ``voice_blueprint.capacity``.

@@ -35,7 +35,7 @@ from voice_constructs.azure.kubernetes.pods import (
 ROUTER_NAME = Component.ROUTER.value
 ROUTER_RESOURCES = ContainerResources(cpus=ROUTER_CPUS, memory_gib=4)
 """Resources of one replica. A request that waits for its response uses up to two buffers of ``BUFFER_SIZE_MIB``,
-depending on its body: 1,500 utterances of 1 MiB use 3 GiB. ASSUMED, not measured."""
+depending on its body. For example, 1,500 utterances of 1 MiB use 3 GiB. ASSUMED, not measured."""
 
 ROUTER_SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
 
@@ -43,7 +43,7 @@ ROUTER_SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
 class Router(pulumi.ComponentResource):
     """Replicas of the router, which share one address in the cluster and have no load balancer.
 
-    The replicas discover pods by DNS, and have no access to the Kubernetes API.
+    The replicas discover pods through DNS, and have no access to the Kubernetes API.
 
     Attributes:
         address: Address for clients in the cluster.

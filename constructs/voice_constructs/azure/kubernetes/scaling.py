@@ -1,4 +1,4 @@
-"""KEDA scaling by Prometheus metrics."""
+"""KEDA scaling based on Prometheus metrics."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, Clu
 TRIGGER_AUTHENTICATION_NAME = "prometheus"
 POLL_INTERVAL_S = 30
 FALLBACK_FAILURE_THRESHOLD = 4
-"""Number of failed polls after which KEDA keeps the current number of replicas. A failing metric contains no
-information about load."""
+"""Number of failed polls after which KEDA keeps the current number of replicas. If a metric cannot be read, the load is
+unknown."""
 
 
 class Scaling(pulumi.ComponentResource):

@@ -40,7 +40,7 @@ def build_drain_hook_command(port: Port, *, settle_s: float, drain_s: float) -> 
 
     Args:
         port: Port of the engine's metrics.
-        settle_s: Time in which the router still sends requests.
+        settle_s: Time during which the router still sends requests.
         drain_s: Maximum time after ``settle_s`` for requests to finish.
     """
     drain = {

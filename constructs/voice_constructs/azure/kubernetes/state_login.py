@@ -1,4 +1,4 @@
-"""Sign-in of pods to the state store, with a file for the host name and a sidecar that refreshes a token file."""
+"""Signs pods in to the state store, with a file for the host name and a sidecar that refreshes a token file."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ from voice_constructs.azure.kubernetes.programs import (
 
 CONFIG_MAP_NAME = "state"
 SIDECAR_RESOURCES = ContainerResources(cpus=0.05, memory_gib=0.125)
-"""Resources of the sidecar: Python that mostly sleeps. ASSUMED, not measured."""
+"""Resources of the sidecar, a Python program that mostly sleeps. ASSUMED, not measured."""
 IDENTITY_MOUNT = Mount(name="identity", mount_path=IDENTITY_TOKEN_DIR, read_only=True)
 TOKEN_AUDIENCE = "api://AzureADTokenExchange"  # noqa: S105  not a secret
 IDENTITY_TOKEN_LIFETIME_S = 3600
@@ -52,11 +52,11 @@ class StateLogin(pulumi.ComponentResource):
         self.register_outputs({})
 
     def get_client_id(self, tier: Component) -> pulumi.Output[str]:
-        """Return the id with which a tier's pods sign in to Microsoft Entra."""
+        """Return the client id that a tier's pods use to sign in to Microsoft Entra."""
         return self._identities.apply(lambda identities: identities[tier.value]["clientId"])
 
     def build_environment(self, tier: Component) -> Mapping[str, pulumi.Input[str]]:
-        """Return the variable with the tier's user of the store, for the main container."""
+        """Return the variable with the tier's store user for the main container."""
         return {VALKEY_USER.name: self._identities.apply(lambda identities: identities[tier.value]["principalId"])}
 
     def build_archive_environment(

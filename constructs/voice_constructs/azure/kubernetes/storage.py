@@ -25,7 +25,7 @@ class Storage(pulumi.ComponentResource):
     """Storage classes, and the model cache that every engine mounts.
 
     Attributes:
-        model_cache: Claim of an NFS share that many pods can write to. It is charged by its size, whether used or not.
+        model_cache: Claim of an NFS share that many pods can write to. It is charged by its size, regardless of usage.
         local_nvme: Storage class of volumes on the node's local disks, which are deleted with their pod.
     """
 
@@ -52,8 +52,8 @@ class Storage(pulumi.ComponentResource):
 
     @staticmethod
     def _build_file_share_storage_class(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
-        # Premium shares of Azure Files over NFS 4.1. They have no key; only the nodes' subnet reaches them, through its
-        # service endpoint. Throughput increases with the size.
+        # Premium shares of Azure Files over NFS 4.1. They have no key and are only reachable from the nodes' subnet,
+        # through its service endpoint. Throughput increases with the size.
         # https://learn.microsoft.com/azure/aks/create-volume-azure-files
         return k8s.storage.v1.StorageClass(
             MODEL_CACHE_NAME,
@@ -85,11 +85,11 @@ class Storage(pulumi.ComponentResource):
     def _build_node_capacity(self, context: ClusterContext, pool: str, child: pulumi.ResourceOptions) -> None:
         """Create the capacity of the local disks of a pool's new nodes.
 
-        The driver states the free capacity of each existing node by its name. The autoscaler simulates a node without
-        that name, finds no capacity for the volume of a pod, and adds no node
+        The driver reports the free capacity of each existing node by node name. The autoscaler simulates a node without
+        such a name, finds no capacity for a pod's volume, and does not add a node
         (https://github.com/Azure/local-csi-driver/issues/495). The remedy is an object that administrators create, with
         the labels of such nodes (https://github.com/kubernetes/enhancements, keps/sig-storage/1472, "Drawbacks"). It
-        also matches full nodes, but their GPUs already exclude further pods: check `nvme-holds-kv`.
+        also matches full nodes, but their GPUs already exclude further pods (see the check `nvme-holds-kv`).
         """
         name = f"{LOCAL_NVME_STORAGE_CLASS}-{pool}"
         k8s.storage.v1.CSIStorageCapacity(

@@ -1,4 +1,4 @@
-"""The init container that refuses to start engines on a node with missing GPU connections."""
+"""Init container that prevents engines from starting on a node with missing GPU connections."""
 
 import itertools
 import json
@@ -21,9 +21,9 @@ class CacheTransfer:
     """KV cache transfer between the engines of a cell.
 
     Attributes:
-        gpu_groups: GPUs of the prefill and of the decode engine.
+        gpu_groups: GPUs of the prefill engine and of the decode engine.
         transports: Transports that UCX may use.
-        refuses_without_access: Whether the pod refuses to start if the GPUs have no access to each other's memory.
+        refuses_without_access: Whether the check fails if the GPUs cannot access each other's memory.
     """
 
     gpu_groups: tuple[tuple[int, ...], tuple[int, ...]]
@@ -74,7 +74,7 @@ class TopologyCheck(Launcher):
         return {EXPECTED_TOPOLOGY_VARIABLE: render_expected_topology(self.vm_size, self.gpu_count, self.cache_transfer)}
 
     def render_files(self) -> dict[str, str]:
-        """Return the program's text."""
+        """Return the program's source."""
         return {PROGRAM_PATH: SOURCE_FILE.read_text(encoding="utf-8")}
 
 

@@ -1,4 +1,4 @@
-"""The data plane on the cluster: RTP of the gateway, and SRTP of callers through a load balancer."""
+"""The data plane on the cluster, which receives RTP from the gateway, and SRTP from callers through a load balancer."""
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -36,7 +36,7 @@ RUN_MOUNT = Mount(name="run", mount_path=VAD_RUN_DIR)
 
 
 class VadReplicas(pulumi.ComponentResource):
-    """Pods of the data plane as an unprivileged user without capabilities, and a UDP load balancer.
+    """Pods of the data plane, which run as an unprivileged user without capabilities, and a UDP load balancer.
 
     Attributes:
         pods: The pods.
@@ -86,7 +86,7 @@ class VadReplicas(pulumi.ComponentResource):
                 "azure-pip-name": cluster.require_output(ClusterOutput.RTP_ADDRESS_NAME),
                 "azure-load-balancer-resource-group": cluster.require_output(ClusterOutput.RESOURCE_GROUP),
             },
-            # Flows are hashed with their source port: if a NAT changed a call's port, the call would reach another pod.
+            # The hash of a flow includes its source port: if a NAT changed a call's port, it would reach another pod.
             sticky=True,
             opts=child,
         )

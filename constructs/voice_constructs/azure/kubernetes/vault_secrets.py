@@ -1,4 +1,4 @@
-"""Secrets of the deployment's vault as variables of a tier's pods."""
+"""Secrets from the deployment's vault as environment variables of a tier's pods."""
 
 import hashlib
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class VaultSecrets:
     ) -> None:
         self._name = f"{tier}-secrets"
         names = list(dict.fromkeys(secrets.values()))
-        # The driver does not add keys to an existing secret when a pod starts, so another list needs another secret.
+        # The driver does not add keys to an existing secret when a pod starts, so a changed list requires a new secret.
         digest = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:_DIGEST_CHARS]
         secret_name = f"{self._name}-{digest}"
         objects = "".join(f"  - |\n    objectName: {name}\n    objectType: secret\n" for name in names)

@@ -133,7 +133,7 @@ def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
 
 
 def _iter_drain_times(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
-    """Yield the time that a node of a pool needs to drain, for each workload on it, and the start of a reason."""
+    """Yield the time that a pool's node needs to drain for each workload, and the beginning of a message."""
     if profile.is_system and azure.services:
         yield max(service.drain_timeout_s for service in azure.services), "the router on it drains for"
     if profile.name == CPU_POOL_NAME:

@@ -32,7 +32,7 @@ HEALTH_PORT_BY_COMPONENT = {
 ADDRESS_ANNOTATION = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
 NO_EVICTION_POLICY = "NoEviction"
 SINGLE_ENDPOINT_POLICIES = {"NoCluster", "EnterpriseCluster"}
-"""Clustering policies in which one connection reaches every key. Scripts that use several keys require this."""
+"""Clustering policies with which one connection reaches every key. Scripts that use several keys require this."""
 EDGE_DOCS_URL = "https://learn.microsoft.com/azure/application-gateway/configuration-http-settings"
 AKS_LOAD_BALANCER_DOCS_URL = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
 

@@ -1,4 +1,4 @@
-"""Rules on amounts that engines, caches and scaling have to agree on."""
+"""Rules on values that must match between engines, caches and scaling."""
 
 import json
 from collections.abc import Iterator

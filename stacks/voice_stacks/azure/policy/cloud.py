@@ -16,11 +16,11 @@ from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 REQUIRED_TAGS = ("deployment", "environment", "managed-by")
 DISABLED_STATE = "Disabled"
 BYTES_PER_MB = 10**6
-"""Bytes per MB. Azure does not define the unit; this is the smaller interpretation."""
+"""Bytes per MB. Azure does not define the unit; this is the smaller of the two interpretations."""
 DEFAULT_MAX_UPLOAD_MB = 100
 """Default upload limit of a web application firewall."""
 DEFAULT_MAX_BODY_KB = 128
-"""Default limit of a web application firewall for bodies other than ``multipart/form-data``. At most 2 MB are possible,
+"""Default limit of a web application firewall for bodies other than ``multipart/form-data``. The maximum is 2 MB,
 unless the limit is not enforced."""
 DATA_RESOURCE_TYPES = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
 """Types of resources with data. They have ``publicNetworkAccess`` at one of two locations."""

@@ -15,7 +15,7 @@ PRIVILEGE_REASON_BY_COMPONENT: dict[Component, str] = {
     Component.DEVICE_PLUGIN: "registers at the kubelet's socket and allocates device nodes",
     Component.GPU_METRICS: "reads hardware counters and the kubelet's list of pods",
 }
-"""Components that may access their host, with the reason; only in their own namespace."""
+"""Components that may access their host in their own namespace, with the reason."""
 ENFORCE_LABEL = "pod-security.kubernetes.io/enforce"
 EXTERNAL_COMPONENTS = {Component.INTERNET}
 HOST_NAMESPACE_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
@@ -81,7 +81,7 @@ def check_images_are_pinned(stack: Stack) -> Iterator[Violation]:
     }
     for pod in list_pods(stack):
         for container in pod.containers:
-            # The provider only returns it after the registry has been created.
+            # The provider only returns the value after the registry has been created.
             if container.image.is_unknown:
                 continue
             match = PINNED_IMAGE_PATTERN.fullmatch(container.image.text)
@@ -147,7 +147,7 @@ def _collect_public_ports(stack: Stack, *, inbound: bool) -> set[OpenPort]:
 def _find_open_policy_violations(
     stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[OpenPort]
 ) -> Iterator[Violation]:
-    """Yield a violation for each policy that allows all addresses, directly or by the union of its ranges."""
+    """Yield a violation for each policy that allows all addresses, either directly or as the union of its ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
     for policy in stack.find_resources("networking.k8s.io/v1:NetworkPolicy"):
         selector = policy.props.get("spec", "podSelector", "matchLabels").as_text_dict()

@@ -16,11 +16,11 @@ TRUSTED_SUBJECTS = tuple(
 NAT_GATEWAY_OUTBOUND_TYPE = "userAssignedNATGateway"
 PRODUCTION_TAG_VALUE = "production"
 MIN_SYSTEM_POOL_MAX_PODS = 30
-"""Minimum of ``maxPods`` that AKS accepts for system pools: https://learn.microsoft.com/azure/aks/use-system-pools.
+"""Minimum ``maxPods`` that AKS accepts for system pools: https://learn.microsoft.com/azure/aks/use-system-pools.
 The API's schema does not contain this limit."""
 DAEMONSET_PODS_PER_NODE = 15
-"""Number of agents on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
-GPUs. ASSUMED, since AKS does not list them."""
+"""Number of agents on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and our GPU
+DaemonSets. ASSUMED, since AKS does not list them."""
 MIN_DISK_GIB = 100
 
 

@@ -96,7 +96,7 @@ def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
 
 
 # pulumi-policy parses all resources again for each policy, and wraps them in proxies that raise an error for unknown
-# values, which takes most of a preview's time. Here, each is parsed once; rules use the known values.
+# values, which takes most of a preview's time. Here, each resource is parsed once, and rules use the known values.
 vars(pulumi_policy.policy).update(
     json_format=SimpleNamespace(MessageToDict=_deserialize_struct),
     deserialize_properties=_return_unchanged,

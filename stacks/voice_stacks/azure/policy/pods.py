@@ -171,7 +171,7 @@ class PodTemplate:
         source = self.get_volume(container.volume_by_mount_path.get(SHARED_MEMORY_DIR, ""))["emptyDir"]
         if source.is_missing or source["medium"].text != "Memory":
             return None
-        # Without a limit, it may fill the container's memory.
+        # Without a limit, shared memory may fill the container's memory.
         return parse_gib(source["sizeLimit"].text) or container.memory_gib
 
 

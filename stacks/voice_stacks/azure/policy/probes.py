@@ -15,7 +15,7 @@ DEFAULT_GRACE_PERIOD_S = 30
 """Default grace period of Kubernetes."""
 MIN_HANG_DETECTION_S = 60
 MIN_STOP_MARGIN_S = 15
-"""Time between the end of a program's own drain and SIGKILL, in which remaining connections are closed and sidecars
+"""Time between the end of a program's own drain and SIGKILL, during which remaining connections are closed and sidecars
 stop."""
 REQUEST_PORTS = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
 """Ports that receive requests."""

@@ -23,7 +23,7 @@ _VECTOR_MATCHING_KEYWORDS = ("on", "ignoring", "group_left", "group_right", "boo
 
 
 class PromqlError(ValueError):
-    """Text that Prometheus rejects, or that is not part of this subset."""
+    """Text that Prometheus rejects, or that this subset does not include."""
 
 
 @dataclass(frozen=True)

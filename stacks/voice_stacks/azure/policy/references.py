@@ -16,7 +16,7 @@ SYSTEM_NAMESPACES = ("kube-system", "default")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 URL_PATTERN = re.compile(r"https?://[^\s\"'<>,;{}]+")
 FILE_PATH_PATTERN = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
-"""Paths of files that only a volume provides, since images contain none there."""
+"""Paths of files that only a volume can provide, since images contain no files there."""
 OBJECT_DOCS_URL = "https://kubernetes.io/docs/concepts/configuration"
 
 
@@ -134,7 +134,7 @@ def _find_target(stack: Stack, reference: Reference) -> Resource | None:
         if same_namespace and (metadata["name"].text or resource.name) == reference.name.text:
             return resource
     if reference.kind == "Secret":
-        # The CSI driver creates it while a pod mounts its class.
+        # The CSI driver creates the secret while a pod mounts its SecretProviderClass.
         for resource in stack.find_resources(":SecretProviderClass"):
             secret_names = {each["secretName"].text for each in resource.props.get("spec", "secretObjects")}
             if (
@@ -194,7 +194,7 @@ def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_unfetched_file_violations(pod: PodTemplate, classes: Mapping[str, Resource]) -> Iterator[Violation]:
-    """Yield a violation for each file that a container reads, but the class of its volume does not fetch."""
+    """Yield a violation for each file that a container reads but its volume's SecretProviderClass does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():
             folder, _, file = path.rpartition("/")

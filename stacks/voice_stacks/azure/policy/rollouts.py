@@ -1,4 +1,4 @@
-"""Rules on time and replicas: starts, rollouts and disruptions compared with the workload's requirements."""
+"""Rules on time and replicas, which compare starts, rollouts and disruptions with the workload's requirements."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ https://learn.microsoft.com/azure/storage/files/understanding-billing#provisione
 MIN_STARTUP_S = 60
 """Minimum start-up timeout of a program without a model."""
 MAX_SCALING_DELAY_S = 120
-"""Maximum delay of scaling before it adds a pod. This is our choice: a node and an engine take ten times as long."""
+"""Maximum delay before scaling adds a pod. This is our choice: a node and an engine take ten times as long."""
 DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
 """Probe defaults of Kubernetes."""
 
@@ -177,7 +177,7 @@ def check_scaling_adds_pods_in_time(stack: Stack) -> Iterator[Violation]:
 
 
 def _calculate_max_evicted_pods(stack: Stack, pod: PodTemplate) -> int:
-    """Return the maximum number of pods of a workload that a node without a surge node evicts at once, otherwise 0."""
+    """Return the maximum number of a workload's pods that draining a node evicts at once; 0 with a surge node."""
     pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
     if pool is None or pool.surge_nodes or not pod.gpu_count:
         return 0

@@ -75,9 +75,9 @@ class Rule:
 
     Attributes:
         summary: The requirement in one sentence.
-        remedy: How to fix a violation; empty if each message contains its own remedy.
+        remedy: Action that fixes a violation; empty if each message contains its own remedy.
         source: Source of the rule.
-        requires_stack: Whether it requires the whole stack instead of one resource.
+        requires_stack: Whether the policy requires the whole stack instead of one resource.
     """
 
     name: str

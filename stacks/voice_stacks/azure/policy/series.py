@@ -59,7 +59,7 @@ PERCENT_SERIES = ExpectedSeries(50, 0, 100)
 NORMALLY_ZERO_SERIES = ExpectedSeries(0)
 NEUTRAL_SERIES = ExpectedSeries(breach_direction=None)
 WAITING_TIME_SERIES = ExpectedSeries(0.5, 0, 60)
-"""Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
+"""Waiting time of callers, who do not wait longer than a minute. Prometheus cannot report more than the largest
 bucket of a histogram."""
 _CLUSTER_SERIES: Mapping[str, ExpectedSeries] = {
     ClusterMetric.AVAILABLE_REPLICAS: ExpectedSeries(1, breach_direction=BreachDirection.DOWN),

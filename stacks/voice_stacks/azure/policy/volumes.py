@@ -1,4 +1,4 @@
-"""Rules on volume claims: access modes must suit the number of pods, and the storage class must support them."""
+"""Rules on volume claims: their access modes must match the number of pods and be supported by the storage class."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ def check_local_data_uses_local_disks(stack: Stack) -> Iterator[Violation]:
 
 
 def _iter_local_claims(stack: Stack, pod: PodTemplate) -> Iterator[tuple[str, float]]:
-    """Yield class and size of each volume of a pod on local disks."""
+    """Yield the storage class and size of each of a pod's volumes on local disks."""
     for volume in pod.spec["volumes"]:
         claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
         name, size = claim["storageClassName"].text, claim.get("resources", "requests", "storage").text

@@ -17,7 +17,7 @@ FLEET_GROWS_RUNBOOK = "fleet-grows"
 FLEET_SHRINKS_RUNBOOK = "fleet-shrinks"
 """Runbook of scaling rules that remove hosts."""
 CALLERS_AFFECTED_ALARM = "callers-affected"
-"""The composite alarm over all alerts that affect callers."""
+"""The composite alarm of all alerts that affect callers."""
 BUDGET_RUNBOOK = "budget"
 """The notification of AWS Budgets."""
 
@@ -40,7 +40,7 @@ class Alert:
             the second is the number of samples. Both aggregations are 0 if the series cover fewer than ``MIN_REFUSALS``
             calls.
         short_window_s: Period in seconds of another, shorter window that must breach as well, or ``None``. Such an
-            alert is a composite alarm over two alarms.
+            alert is a composite alarm of two alarms.
     """
 
     id: str

@@ -265,7 +265,7 @@ def build_state_alerts(deployment: Deployment) -> Iterator[Alert]:
             number,
         )  # fmt: skip
         if deployment.aws.state.replicas:
-            # A failover loses this much of sessions and transcripts. A replica in another zone normally lags by
+            # A failover loses the sessions and transcripts of this period. A replica in another zone normally lags by
             # milliseconds.
             yield _build_node_alert(
                 "valkey-replication-lag", f"Valkey node {node} is more than a second behind: a fail-over loses that.",
