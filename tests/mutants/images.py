@@ -31,7 +31,8 @@ IMAGE_MUTANTS = (
     Named("decoders open what files name", f"{GATEWAY}/decode.py",
           ', "protocol_whitelist": "none"', "", (f"{FILES}::test_file_cannot_reference_other_files",)),
     Named("hosts decrypt secrets by themselves", f"{CONSTRUCTS}/host.py",
-          "[props.secret_encryption_key.key_arn], via_secrets_manager", "[props.secret_encryption_key.key_arn]", PERMISSIONS),
+          "[props.secret_encryption_key.key_arn], via_secrets_manager",
+          "[props.secret_encryption_key.key_arn]", PERMISSIONS),
     Named("hosts decrypt objects by themselves", f"{CONSTRUCTS}/artifacts.py",
           "self.key.key_arn, via_s3)", "self.key.key_arn, None)", PERMISSIONS),
     # Finding 1: resources acquired before a caller is authenticated
