@@ -228,7 +228,7 @@ async def test_a_lost_session_is_replaced_after_growing_pauses(monkeypatch: pyte
     is_away = iter([True, True, False, True, True, True])
 
     class Gateway:
-        async def open(self) -> Session:
+        async def open_session(self) -> Session:
             if next(is_away):
                 raise RefusedError(503, "gateway away", "")
             return Session()

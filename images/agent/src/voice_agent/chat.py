@@ -21,15 +21,15 @@ from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.session_api import ROUTING_HEADER
 
 PRE_ROLL_S = 0.5
-"""Duration of the audio that is kept from before a voice is detected, so that a question includes its first sound.
-Detection takes about 0.2 s."""
+"""Duration of the audio kept from before voice detection, so that a question includes its first sound. Detection takes
+about 0.2 s."""
 BYTES_PER_S = 2 * SAMPLE_RATE_HZ
 MAX_QUESTION_BYTES = 120 * BYTES_PER_S
 """Maximum size of a question's audio, which is two minutes. Only the end of a longer question is used."""
 CHAT_TIMEOUT_S = 30.0
 """Timeout for the next part of an answer, since callers hang up after a longer silence."""
 TRANSCRIPT_TOKENS_PER_S = 5
-"""Tokens per second of speech, which is three words, and markup. They are added to an answer's limit, so that the
+"""Tokens per second of speech: three words, plus markup. They are added to the answer's token limit, so that the
 transcript does not shorten the answer."""
 TEMPERATURE = 0.2
 """Recommended by Mistral for Voxtral (https://huggingface.co/mistralai/Voxtral-Small-24B-2507)."""
@@ -39,11 +39,11 @@ class ChatLLMService(OpenAILLMService):
     """A language model whose requests identify their conversation.
 
     Args:
-        on_usage: Callback with the prompt tokens of each request and the cached ones among them, if the engine reports
-            cached tokens.
+        on_usage: Callback that receives the number of prompt tokens of each request, and how many of them were cached,
+            if the engine reports cached tokens.
     """
 
-    supports_developer_role = False  # no template of the open models supports it
+    supports_developer_role = False  # no chat template of the open models supports it
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ChatLLMService(OpenAILLMService):
     ) -> None:
         own_settings = service_options.pop("own", {})
         super().__init__(
-            # Without a key, Pipecat's client reads one from the environment; engines of a cluster need none.
+            # Without a key, Pipecat's client reads one from the environment. Engines in a cluster require no key.
             api_key=settings.chat_key.get_secret_value() or "none",
             base_url=settings.chat_url,
             settings=self.Settings(
@@ -71,7 +71,7 @@ class ChatLLMService(OpenAILLMService):
         self._usage = usage
 
     def create_client(self, *arguments: Any, **client_options: Any) -> Any:  # noqa: ANN401  Pipecat's
-        """Create the client of the engine, whose timeouts are much longer by default."""
+        """Create the engine's client with shorter timeouts than its defaults."""
         client = super().create_client(*arguments, **client_options)
         return client.with_options(timeout=CHAT_TIMEOUT_S, max_retries=1)
 
@@ -111,10 +111,10 @@ class Question:
 class AudioChatLLMService(ChatLLMService, NvidiaOmniLLMService):
     """A language model that receives the audio of a question, and transcribes the question before answering.
 
-    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain identical audio,
-    so that an engine finds them in its cache, up to the limit of one request to Voxtral. Above this limit, the older
-    half is replaced by text at once. If the questions were replaced one by one, each request would start differently
-    from the last.
+    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions are sent as the same
+    audio again, so that an engine can use its prefix cache, up to Voxtral's limit for a request. Above this limit, the
+    older half of the questions is replaced with text at once. If they were replaced one by one, each request would have
+    a different prefix.
 
     Event handlers: ``on_heard``, with the transcript of a question.
     """
@@ -150,9 +150,9 @@ class AudioChatLLMService(ChatLLMService, NvidiaOmniLLMService):
             del self._audio_buffer[0]
 
     def _insert_question_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Replace the text of questions by audio, if the audio is still available.
+        """Replace the text of questions with their audio, if the audio is still available.
 
-        Of several questions with the same text, the newest one is matched first.
+        If several questions have the same text, the newest one is matched first.
         """
         questions, result = list(self._questions), []
         for message in reversed(messages):
@@ -175,7 +175,7 @@ class AudioChatLLMService(ChatLLMService, NvidiaOmniLLMService):
 
 
 def _merge_system_message(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages in which the system message is a part of the first user message.
+    """Return the messages with the system message merged into the first user message.
 
     Voxtral's tokenizer rejects a request with both audio and a system message (mistral_common 1.13.1:
     ``tokens/tokenizers/instruct.py``, ``InstructTokenizerV7.validate_messages``).

@@ -48,7 +48,7 @@ TRY_AGAIN_LATER = CloseReason(1013, "no conversation can begin now; try again")
 
 
 class CallerWebSocket(WebSocket):
-    """A WebSocket that closes with the code of its conversation, whereas Pipecat closes every socket with 1000."""
+    """A WebSocket that closes with its conversation's close code. Pipecat would close every socket with code 1000."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(scope, receive, send)
@@ -120,7 +120,7 @@ class CallerConnection:
             self._settings.token_key.get_secret_value(), self.token, self.conversation
         )
 
-    async def accept(self, conversation: str, token: str) -> None:  # noqa: ARG002  of some protocols
+    async def accept(self, conversation: str, token: str) -> None:  # noqa: ARG002  used by some protocols
         """Accept the connection, and send the token for resuming the conversation."""
         offered = self.subprotocol in self.socket.scope["subprotocols"]
         await self.socket.accept(self.subprotocol if offered else None)
@@ -129,12 +129,12 @@ class CallerConnection:
         """Send a refusal to the caller."""
         await self.socket.send_denial_response(refusal.to_response())
 
-    def build_question_messages(self, text: str) -> Iterable[JsonObject]:  # noqa: ARG002  of some protocols
+    def build_question_messages(self, text: str) -> Iterable[JsonObject]:  # noqa: ARG002  used by some protocols
         """Return the messages with the caller's words."""
         return ()
 
-    def build_answer_messages(self, text: str) -> Iterable[JsonObject]:  # noqa: ARG002  of some protocols
-        """Return the messages with those of the agent's words that were played."""
+    def build_answer_messages(self, text: str) -> Iterable[JsonObject]:  # noqa: ARG002  used by some protocols
+        """Return the messages with the part of the answer that was played."""
         return ()
 
     def build_speech_end_messages(self) -> Iterable[JsonObject]:

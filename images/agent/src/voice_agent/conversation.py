@@ -91,10 +91,10 @@ def _to_pipecat_message(message: Message) -> LLMContextMessage:
 
 
 def select_newest_messages(messages: list[LLMContextMessage]) -> list[LLMContextMessage]:
-    """Return messages of at most the maximum number, or else the newer half of them, from a question on.
+    """Return all messages if they do not exceed the maximum. Otherwise, return the newer half, starting at a question.
 
-    If the oldest message were dropped after each turn, each request would start differently from the last, and an
-    engine could not use its cache. The result of a tool is only valid after its call, and both follow their question.
+    If the oldest message were dropped after each turn, each request would have a different prefix, and an engine could
+    not use its cache. A tool's result is only valid after the call, and both follow a question.
     """
     if len(messages) <= MAX_MESSAGES:
         return messages
@@ -108,7 +108,7 @@ def _is_question(message: LLMContextMessage) -> bool:
 
 
 def _needs_answer(messages: list[LLMContextMessage]) -> bool:
-    """Return True if no answer follows the last question, or the last result of a tool."""
+    """Return True if the last question or tool result has no answer yet."""
     last = messages[-1] if messages else None
     return isinstance(last, dict) and last["role"] in {"user", "tool"}
 
@@ -119,7 +119,7 @@ async def _queue_messages(worker: PipelineWorker, messages: Iterable[JsonObject]
 
 
 class Conversation:
-    """A conversation with a caller, from the acceptance of the socket to the end of the conversation."""
+    """A conversation with a caller, which begins when the socket is accepted."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Conversation:
         self._has_repeated_request = False
         """Whether the answer to the last question was requested again after noise."""
         self._pending_call_answers = 0
-        """Number of answers that called a tool, and whose end has not been played. Another answer follows each."""
+        """Number of answers that called a tool and have not finished playing. Each is followed by another answer."""
 
     async def run(self, caller_connection: CallerConnection, wait_for_stop: Callable[[], Awaitable[None]]) -> None:
         """Run the conversation until the caller or the agent ends it.
@@ -229,7 +229,7 @@ class Conversation:
                 ],
                 stop=[EarlyAnswerStrategy(turn, vad, stt_processors[0])],
             )
-        else:  # no transcript distinguishes an interruption from a cough
+        else:  # without transcripts, coughs and interruptions are indistinguishable
             turns = UserTurnStrategies(
                 start=[VADUserTurnStartStrategy()], stop=[TurnAnalyzerUserTurnStopStrategy(turn_analyzer=turn)]
             )
@@ -357,7 +357,7 @@ class Conversation:
 
         @worker.event_handler("on_pipeline_error")
         async def on_pipeline_error(_: object, frame: ErrorFrame) -> None:
-            # Its message may contain callers' speech.
+            # The error's message may contain callers' speech.
             log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
             self._turns.clear_response_pending()
             if frame.processor and not frame.processor.is_usable:

@@ -64,11 +64,11 @@ class EarlyAnswerStrategy(TurnAnalyzerUserTurnStopStrategy):
     async def _handle_transcription(self, frame: TranscriptionFrame) -> None:
         self._turn_transcripts.append(frame.text)
         if frame.finalized and not (self._vad_user_speaking or self._vad_stopped):
-            self._turn_complete = True  # an interruption whose end was detected before it was classified as one
+            self._turn_complete = True  # the interruption ended before it was classified as one
         await super()._handle_transcription(frame)
 
     async def _discard_pending_end_of_turn(self) -> None:
-        """Reset the signs of a turn's end. Pipecat calls this at each boundary of a turn, and when speech continues."""
+        """Reset end-of-turn detection. Pipecat calls this at each turn boundary, and when speech continues."""
         await super()._discard_pending_end_of_turn()
         speculation, self._speculation = self._speculation, None
         if speculation:

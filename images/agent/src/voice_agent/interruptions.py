@@ -28,11 +28,11 @@ from voice_agent.playback import Playback
 from voice_agent.speech_to_text import NoSpeechFrame
 
 MIN_INTERRUPTION_S = 1.0
-"""Minimum duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an
-echo, which ends one round trip after the answer is paused. The caller hears silence in the meantime."""
+"""Minimum duration of detected speech that interrupts regardless of its words. "Mhm", a cough and an echo are shorter:
+an echo ends one round trip after the answer is paused. While the answer is paused, the caller hears silence."""
 MIN_ECHO_RATIO = 0.7
-"""Minimum share of words that match the answer for an echo, since audio from a loudspeaker is transcribed with
-errors."""
+"""Minimum share of a transcript's words that match the answer if the transcript is an echo. Audio from a loudspeaker is
+transcribed with errors."""
 DECISION_TIMEOUT_S = 3.0
 """Maximum time for which an answer is paused for a transcript."""
 INTERRUPTION_TIMEOUT_S = 1.0
@@ -47,7 +47,7 @@ HUM_PATTERN = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u
 
 
 class InterruptionStrategy(BaseUserTurnStartStrategy):
-    """Starts a caller's turn: immediately in silence, and during an answer only for an interruption.
+    """Starts a caller's turn immediately if the agent is silent. During an answer, only an interruption starts a turn.
 
     Args:
         playback: Playback that pauses the answer.
@@ -108,7 +108,7 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
                 self._spoken_s += len(frame.audio) / 2 / frame.sample_rate
                 if self._spoken_s >= MIN_INTERRUPTION_S:
                     return await self._interrupt_answer()
-            case TranscriptionFrame() if not self._has_caller_turn:  # it started while an answer was pending or spoken
+            case TranscriptionFrame() if not self._has_caller_turn:  # speech began during a pending or spoken answer
                 return await self._classify_transcript(frame.text)
             case NoSpeechFrame():
                 await self._continue_answer()
@@ -153,8 +153,8 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
         self._interruption_processed.clear()
         # The answer stays paused until the interruption reaches the transport, which discards it.
         await self.trigger_user_turn_started()
-        # The same transcript may end the turn. Without this, the question would precede the words of the answer that it
-        # interrupts, and the language model would be prompted without them.
+        # The same transcript may end the turn. Without this wait, the question would precede the words of the answer
+        # that it interrupts, and the language model would be prompted without these words.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._interruption_processed.wait(), INTERRUPTION_TIMEOUT_S)
         return ProcessFrameResult.STOP

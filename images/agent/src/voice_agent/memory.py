@@ -95,7 +95,7 @@ class ConversationHistory:
                     raise LostLeaseError
                 pipe.multi()
                 write(pipe)
-                # Another write changed the lease in the meantime, possibly one of this connection: check again.
+                # Another write, possibly by this connection, changed the lease in the meantime. Check again.
                 with contextlib.suppress(WatchError):
                     await pipe.execute()
                     return

@@ -23,7 +23,7 @@ class MalformedMessageError(Exception):
 class ProtobufSerializer(ProtobufFrameSerializer):
     """Pipecat's protobuf serializer, which only accepts audio from callers.
 
-    Only the agent creates text, transcripts and interruptions. Those of callers are ignored.
+    Text, transcripts and interruptions from callers are ignored, since only the agent creates them.
     """
 
     async def deserialize(self, data: str | bytes) -> Frame | None:

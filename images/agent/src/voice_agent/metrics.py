@@ -1,4 +1,4 @@
-"""Publishes the agent's metrics to Prometheus on a separate port, and those for alarms to CloudWatch as log lines."""
+"""Serves the agent's metrics to Prometheus on a separate port, and logs the metrics for alarms to CloudWatch."""
 
 import logging
 import time
@@ -115,7 +115,7 @@ class _InterruptionObserver(BaseObserver):
         if isinstance(frame, (BotStartedSpeakingFrame, BotStoppedSpeakingFrame)):
             self._is_agent_speaking = isinstance(frame, BotStartedSpeakingFrame)
         elif isinstance(frame, VADUserStartedSpeakingFrame):
-            # Every turn of a caller starts with an interruption, but most interrupt nothing.
+            # Every turn of a caller starts with an interruption frame, but most of them interrupt no answer.
             self._onset_at = frame.timestamp - frame.start_secs if self._is_agent_speaking else 0.0
         elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset_at:
             self._record_latency(time.time() - self._onset_at)

@@ -18,8 +18,8 @@ since a smoothed volume has to rise. A click may pause an answer, but does not i
 
 
 MIN_PAUSE_S = 0.08
-"""Silence after which a turn may be over. The turn ends after Pipecat's 200 ms, by which time work that starts here is
-complete."""
+"""Silence after which a turn may be over. Pipecat ends the turn after 200 ms of silence. By then, work that starts
+after this shorter silence is complete."""
 
 
 async def _do_nothing() -> None:
@@ -58,7 +58,7 @@ class TurnAnalyzer(LocalSmartTurnAnalyzerV3):
     """Smart-turn's end-of-turn model, which can also be queried before speech has ended."""
 
     async def sounds_complete(self) -> bool:
-        """Return True if the turn sounds complete. The turn does not end."""
+        """Return True if the turn sounds complete, without ending the turn."""
         audio = list(self._audio_buffer)
         loop = asyncio.get_running_loop()
         state, _ = await loop.run_in_executor(self._model_executor, self._process_speech_segment, audio)
@@ -68,8 +68,8 @@ class TurnAnalyzer(LocalSmartTurnAnalyzerV3):
 class TurnModels:
     """Silero's voice detector and smart-turn's end-of-turn detector.
 
-    Each call of Pipecat's constructors loads a model, which takes 110 ms without audio processing, and 48 MiB per
-    conversation. Here, each conversation gets a copy of the state, with shared weights and a shared thread.
+    Each call of Pipecat's constructors loads a model, which blocks audio processing for 110 ms, and uses 48 MiB per
+    conversation. In this class, each conversation has its own state, but weights and a thread are shared.
 
     Args:
         incomplete_within_s: Silence that ends a turn that smart-turn classifies as incomplete, seconds.

@@ -35,12 +35,12 @@ class Playback:
         self._released.set()
 
     def discard(self) -> None:
-        """Discard the audio that is paused, and let later audio be sent."""
+        """Discard the paused audio, and allow later audio to be sent."""
         self._discard_count += 1
         self._released.set()
 
     async def wait_until_released(self) -> bool:
-        """Wait until audio may be sent, and return whether it still should be."""
+        """Wait until audio may be sent, and return False if the audio was discarded in the meantime."""
         discard_count = self._discard_count
         await self._released.wait()
         return self._discard_count == discard_count
@@ -51,12 +51,12 @@ class _PausableOutput(FastAPIWebsocketOutputTransport):
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
-        # The queue is empty now. Without this, the piece that is being written would wait for the end of the caller's
-        # turn: it would be heard then, or the write would time out, which ends the conversation.
+        # The queue is empty now. If the piece that is being written were not discarded, it would wait for the end of
+        # the caller's turn. It would be played then, or the write would time out and end the conversation.
         if isinstance(frame, InterruptionFrame):
             self.playback.discard()
-        # These wait for all earlier audio, but the words and the end of an answer do not wait for it. Without this, a
-        # short answer to an interruption would end before it starts, so that it would not be remembered.
+        # These frames wait for all earlier audio, but the words and the end of an answer do not. Without this wait, a
+        # short answer to an interruption would end before it starts, and would not be stored.
         if isinstance(frame, (LLMFullResponseStartFrame, TTSStartedFrame)):
             for sender in self._media_senders.values():
                 await sender._audio_queue.join()

@@ -35,7 +35,7 @@ JsonObject = dict[str, Any]
 
 
 class SessionUpdateEvent(BaseModel):
-    """An update of the session, which has no effect, but for whose response clients wait."""
+    """An update of the session. It has no effect, but clients wait for the response."""
 
     type: Literal["session.update"]
 
@@ -48,7 +48,7 @@ class AudioAppendEvent(BaseModel):
 
 
 class IgnoredEvent(BaseModel):
-    """An event of clients with their own turn detection, which ends a turn or requests an answer. It is ignored."""
+    """An event from a client with its own turn detection, to end a turn or request an answer. The event is ignored."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
 
@@ -59,7 +59,7 @@ CLIENT_EVENT_ADAPTER = TypeAdapter[SessionUpdateEvent | AudioAppendEvent | Ignor
 
 
 class RealtimeSerializer(FrameSerializer):
-    """Serializer of OpenAI's events. It sends events directly to the socket if a frame corresponds to several."""
+    """Serializer for OpenAI's events. If a frame maps to several events, they are sent directly to the socket."""
 
     def __init__(self, socket: WebSocket) -> None:
         super().__init__()

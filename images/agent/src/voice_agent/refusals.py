@@ -19,7 +19,7 @@ class RefusedError(Exception):
 
     @classmethod
     def from_response(cls, status: int, body: bytes | bytearray) -> "RefusedError":
-        """Return the agent's refusal for a refusal by the gateway."""
+        """Convert a refusal by the gateway to a refusal by the agent."""
         try:
             response = json.loads(body)
             error, detail = response["error"], response["detail"]

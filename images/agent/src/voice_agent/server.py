@@ -1,4 +1,4 @@
-"""Runs the agent's process with a port, a limited number of conversations, and a graceful shutdown."""
+"""Runs the agent, which serves a limited number of conversations on a port, and shuts down gracefully."""
 
 import asyncio
 import contextlib
@@ -213,7 +213,7 @@ class Agent:
         token = tokens.create_token(
             settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name
         )
-        with contextlib.suppress(WebSocketDisconnect):  # the caller disconnected before it was accepted
+        with contextlib.suppress(WebSocketDisconnect):  # the caller disconnected before the socket was accepted
             await caller_connection.accept(conversation, token)
             memory = ConversationHistory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
@@ -262,7 +262,7 @@ class _Caller:
 
 
 class _ConversationApp:
-    """An ASGI application that serves a protocol. A function would get Starlette's own socket."""
+    """An ASGI application that serves a protocol. Starlette would pass its own WebSocket class to a function."""
 
     def __init__(self, agent: Agent, connection_type: type[CallerConnection]) -> None:
         self._agent = agent
@@ -297,7 +297,7 @@ def create_application(agent: Agent) -> Starlette:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process, so that conversations can end first."""
+    """A server that does not handle signals, so that the process can let conversations end first."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -378,9 +378,9 @@ async def announce_slots(agent: Agent) -> None:
 async def drain(agent: Agent) -> None:
     """Wait for the stop signal, and then for conversations to end.
 
-    The remaining callers are asked to reconnect to another agent. They are asked between two turns, for which the end
-    of the drain time is reserved. Conversations that a sibling serves through this process count as well, and the
-    sibling informs their callers.
+    Between two turns, the remaining callers are asked to reconnect to another agent. The end of the drain time is
+    reserved for the last turn. Conversations that a sibling serves through this process count as well, and the sibling
+    informs their callers.
     """
     await agent.draining.wait()
     log.info(

@@ -30,23 +30,23 @@ class AgentSettings(BaseSettings):
         chat_key: Key of that API, or empty.
         speech_url: OpenAI-compatible API of the text-to-speech engine, up to ``/v1``.
         speech_key: Key of that API, or empty.
-        speech_rate: Sample rate of its raw PCM, Hz; OpenAI's is 24,000.
+        speech_rate: Sample rate of the engine's raw PCM, Hz; OpenAI's is 24,000.
         prompt: System prompt of the language model.
         tools_url: Endpoint of the operator's tools, or empty.
-        tools_key: Secret for signing requests to it; if empty, they are unsigned.
-        twilio_account: Twilio account whose calls are accepted; if empty, all are.
+        tools_key: Secret for signing requests to the tools; if empty, requests are unsigned.
+        twilio_account: Twilio account whose calls are accepted; if empty, calls of all accounts are accepted.
         twilio_token: Auth token of that account for verifying Twilio's signatures; if empty, they are not verified.
         language: Spoken language, such as ``en``; if empty, it is detected from the audio.
         answer_tokens: Maximum tokens of an answer.
         listening: Input of the language model: a question's ``transcript`` by the gateway, or its ``audio``.
         trace_collector: OTLP/HTTP URL for traces, or empty.
         traced_share: Share of traced conversations.
-        forwarded: Whether a proxy that appends to X-Forwarded-For is in front; otherwise, any client could spoof its
-            address.
-        bind_address: Address of the port; an explicit one is also announced to siblings.
+        forwarded: Whether a proxy in front of the agent appends to X-Forwarded-For. Without such a proxy, clients could
+            spoof their addresses.
+        bind_address: Address of the port; an explicit address is also announced to siblings.
         prometheus_port: Port of the metrics, separate from callers; 0 disables them.
-        final_within_s: Maximum time from the end of speech to a final transcript. A turn whose last final is known to
-            cover it waits no longer.
+        final_within_s: Maximum time from the end of speech to a final transcript. A turn does not wait if its last
+            final is known to cover it.
         incomplete_within_s: Silence that ends a turn which the end-of-turn model classifies as incomplete, seconds.
         unheard_within_s: Silence that ends a turn without any recognized word, seconds.
     """

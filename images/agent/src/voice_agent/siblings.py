@@ -1,8 +1,8 @@
 """Forwards a caller's connection from a full agent to a sibling with a free slot, before any response.
 
 The registry lists the candidates, but only the sibling decides whether it has a free slot, so that no slot is assigned
-twice. The agent forwards bytes: the request with an additional header, and then all data of both sides. The sibling
-verifies key and token, and owns lease and history.
+twice. The agent forwards bytes: the request with an additional header, and then all data in both directions. The
+sibling verifies the key and the token, and owns the lease and the history.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ resources of the process's own conversations (docs/decisions/18-agents-as-one-ti
 MAX_UNAUTHENTICATED_CONNECTIONS = 256
 """Maximum number of forwarded connections whose callers the sibling may not have authenticated yet."""
 AUTHENTICATION_TIMEOUT_S = 20.0
-"""Time after which a sibling has closed unauthenticated connections."""
+"""Time within which a sibling closes unauthenticated connections."""
 TOKEN_TTL_S = 60
 RETRY_INTERVAL_S = 1.0
 
@@ -139,11 +139,11 @@ class SiblingRouter:
         )
 
     async def deregister(self) -> None:
-        """Announce that this process stops, and with it the connections that it forwards."""
+        """Announce the shutdown of this process, which ends the connections that it forwards."""
         await self._registry.remove(self._address)
 
     def parse_forwarder_address(self, header: str | None) -> str:
-        """Return the address of the forwarding agent in a request's header, or an empty text for a caller's request."""
+        """Return the forwarding agent's address from a request's header, or an empty string for a caller's request."""
         address, _, token = (header or "").partition(" ")
         return (
             address

@@ -38,7 +38,7 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     """Return the signature of a request.
 
     Args:
-        message_id: Id of the request, by which a receiver detects duplicates.
+        message_id: Id of the request, which receivers use to detect duplicates.
         timestamp: Seconds since 1970.
     """
     signed = f"{message_id}.{timestamp}.".encode() + body

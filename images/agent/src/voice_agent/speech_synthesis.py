@@ -1,4 +1,4 @@
-"""Synthesizes speech with an OpenAI-compatible ``/v1/audio/speech``.
+"""Synthesizes speech with an OpenAI-compatible ``/v1/audio/speech`` endpoint.
 
 Pipecat's own service only supports OpenAI's voices and 24 kHz.
 """
@@ -19,12 +19,13 @@ from voice_agent.trace import Trace
 from voice_agent.usage import Usage
 
 INITIAL_SECONDS_PER_CHARACTER = 1 / 15
-"""Initial duration per character of English speech. Afterwards, the duration is that of the preceding sentence."""
+"""Duration of English speech per character, assumed for the first sentence. Later sentences use the value measured in
+the preceding sentence."""
 
 MIN_CLAUSE_CHARACTERS = 15
 """Minimum length of a clause, which is about a second of speech. In this time, the following text can be generated and
 synthesized. After a shorter clause, there would be a gap."""
-CLAUSE_END_CHARACTERS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
+CLAUSE_END_CHARACTERS = frozenset(",;:–—،")  # noqa: RUF001  a dash and the Arabic comma
 
 INVISIBLE_CHARACTER_PATTERN = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Directional marks and the byte order mark. The pattern keeps joiners, since Persian and Indic scripts use them."""
@@ -80,7 +81,7 @@ class SpeechSynthesisService(TTSService):
     _reported_position_s: float
     """Position of the last reported word in the answer's audio."""
     _started_at: float | None
-    """Time of the answer's first sound, by this machine's clock."""
+    """Time of the answer's first sound, on this machine's clock."""
 
     def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, usage: Usage) -> None:
         model, voice = settings.speech_model, settings.speech_voice
@@ -117,7 +118,7 @@ class SpeechSynthesisService(TTSService):
         begin: float | None = None
         words = _find_word_offsets(text)
         speech_text = remove_unspeakable_characters(text)
-        if not speech_text:  # it is stored as if it had been played
+        if not speech_text:  # the text is stored as if it had been played
             await self._report_word_times(words, self._spoken_s, context_id)
             # Pipecat ends a conversation after three answers without any audio.
             if not remove_unspeakable_characters(self.answer):
@@ -180,9 +181,9 @@ class SpeechSynthesisService(TTSService):
 
 
 def remove_unspeakable_characters(text: str) -> str:
-    """Return a text without emoji, Markdown and directional marks, or an empty text if it has no letters or digits.
+    """Remove emoji, Markdown and directional marks. Return an empty string if the text has no letters or digits.
 
-    Voices read the names of emoji ("grinning face"), or fail.
+    Engines read the names of emoji aloud ("grinning face"), or fail.
     """
     plain = EMOJI_PATTERN.sub(" ", MARKDOWN_PATTERN.sub("", INVISIBLE_CHARACTER_PATTERN.sub("", text)))
     cleaned = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))
@@ -196,8 +197,8 @@ def _is_clause(text: str) -> bool:
 def _find_word_offsets(text: str) -> list[tuple[str, int]]:
     """Return each word with the number of characters before it.
 
-    A token without letters and digits, such as an emoji, belongs to the preceding word: Pipecat treats a sentence as
-    spoken at its last letter, and would store the rest twice.
+    A token without letters and digits, such as an emoji, belongs to the preceding word, since Pipecat treats a sentence
+    as spoken at its last letter, and would store the rest twice.
     """
     positions: list[tuple[str, int]] = []
     offset = 0

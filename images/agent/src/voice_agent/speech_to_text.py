@@ -35,7 +35,7 @@ SILENCE_TIMEOUT_S = 5.0
 """Time without audio from the microphone after which silence is sent, so that the gateway does not close the
 session."""
 SEND_TIMEOUT_S = 5.0
-"""Timeout of a message to a gateway, which only waits if the gateway has stopped reading."""
+"""Timeout for sending a message to a gateway. A send only blocks if the gateway has stopped reading."""
 CLOSE_TIMEOUT_S = 2.0
 """Timeout for the gateway's response to a close."""
 RECONNECT_PAUSE_S = 0.5
@@ -114,7 +114,9 @@ class NoSpeechFrame(SystemFrame):
 
 
 class PresenceConnection:
-    """The caller's session at the gateway if the language model accepts audio. The session counts, but has no audio.
+    """The caller's session at the gateway if the language model accepts audio.
+
+    The session counts as one of the caller's sessions, but has no audio.
 
     Args:
         connection: The first connection, opened before the caller was accepted.

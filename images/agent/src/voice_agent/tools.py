@@ -1,8 +1,8 @@
 """Tools that the language model may call. An operator's endpoint lists and executes them.
 
 ``GET`` responds with a JSON list of functions in the format of OpenAI's chat API: ``name``, ``description`` and
-``parameters``, a JSON Schema. ``POST`` with ``name``, ``arguments``, ``conversation`` and ``caller`` calls one, and any
-JSON is its result. Requests are signed if a key is configured (``voice_agent.signing``).
+``parameters``, a JSON Schema. ``POST`` with ``name``, ``arguments``, ``conversation`` and ``caller`` calls a function,
+whose result can be any JSON value. Requests are signed if a key is configured (``voice_agent.signing``).
 """
 
 import json
@@ -78,7 +78,7 @@ class Toolset:
         """Read the tools from the endpoint, and return their schema for the model, if an endpoint is configured.
 
         Raises:
-            RefusedError: The endpoint does not list its tools, without which an agent would make false promises.
+            RefusedError: The endpoint does not list its tools. Without tools, an agent would make false promises.
         """
         if not self._url:
             return NOT_GIVEN

@@ -45,7 +45,7 @@ class Trace:
     """A connection's trace. Every request to an engine contains the trace's id and sampling flag.
 
     Attributes:
-        session_digest: Value that is the same for all requests of a conversation, also after a reconnect, so that they
+        session_digest: Value that is the same for all requests of a conversation, even after a reconnect, so that they
             reach the same replica and its caches. A digest is used, since a call's id grants access to the call's
             conversation.
     """
@@ -68,7 +68,7 @@ class Trace:
         }
 
     def add_turn(self, breakdown: LatencyBreakdown) -> None:
-        """Add the spans of a turn, whose answer starts to play now, and of the turn's parts."""
+        """Add the spans of a turn and its parts, when the turn's answer starts to play."""
         ends = time.time_ns()
         at = ends - round(breakdown.total_secs * NS_PER_S)
         turn = self._tracer.start_span("turn", set_span_in_context(self._root_span), start_time=at)

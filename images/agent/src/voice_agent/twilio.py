@@ -121,8 +121,8 @@ class TwilioConnection(CallerConnection):
         """Return the conversation of a call.
 
         The conversation also depends on the caller, since a call's id appears in logs and webhooks. If callers are not
-        distinguished, and Twilio's signature is not verified, anyone could use the call's id, so that a new
-        conversation is started.
+        distinguished, and Twilio's signature is not verified, anyone could use the call's id, so a new conversation is
+        started instead.
         """
         if not caller and not self._is_signed:
             return secrets.token_hex(16)
@@ -141,7 +141,7 @@ class TwilioConnection(CallerConnection):
             return
         url = f"wss://{self.socket.headers.get('Host', '')}{self.socket.url.path}"
         signed = self.socket.headers.get(SIGNATURE_HEADER, "")
-        # TwiML's URL has a trailing slash, which routes here do not have.
+        # The URL in TwiML has a trailing slash, unlike the routes of this server.
         if not any(
             hmac.compare_digest(signed.encode(), compute_signature(token, each).encode()) for each in (url, f"{url}/")
         ):

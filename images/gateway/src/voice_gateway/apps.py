@@ -78,8 +78,9 @@ async def get_health(request: Request) -> Response:
 async def get_liveness(request: Request) -> Response:
     """Respond with 200 while the event loop runs and a replacement of this process would not help.
 
-    All gateways share one store, so a failover is no reason for a replacement. However, a deployment whose new tasks
-    never reach their store must fail before it replaces others, and a task that alone has lost the store is replaced.
+    All gateways share one store, so a failover does not require a replacement. However, a deployment must fail before
+    it replaces other tasks if its new tasks cannot reach the store. If only one task has lost its connection to the
+    store, it is replaced.
     """
     gateway: Gateway = request.app.state.gateway
     failure = gateway.fleet.store_failure_reason
@@ -118,7 +119,7 @@ def create_media_api(gateway: Gateway) -> Starlette:
 def _create_origin_middleware(gateway: Gateway) -> list[Middleware]:
     """Return the origin check for a gateway without authentication.
 
-    Otherwise, any web page that is opened inside the network could act as a caller.
+    Without this check, any web page that is opened inside the network could act as a caller.
     """
     settings = gateway.settings
     if settings.authorizer != "none":

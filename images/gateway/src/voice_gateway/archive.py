@@ -1,8 +1,8 @@
 """Stores transcripts in an archive, with one object per session in an S3 bucket or an Azure Blob Storage container.
 
 An object contains gzipped JSON lines: the session, followed by a line for each final. The object's key is derived from
-the session's id, so that reading and deleting need no lookup. Index entries of many sessions share an object, which
-query engines read (docs/archive.md).
+the session's id, so that reading and deleting need no lookup. Index objects contain the entries of many sessions, and
+are read by query engines (docs/archive.md).
 """
 
 import gzip
@@ -22,7 +22,7 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
 REQUEST_TIMEOUT = timedelta(seconds=10)
-"""Timeout of a request. The client retries failed requests for at most the same time."""
+"""Timeout of a request. The client retries failed requests for at most the same duration."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Archiver:
-    """Archives ended sessions whose callers requested it.
+    """Archives the transcripts of ended sessions, if their callers requested an archive.
 
     A gateway claims a session before archiving it, and removes the session afterwards. If the gateway fails, its claim
     expires, and another gateway writes the same object again. While the archive is unavailable, sessions wait for as
@@ -100,7 +100,7 @@ class Archiver:
             await self._store.delete(claim)
 
     async def _archive_session(self, ssrc: int, ended_at: float) -> bool:
-        """Archive a session that is transcribed. Return False if the session has to be tried again."""
+        """Archive a session if it is transcribed. Return False if the session must be retried."""
         session = await self._sessions.read(ssrc)
         if session is None:
             log.error("a transcript is lost: its session has expired unarchived", extra={"fields": {"ssrc": ssrc}})

@@ -18,7 +18,7 @@ SILENT_FRAME = bytes(FRAME_BYTES)
 BYTES_PER_SAMPLE = 2
 
 MIN_RATE, MAX_RATE = 8_000, 192_000
-"""Sample rates of sound cards."""
+"""Range of the sample rates of sound cards."""
 MAX_CHANNELS = 2
 
 MAX_OPUS_PACKET_SAMPLES = SAMPLE_RATE_HZ * 120 // 1000

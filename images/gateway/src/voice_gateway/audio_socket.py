@@ -27,15 +27,17 @@ from voice_runtime.transcripts import STREAM_START
 MAX_MESSAGE_BYTES = 64 * 1024
 """Maximum size of a message, which is 2 s at 16 kHz. The server closes the socket with code 1009 for a larger one."""
 SESSION_CHECK_INTERVAL_S = 2.0
-"""Interval at which a socket checks its session, and renews its lease. Two intervals fit the lease's lifetime."""
+"""Interval at which a socket checks its session, and renews its lease. Two intervals fit into the lifetime of the
+lease."""
 VAD_HOST_WAIT_TIMEOUT_S = 5.0
 """Maximum time for which a socket waits for a VAD host."""
 EARLIER_EVENTS_TIMEOUT_S = 0.2
-"""Time within which the transcripts of a session that is older than its socket are read. A new session has none yet."""
+"""Maximum time for reading the existing transcripts of a session that is older than its socket. A new session has
+none."""
 EVENT_TIMEOUT_S = 60.0
 NORMAL_CLOSURE = 1000
-"""Close code of a caller that ends its audio on purpose (RFC 6455, section 7.4.1). A page that is closed sends 1001; a
-connection that is lost sends no code."""
+"""Close code of a caller that ends its audio on purpose (RFC 6455, section 7.4.1). A closed page sends 1001, and a lost
+connection sends no code."""
 FLUSH_TIMEOUT_S = MAX_REDUCED_BUFFER_S + 2
 """Maximum time for sending buffered audio, if the socket closes before its caller has ended the audio."""
 MAX_CLOSE_REASON_BYTES = 123
@@ -79,7 +81,7 @@ class CloseReason:
 
     Attributes:
         code: Code of RFC 6455, section 7.4, and IANA's registry.
-        reason: Reason for the caller.
+        reason: Text of the reason, which the caller receives.
         ends_session: Whether the caller has finished; otherwise, the session only ends after its grace period.
     """
 
@@ -107,8 +109,8 @@ class AudioSocket:
     """Receives a session's audio, and monitors the session.
 
     Attributes:
-        close_reasons_sent_after_flush: Closes that are sent only after all audio has been forwarded. The caller may
-            then open another socket.
+        close_reasons_sent_after_flush: Reasons for which the close frame is sent only after all audio has been
+            forwarded. The caller may then open another socket.
     """
 
     close_reasons_sent_after_flush: tuple[CloseReason, ...] = (NORMAL_END, SERVICE_RESTART)
@@ -178,7 +180,7 @@ class AudioSocket:
             await self._send_close(close)
 
     async def _finish_before_close(self, close: CloseReason) -> None:
-        """Complete the work after the session was released, and before the caller is informed."""
+        """Complete the work between the release of the session and the notification of the caller."""
 
     async def _count_audio(self) -> bool:
         """Count the audio since the last call, and return True if the caller may send more today."""
@@ -324,7 +326,7 @@ class AudioSocket:
         if not await self._count_audio():
             return QUOTA_EXCEEDED
         await self._gateway.reservations.extend(session.ssrc, time.time() + RESERVATION_TTL_S)
-        if session.reconnect_by:  # an older socket has written it in the meantime
+        if session.reconnect_by:  # an older socket has set it in the meantime
             await self._gateway.sessions.resume(session)
         return None
 
@@ -353,5 +355,5 @@ class AudioSocket:
 
 
 def _truncate_reason(text: str) -> str:
-    """Return the beginning of a text that fits a close frame."""
+    """Return the part of a reason that fits into a close frame."""
     return text.encode()[:MAX_CLOSE_REASON_BYTES].decode(errors="ignore")

@@ -1,9 +1,10 @@
 """Authenticates clients of other speech services by their key.
 
-These clients only send ``Authorization: Bearer KEY`` (Deepgram's clients: ``Token``). The key is a session's token, or
-the credentials of the deployment file's authorizer if this process can verify them: a token of the issuer, or any value
-if there is no authentication. API Gateway verifies AWS credentials and API keys, but does not support WebSockets. A
-caller with such credentials opens a session through API Gateway, and uses the session's token as the key.
+These clients only send ``Authorization: Bearer KEY`` (Deepgram's clients send ``Token KEY``). The key is a session's
+token, or credentials for the deployment file's authorizer that this process can verify. These are a token of the
+issuer, or any value if there is no authentication. API Gateway verifies AWS credentials and API keys, but does not
+support WebSockets. A caller with such credentials opens a session through API Gateway, and uses the session's token as
+the key.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ async def open_or_resume_session(
     Return the session, and True if it outlives the socket, since a caller with a session's token can reconnect.
 
     Args:
-        settings: Settings of a client, as fields of a request for a session.
+        settings: Settings of the client, as fields of a session request.
         decoded_here: Whether hosts of this deployment process the audio, and therefore need capacity.
 
     Raises:

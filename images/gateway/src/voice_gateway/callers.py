@@ -119,7 +119,7 @@ class JwtCallerIdentifier:
         if key_id not in self._keys and self._reload:
             try:
                 async with self._waiting.admit(address):
-                    # Shielded, since others wait for the same response.
+                    # Shielded, since other callers wait for the same response.
                     await asyncio.shield(self._reload)
             except TimeoutError:
                 raise _build_issuer_unavailable_refusal() from None

@@ -73,7 +73,7 @@ class CellRouter:
         except httpx2.HTTPError:
             alive = False
         if not alive:
-            log.warning("a cell does not take callers", extra={"fields": {"cell": name}})
+            log.warning("a cell does not accept callers", extra={"fields": {"cell": name}})
         return alive
 
 

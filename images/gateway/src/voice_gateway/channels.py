@@ -1,4 +1,4 @@
-"""Splits the audio of a socket with one speaker per channel, so that each channel has a session of its own."""
+"""Splits the audio of a socket with one speaker per channel, so that each channel has its own session."""
 
 import asyncio
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class ChannelSplitter:
             await self._websocket.send(message)
             return
         queue = self._queues.pop(channel)
-        while not queue.empty():  # the splitting task may wait for space in it
+        while not queue.empty():  # the splitting task may wait for space in the queue
             queue.get_nowait()
         # An error that ends one channel ends the other as well.
         if not self._queues or message["code"] != NORMAL_CLOSURE:

@@ -115,7 +115,7 @@ class ClientSocket(AudioSocket):
         """Reserve the resources of a socket for a session.
 
         A session that was opened for the socket has a grace period until the socket is accepted, since its client may
-        leave before, or the store may become unavailable.
+        leave before then, or the store may become unavailable.
 
         Args:
             resources: Stack that counts the connection until the stack is closed.
@@ -143,10 +143,10 @@ class ClientSocket(AudioSocket):
     async def _accept(
         cls, gateway: Gateway, websocket: WebSocket, session: Session, openings: Iterable[SocketArguments]
     ) -> None:
-        """Accept a socket, and continue the sessions that it serves."""
+        """Accept a socket, and resume the sessions that it serves."""
         headers = [*cls.build_response_headers(session), *build_caller_headers(gateway, session)]
         await websocket.accept(select_subprotocol(websocket), headers=headers)
-        # If the store is unavailable, the socket continues its session when it renews its lease.
+        # If the store is unavailable, the session is resumed when the socket renews its lease.
         with contextlib.suppress(RedisError):
             for opening in openings:
                 await gateway.sessions.resume(opening.session)
@@ -160,12 +160,12 @@ class ClientSocket(AudioSocket):
         """
 
     @classmethod
-    def parse_session_settings(cls, query: QueryParams) -> Mapping[str, object]:  # noqa: ARG003  of some protocols
-        """Return the settings in the query parameters, as fields of a request for a session."""
+    def parse_session_settings(cls, query: QueryParams) -> Mapping[str, object]:  # noqa: ARG003  used by some protocols
+        """Return the settings in the query parameters, as fields of a session request."""
         return {}
 
     @classmethod
-    def build_response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  of some protocols
+    def build_response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  used by some protocols
         """Return additional headers of the accepting response."""
         return []
 
@@ -189,9 +189,9 @@ class ClientSocket(AudioSocket):
         await super()._end(close if self._arguments.session_outlives_socket else replace(close, ends_session=True))
 
     async def _wait_for_shutdown(self) -> CloseReason:
-        """Wait for the shutdown, and then for a pause if the session ends with the socket.
+        """Wait for the shutdown, and then for a pause in speech if the session ends with the socket.
 
-        Speech is lost while the caller of such a session moves to another gateway.
+        Without a pause, speech would be lost while the caller of such a session moves to another gateway.
         """
         close = await super()._wait_for_shutdown()
         if not self._arguments.session_outlives_socket:

@@ -1,7 +1,7 @@
 """Decodes an audio file to PCM16 at 16 kHz, one channel: ``python -m voice_gateway.decode S [CHANNEL] <FILE >SAMPLES``.
 
-``S`` is the maximum duration of the audio in seconds. The file may still be growing, such as audio from a socket:
-samples are written as soon as their bytes have arrived. Channels are numbered from 0; without ``CHANNEL``, all channels
+``S`` is the maximum duration of the audio in seconds. The file may still be growing, as with audio from a socket.
+Samples are written as soon as their bytes have arrived. Channels are numbered from 0; without ``CHANNEL``, all channels
 are mixed.
 
 The decoder is a separate process with few privileges. It has no secrets in its environment, opens no files, and its
@@ -22,12 +22,13 @@ from av.container import InputContainer
 SAMPLE_RATE_HZ = 16_000
 MAX_MEMORY_BYTES = 1 << 30
 MAX_CPU_S = 180
-"""Five times the CPU time for an hour of AAC on x86."""
+"""Maximum CPU time: five times the CPU time for an hour of AAC on x86."""
 NICENESS = 10
 STREAMING_OPTIONS = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
-"""Options for a growing file, whose start must be sufficient. By default, FFmpeg would wait for 5 s of audio."""
+"""Options for a growing file, whose format must be detected from its start. By default, FFmpeg would wait for 5 s of
+audio."""
 FORMAT_WHITELIST = "aac,flac,matroska,mov,mp3,ogg,wav"
-"""Demuxers that only read one file. Other demuxers open the files to which it refers."""
+"""Demuxers that only read one file. Other demuxers also open files that this file references."""
 
 
 CHANNEL_NOT_FOUND_EXIT_CODE = 2

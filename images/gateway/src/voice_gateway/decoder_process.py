@@ -17,7 +17,8 @@ SETTLE_TIMEOUT_S = 1.0
 
 
 CHANNEL_NOT_FOUND_EXIT_CODE = 2
-"""Exit code of a decoder for a missing channel. It is repeated here, since the decoder's module imports FFmpeg."""
+"""Exit code of a decoder for a missing channel. The value is repeated here, since the decoder's module imports
+FFmpeg."""
 
 
 class ChannelNotFoundError(Exception):
@@ -55,7 +56,7 @@ async def read_samples(process: Process) -> AsyncGenerator[bytes]:
         InvalidAudioError: The container cannot be decoded.
         ChannelNotFoundError: The container does not have the channel.
     """
-    assert process.stdout  # noqa: S101  a pipe was asked for
+    assert process.stdout  # noqa: S101  a pipe was requested
     assert process.stderr  # noqa: S101
     remainder = b""
     while data := await process.stdout.read(READ_SIZE_BYTES):
@@ -101,7 +102,7 @@ class IncrementalDecoder:
             self._process = await start_decoder(self._max_duration_s, PIPE)
             self._read_task = asyncio.create_task(self._read(self._process))
         await self._raise_if_ended()
-        assert self._process.stdin  # noqa: S101  a pipe was asked for
+        assert self._process.stdin  # noqa: S101  a pipe was requested
         with contextlib.suppress(ConnectionError):  # the next piece reports the reason
             self._process.stdin.write(piece)
             await self._process.stdin.drain()

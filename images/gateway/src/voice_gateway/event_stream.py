@@ -113,7 +113,7 @@ class EventStream:
 
         The flag is ``None`` until the session is over.
         """
-        # Read before the last events, since a final is published before it counts as transcribed.
+        # Completion is checked before the events are read, since a final is published before it counts as transcribed.
         complete = await self._check_completion()
         try:
             return await self._wait_for_next_events(immediately=complete is not None), complete

@@ -14,8 +14,8 @@ from voice_gateway.refusals import Refusal
 MAX_DURATION_S = 3660
 """Maximum duration of a file: an hour, plus a minute for encoders that round up."""
 MAX_SEGMENT_S = 13
-"""Maximum length of a segment. With the silence that Whisper needs at the end, the segment fits a window of 15 s. A
-window of 30 s costs three times as much per second of audio, and live callers wait for its end."""
+"""Maximum length of a segment. With the silence that Whisper needs at the end, the segment fits into a window of 15 s.
+A window of 30 s costs three times as much per second of audio, and live calls wait until it is transcribed."""
 MIN_SEGMENT_S = 6
 """Minimum length of a segment that is split from the following audio."""
 PAUSE_FRAMES = 10

@@ -1,8 +1,8 @@
 """Transcribes files, for all protocols.
 
-A file is split into pieces, which wait in the state store for an ASR host whose live calls leave capacity. A response
-starts when the first piece is transcribed, so that an error has its own status; if a later piece fails, the response is
-aborted.
+A file is split into pieces, which wait in the state store for an ASR host with capacity that live calls do not use. A
+response starts when the first piece is transcribed, so that an earlier error has its own status. If a later piece
+fails, the response is aborted.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ work on the file."""
 POLL_INTERVAL_S = 0.05
 REFRESH_INTERVAL_S = state.FILE_PIECE_RETENTION_S / 4
 PIECE_TIMEOUT_S = 300.0
-"""Maximum time for which a piece waits: a load balancer closes a connection after 350 s without data."""
+"""Maximum time for which a piece waits, since a load balancer closes a connection after 350 s without data."""
 RETRY_AFTER_S = 5
 UNAUTHORIZED_STATUS_CODE = 401
 
@@ -154,7 +154,7 @@ class Upload:
 
 
 class PrefetchedStreamingResponse(StreamingResponse):
-    """A streaming response whose first part is available, and which releases its resources at its end."""
+    """A streaming response whose first part is already available. It releases its resources when it ends."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class PendingPieceQueue:
         await self._pieces.put(piece)
 
     async def wait_for_next_transcript(self) -> tuple[SpeechSegment, PieceTranscript]:
-        """Wait for the transcript of the first piece, and return both.
+        """Wait for the transcript of the first piece, and return the piece and its transcript.
 
         Raises:
             Refusal: No host accepts the piece, or an engine fails.

@@ -15,8 +15,8 @@ REFRESH_INTERVAL_S = 0.5
 AGE_UPDATE_INTERVAL_S = 0.25
 MAX_STORE_OUTAGE_S = 600.0
 """Time without the state store after which a gateway must be replaced. A failover takes up to half a minute, and does
-not replace gateways, since all of them share the store. After ten minutes the cause can be the gateway itself, such as
-a network partition of its task."""
+not require a replacement, since all gateways share the store. After ten minutes, the cause may be the gateway itself,
+such as a network partition of its task."""
 
 
 class Fleet:
@@ -73,9 +73,10 @@ class Fleet:
 
     @property
     def store_failure_reason(self) -> str | None:
-        """Why this process must be replaced to reach the state store, or ``None``.
+        """Reason why this process must be replaced to reach the state store, or ``None``.
 
-        Short outages are no reason, but rejected credentials are: a new process reads the current password.
+        Short outages do not require a replacement, but rejected credentials do, since a new process reads the current
+        password.
         """
         if self._is_rejected:
             return "the state store rejects the credentials"

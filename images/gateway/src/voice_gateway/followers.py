@@ -50,9 +50,9 @@ class EventPoller:
             self._readers.discard(reader)
 
     async def run(self) -> None:
-        """Read events until cancelled. While the store is unavailable, there are no events.
+        """Read events until cancelled. While the store is unavailable, no events are read.
 
-        An unexpected error is logged, since without this task no caller of the gateway would receive a transcript.
+        An unexpected error is only logged, since no caller of the gateway would receive a transcript without this task.
         """
         while True:
             if not self._readers:
@@ -82,4 +82,4 @@ class EventPoller:
                 if not reader.events.done():
                     reader.events.set_result(events)
             elif entries:
-                reader.after, _ = entries[-1]  # all of them are invalid
+                reader.after, _ = entries[-1]  # all entries are invalid

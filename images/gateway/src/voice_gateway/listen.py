@@ -41,7 +41,7 @@ ENCODINGS_BY_NAME = {
     "flac": Encoding.CONTAINER,
     None: Encoding.CONTAINER,
 }
-"""Encodings by Deepgram's name. Audio without a name is in a container, which specifies the codec."""
+"""Encodings by Deepgram's name. Audio without an encoding's name is in a container, which specifies the codec."""
 SELF_DESCRIBING_ENCODINGS = (Encoding.OPUS, Encoding.CONTAINER)
 
 JsonObject = Mapping[str, Any]
@@ -324,7 +324,7 @@ class DeepgramSocket(ClientSocket):
 
 
 def normalize_text(text: str) -> str:
-    """Return a text in lower case and without punctuation. Redaction markers are unchanged."""
+    """Convert text to lower case, and remove punctuation. Redaction markers are unchanged."""
     return " ".join(filter(None, map(_normalize_word, text.split())))
 
 

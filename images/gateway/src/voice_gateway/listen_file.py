@@ -160,7 +160,7 @@ async def _transcribe_upload(request: Request, upload: Upload, resources: contex
     async with admit_upload(gateway, caller):
         upload.check_declared_size(request)
         query, fields = _parse_query(request)
-        file = resources.enter_context(tempfile.SpooledTemporaryFile(MAX_IN_MEMORY_FILE_BYTES))  # noqa: SIM115  the answer closes it
+        file = resources.enter_context(tempfile.SpooledTemporaryFile(MAX_IN_MEMORY_FILE_BYTES))  # noqa: SIM115  the response closes it
         document = DeepgramTranscript(await _store_body(request, file), query, frozenset(fields.redact))
     await resources.enter_async_context(reserve_decoding_slot(gateway))
     resources.push_async_callback(gateway.usage.count_file, caller, document.channels)

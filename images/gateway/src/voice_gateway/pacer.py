@@ -11,7 +11,7 @@ MAX_BUFFER_S = 300.0
 """Maximum time by which a caller may be ahead of real time, such as with a recording that is sent at once, or after a
 page was in the background. OpenAI and Deepgram buffer minutes as well."""
 MAX_REDUCED_BUFFER_S = 5.0
-"""Maximum time per caller while the audio of all callers together exceeds the limit of the backlog."""
+"""Maximum time per caller while the audio of all callers together exceeds the backlog limit."""
 MAX_BACKLOG_BYTES = 256 << 20
 """Maximum audio that a gateway buffers for all callers together, which corresponds to 27 callers with a full buffer."""
 _BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (MAX_BUFFER_S, MAX_REDUCED_BUFFER_S))
@@ -20,7 +20,7 @@ MAX_CATCH_UP_S = 0.2
 """Maximum delay of frames that are sent immediately to catch up. A longer delay shifts all following frames."""
 
 MAX_STORED_SEND_TIMES = 3000
-"""Maximum number of stored send times, which is a minute of frames. They are only needed for an utterance that has just
+"""Maximum number of stored send times: one minute of frames. They are only needed for an utterance that has just
 ended."""
 
 NOTICES = frozenset({BYE, COMMIT})
@@ -68,7 +68,7 @@ class Pacer:
             now = self._loop.time()
             self._due_at = max(self._due_at, now)
             if self._due_at <= now + FRAME_S:
-                self._tick()  # audio in real time needs no timer, which would be a third of the cost of its frames
+                self._tick()  # audio in real time needs no timer, which would be a third of the cost per frame
             else:
                 self._timer = self._loop.call_at(self._due_at, self._tick)
 

@@ -58,7 +58,7 @@ async def serve_presence(websocket: WebSocket) -> None:
 
 
 async def _extend_expiry(gateway: Gateway, session: Session) -> None:
-    # The session has an expiry from the start, which is extended, since a gateway that is killed cannot close it.
+    # The session always has an expiry, which is extended periodically, since a killed gateway cannot close the session.
     await gateway.sessions.start_grace_period(session, gateway.settings.reconnect_grace_s)
 
 

@@ -1,6 +1,6 @@
 """Checks the public host names with requests that pass through DNS, TLS, the load balancer and a gateway.
 
-If one of these fails, no calls arrive, so that metrics of calls would not show the failure.
+If one of these fails, no calls arrive, so call metrics would not show the failure.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ PROBE_INTERVAL_S = 60.0
 PROBE_TIMEOUT_S = 10.0
 SECONDS_PER_DAY = 86_400
 PROBE_ID = "front-door"
-"""Session and token of a request to the session API, to which the gateway responds with 401. API Gateway forwards this
-request without credentials, and responds with another status to a request that it does not forward."""
+"""Session id and token of a request to the session API, to which the gateway responds with 401. API Gateway forwards
+the request although it has no credentials. If it did not, it would respond with another status."""
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class PublicHostProber:
 
     Attributes:
         host: Host name for audio.
-        api_host: Host name of the session API; empty if the deployment has none of its own.
+        api_host: Host name of the session API; empty if the session API has no host name of its own.
         tls: TLS context with the trusted authorities.
     """
 
@@ -79,7 +79,7 @@ class PublicHostProber:
             host, self.port, ssl=self.tls or ssl.create_default_context(), server_hostname=host
         )
         try:
-            # Rules of web firewalls refuse requests without a user agent.
+            # Rules of web application firewalls block requests without a user agent.
             head = f"{request} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: voice-gateway\r\nAccept: */*\r\n{header}"
             writer.write(f"{head}Connection: close\r\n\r\n".encode())
             status = (await reader.readline()).split()

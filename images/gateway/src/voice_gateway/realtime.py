@@ -157,7 +157,7 @@ class ConversationItem:
     Attributes:
         finals: Texts of the item's finals.
         sent_text: Text sent in deltas, which cannot be withdrawn.
-        is_committed: Whether the client knows that no more audio belongs to it.
+        is_committed: Whether the client was notified that the item contains no further audio.
         audio_ms: Duration of transcribed audio.
         start_ms: Start of the utterance, or -1 if the item is not an utterance.
     """
@@ -170,7 +170,7 @@ class ConversationItem:
     start_ms: int = -1
 
     def append_delta(self, text: str) -> str:
-        """Return the text to send in addition to the sent text, or an empty text if the sent text has changed."""
+        """Return the text that extends the sent text, or an empty string if the sent text has changed."""
         full_text = " ".join(filter(None, [*self.finals, text]))
         added = full_text[len(self.sent_text) :] if full_text.startswith(self.sent_text) else ""
         self.sent_text += added
@@ -288,7 +288,7 @@ class RealtimeSocket(ClientSocket):
         self._framer = Framer(self._format)
         self._received_frames -= self._pacer.clear()
         begin, end = self._committed_ms, self._position_ms
-        if end > begin:  # it has already been sent, so its transcript is suppressed
+        if end > begin:  # the audio has already been forwarded, so its transcript is suppressed
             self._cleared_ranges.append((begin, end))
             self._items = deque(item for item in self._items if item.is_committed)
             self._send_commit()

@@ -40,7 +40,7 @@ def calculate_first_frame_number() -> int:
 
     The number is never ahead of the clock of the session's next socket.
     """
-    # It is sent a frame's duration from now.
+    # The first frame is sent one frame duration from now.
     return time.time_ns() // (FRAME_MS * 1_000_000) + 1
 
 
@@ -57,8 +57,8 @@ def calculate_elapsed_ms(first: int, second: int) -> int:
 class RtpSender:
     """The RTP stream of a session.
 
-    Sequence numbers and timestamps start at the time of day. A session whose socket is reopened at another gateway
-    therefore continues after the frames that it has sent.
+    Sequence numbers and timestamps start at the time of day. If a session's socket is reopened at another gateway, its
+    numbers therefore continue after those of the frames already sent.
     """
 
     def __init__(self, ssrc: int, port: int, fleet: Fleet, frame_number: int) -> None:

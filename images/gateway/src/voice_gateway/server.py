@@ -41,8 +41,8 @@ USAGE_REPORT_TIMEOUT_S = 3
 """Maximum time after the grace period for which a stopping process waits for the usage of its last sessions."""
 DRAIN_POLL_INTERVAL_S = 0.1
 MAX_CONNECTIONS_PER_CALLER = 2
-"""Connections of the session API in addition to each audio socket or event stream: an open or close request, and a
-health check."""
+"""Connections of the session API in addition to each audio socket or event stream: a request to open or close a
+session, and a health check."""
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,8 @@ def open_listener(settings: GatewaySettings, port: int) -> socket.socket:
         OSError: The port is in use.
     """
     listener = socket.create_server((settings.bind_address, port), backlog=2048)
-    # Inherited by every connection: the kernel closes those whose peer acknowledges no data for that long.
+    # Every connection inherits this option. The kernel closes a connection whose peer acknowledges no data for that
+    # long.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.idle_timeout_s * 1000))
     return listener
 
@@ -142,8 +143,8 @@ def _create_metrics(settings: GatewaySettings) -> Metrics:
 async def _drain(gateway: Gateway) -> float:
     """Wait for the stop signal, and then for callers to finish.
 
-    After the timeout, the remaining callers are asked to reconnect. Return the time of the loop at which the last of
-    them has to be gone, and until which the process may wait for the usage of their sessions.
+    After the timeout, ask the remaining callers to reconnect. Return the event loop's time by which all of them must
+    have left. Until then, the process may wait for the usage of their sessions.
     """
     await gateway.draining.wait()
     stop_by = asyncio.get_running_loop().time() + gateway.settings.drain_timeout_s + STOP_TIMEOUT_S

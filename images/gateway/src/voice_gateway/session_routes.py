@@ -139,7 +139,7 @@ async def check_rate_limit(gateway: Gateway, caller: str) -> None:
     """Count a caller's request for a session.
 
     Raises:
-        Refusal: The rate limit or the minutes of the day are exceeded, or this process is stopping.
+        Refusal: The caller exceeds the rate limit or the daily minutes, or this process is stopping.
     """
     if gateway.draining.is_set():
         raise build_draining_refusal()

@@ -36,13 +36,13 @@ class GatewaySettings(BaseSettings):
         cells: Health address of each cell by its session API, as ``api=health``; comma-separated.
         trace_collector: OTLP/HTTP URL for traces, or empty.
         traced_share: Share of traced calls.
-        forwarded: Whether a proxy that appends to X-Forwarded-For is in front; otherwise, any client could spoof its
-            address.
+        forwarded: Whether a proxy in front of the gateway appends to X-Forwarded-For. Without such a proxy, clients
+            could spoof their addresses.
         archive_url: Bucket or container for transcripts, or empty.
-        archive_endpoint: Server of the archive, unless it is the cloud's own.
+        archive_endpoint: Server of the archive, if it differs from the cloud provider's own.
         bind_address: Address of both ports.
         rtp_host: Host name for SRTP, if it differs from ``media_host``.
-        prometheus_port: Port of the metrics; without one, they are logged for CloudWatch.
+        prometheus_port: Port of the metrics; without a port, metrics are logged for CloudWatch.
         media_tls: Whether a proxy in front of ``media_port`` terminates TLS on port 443, as the load balancer does.
     """
 
@@ -79,7 +79,7 @@ class GatewaySettings(BaseSettings):
     archive_endpoint: str = Field(default="", pattern="^(https?://.+)?$")
 
     forwarded: bool = False
-    bind_address: str = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+    bind_address: str = "0.0.0.0"  # noqa: S104  a container, whose security group restricts access
     media_tls: bool = True
     rtp_host: str = ""
     prometheus_port: Port | None = None

@@ -8,7 +8,7 @@ from voice_runtime import state
 
 
 class SocketLease:
-    """The permission to send a session's audio. The newest socket owns it, and it expires if the gateway fails."""
+    """The newest socket's permission to send a session's audio. The lease expires if the gateway fails."""
 
     def __init__(self, store: Redis, ssrc: int) -> None:
         self._store = store

@@ -13,7 +13,7 @@ from voice_runtime.transcripts import TimedWord
 
 SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01")
 SPEAKER_LABELS = "AB"
-"""Speaker by channel, as OpenAI labels unknown speakers."""
+"""Speaker labels by channel, as in OpenAI's API for unknown speakers."""
 MAX_SUBTITLE_S = 7.0
 MAX_SUBTITLE_CHARACTERS = 84
 """Maximum length of a subtitle: two lines, which can be read in time."""
@@ -126,7 +126,7 @@ def format_header(output_format: TranscriptFormat) -> str:
 
 
 def format_segments(output_format: TranscriptFormat, transcript: FileTranscript, new_segments: list[Segment]) -> str:
-    """Return the output of a format for added segments.
+    """Return the output for new segments in the requested format.
 
     For JSON, this is white space before the document, which keeps the connection alive.
     """
@@ -149,7 +149,7 @@ def format_vtt(segments: Iterable[Segment]) -> str:
 
 
 def format_footer(output_format: TranscriptFormat, transcript: FileTranscript, *, words: bool) -> str:
-    """Return the output of a format after the last segment.
+    """Return the output after the last segment in the requested format.
 
     Args:
         words: Whether verbose JSON contains words.

@@ -69,7 +69,7 @@ class SessionTokenManager:
                 self.key,
                 algorithms=[SIGNATURE_ALGORITHM],
                 audience=SESSION_TOKEN_AUDIENCE,
-                # Another gateway created it, whose clock may be ahead, so only its expiry is verified.
+                # The clock of the gateway that created the token may be ahead, so only the expiry is verified.
                 options={"require": ["sub", "aud", "iat", "exp"], "verify_iat": False},
             )
         except jwt.ExpiredSignatureError:

@@ -2,7 +2,7 @@
 
 The gateway knows when a frame was sent and when its transcript was delivered, and a final contains the durations of its
 stages in the engine. Therefore only the gateway sends spans, and a change of the VAD or ASR host during a call has no
-effect. A trace's id is derived from the session's id, so another gateway continues the same one.
+effect. A trace's id is derived from the session's id, so another gateway continues the same trace.
 """
 
 import hashlib

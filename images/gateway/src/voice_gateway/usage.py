@@ -127,7 +127,7 @@ class UsageCounter:
             used = UsageRecord(record.audio_s, record.chunk_count * CHUNK_DURATION_S, record.characters)
             if used == UsageRecord():
                 return
-            # A gateway's sockets have counted their audio on arrival.
+            # The gateway's sockets have already counted their audio.
             already_counted_s = used.audio_s if record.kind is SessionKind.GATEWAY else 0.0
             await self._add_amounts(session.caller, replace(used, audio_s=used.audio_s - already_counted_s))
             self._log_usage(session.caller, session.id, used)

@@ -1,9 +1,9 @@
-"""Capacity for unauthenticated clients, separate from that of callers, and shared fairly by source.
+"""Capacity for unauthenticated clients, which is separate from that of callers and shared fairly between sources.
 
 A caller's resources are reserved after authentication. Until then, a client waits here, for a limited time and with a
 limited number of others, as with sshd's ``LoginGraceTime`` and ``MaxStartups``. A new client above that number is not
-refused: the source with the most clients loses its oldest one. A caller who authenticates immediately is therefore
-admitted, regardless of how many connections others have open.
+refused. Instead, the source with the most clients loses its oldest one. A caller who authenticates immediately is
+therefore admitted, regardless of how many connections others have open.
 """
 
 import asyncio

@@ -26,8 +26,8 @@ FeatureRows = NDArray[np.float32]
 class LogMelExtractor:
     """Extractor of features from an utterance, whose samples arrive in pieces of any length.
 
-    A row is centred on every 160th sample and extends 200 samples to both sides: before the utterance the signal is
-    reflected, after it there is silence.
+    A row is centred on every 160th sample and extends 200 samples to both sides. Before the utterance, the signal is
+    reflected. After it, the signal is silence.
     """
 
     def __init__(self, bins: int = CHUNK_MEL_BINS) -> None:
@@ -93,7 +93,7 @@ def build_mel_filters(bins: int) -> NDArray[np.float32]:
     return weights
 
 
-# 3 mel are 200 Hz up to 1 kHz; above, 27 mel are a factor of 6.4.
+# Up to 1 kHz, 3 mel are 200 Hz. Above, 27 mel are a factor of 6.4.
 _HZ_PER_MEL = 200 / 3
 _MIN_LOG_HZ = 1000.0
 _MIN_LOG_MEL = _MIN_LOG_HZ / _HZ_PER_MEL

@@ -85,11 +85,12 @@ class FilePieceQueue:
         """
         if not await self._store.expire(state.build_file_piece_key(name), state.FILE_PIECE_RETENTION_S):
             return False
-        # In this order, since a host removes it from the list after it has written the lease.
+        # The queue is read before the lease, since a host removes the piece from the queue after it has written the
+        # lease.
         waits = await self._store.lpos(state.QUEUED_FILE_PIECES_KEY, name)
         if waits is not None or await self._store.exists(state.build_file_piece_lease_key(name)):
             return True
-        # In this order, since a host removes the lease after it has written the transcript.
+        # The lease is read before the transcript, since a host removes the lease after it has written the transcript.
         if not await self._store.hexists(state.build_file_piece_key(name), FilePieceField.TRANSCRIPT):
             await self._enqueue(name)
         return True

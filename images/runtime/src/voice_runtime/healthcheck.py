@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Health check of the gateway and of agents, installed as ``/usr/local/bin/healthcheck``.
 
-The program exits with 0 if each port for callers responds, even while the state store is unavailable: ECS would replace
-all tasks at once.
+The program exits with status 0 if each port for callers responds, even while the state store is unavailable. Otherwise,
+ECS would replace all tasks at once.
 """
 
 import http.client

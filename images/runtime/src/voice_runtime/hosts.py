@@ -1,4 +1,4 @@
-"""The registry of hosts: available, with free slots, or draining."""
+"""The registry of hosts, with their free slots and draining states."""
 
 import ipaddress
 import time
@@ -115,8 +115,8 @@ class HostRegistry:
     async def read_live_hosts(self) -> list[Host]:
         """Return the hosts with a recent heartbeat, sorted by id.
 
-        A host that is seen for the first time counts as alive. So does each host in the first reading after one that
-        failed, since no heartbeat could be read meanwhile.
+        A host that is seen for the first time counts as alive. In the first read after a failed one, all hosts count as
+        alive, since no heartbeats could be read in the meantime.
         """
         try:
             ids = sorted(map(decode_text, await self._store.smembers(state.build_hosts_key(self._tier))))
@@ -130,7 +130,7 @@ class HostRegistry:
         found = (Host.from_fields(host_id, decode_fields(fields)) for host_id, fields in zip(ids, records, strict=True))
         candidates = [host for host in found if host is not None]
         hosts = [host for host in candidates if self._is_alive(host)]
-        # Those of failed hosts as well: without its last heartbeat, a failed host would be seen for the first time.
+        # Heartbeats of failed hosts are also kept. Without its last heartbeat, a failed host would count as a new one.
         self._heartbeats = {host.id: self._heartbeats[host.id] for host in candidates}
         return hosts
 

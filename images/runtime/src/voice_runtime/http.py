@@ -1,4 +1,4 @@
-"""HTTP/1.1 for public programs: connections without a request are limited in time and number."""
+"""HTTP/1.1 for public programs, which limits the duration and the number of connections without a request."""
 
 import asyncio
 import re
@@ -41,8 +41,8 @@ def get_client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
 
     Args:
         connection: The client's request.
-        forwarded: Whether a proxy that appends to X-Forwarded-For is in front: the address is then the last one in the
-            header, since the client can choose all before it. Azure's application gateway adds a port:
+        forwarded: Whether a proxy in front of this program appends to X-Forwarded-For. If so, the last address in the
+            header is returned, since the client can choose all earlier ones. Azure's application gateway adds a port:
             https://learn.microsoft.com/azure/application-gateway/how-application-gateway-works
     """
     forwarded_address = (
@@ -59,11 +59,11 @@ class RequestHeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
     Uvicorn itself waits indefinitely after the first byte.
 
     ``with_connection_limit`` returns the class for a server. Above its maximum of waiting connections, the address with
-    the most of them loses its oldest one. Connections with a request in progress, and WebSockets, are not counted,
-    unless the client does not read its response.
+    the most waiting connections loses its oldest one. Connections with a request in progress, and WebSockets, are not
+    counted, unless the client does not read its response.
 
-    No connection can monopolize the event loop: 256 KiB of the smallest chunks are 40,000 events, a second of CPU time.
-    Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
+    No connection can monopolize the event loop. 256 KiB of the smallest chunks are 40,000 events, which take a second
+    of CPU time. Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
     """
 
     waiting_connections: SourceLimitedSet["RequestHeadTimeoutProtocol"]
@@ -180,8 +180,8 @@ class RequestHeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
             self._stop_waiting()
             return
         self._start_waiting()
-        # An idle connection has uvicorn's own timeout, which ends with the first byte. Right after a response, the
-        # state is still that of the completed request.
+        # uvicorn's own timeout covers an idle connection until its first byte. Right after a response, the state is
+        # still that of the completed request.
         has_begun = self.conn.their_state not in (h11.IDLE, h11.DONE) or self.conn.trailing_data[0]
         if has_begun and self._timer is None:
             self._start_timer()
@@ -194,8 +194,8 @@ class RequestHeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
             _close_or_abort(removed.transport)
 
     def _start_timer(self) -> None:
-        # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
-        # end.
+        # With a strong reference, the timer would keep a closed connection and all of its buffers in memory for
+        # seconds.
         self._timer = self.loop.call_later(REQUEST_HEAD_TIMEOUT_S, _close_if_alive, weakref.ref(self))
 
     def _stop_waiting(self) -> None:

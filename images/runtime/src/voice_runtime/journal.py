@@ -13,7 +13,8 @@ from voice_runtime.replies import decode_entries, decode_text
 
 _CHUNK_FIELD = b"chunk"
 MAX_SEARCH_INTERVAL_S = 2 * HOST_HEARTBEAT_INTERVAL_S
-"""Time between two searches that both find no record of a host, above which the host may have been there meanwhile."""
+"""Maximum time between two consecutive searches that find no record of a host. After a longer interval, the host may
+have been registered in the meantime."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class AudioJournal:
         lost = [ssrc for ssrc, holder in pairs if holder is not None and decode_text(holder) != self.host]
         async with self._store.pipeline(transaction=False) as pipe:
             for ssrc, holder in pairs:
-                # A host that takes over the session concurrently must not lose it, so only leases of this host or
-                # expired ones are changed.
+                # A host that takes over the session concurrently must not lose it, so only expired leases and leases of
+                # this host are changed.
                 if holder is None:
                     pipe.set(state.build_host_lease_key(ssrc), self.host, ex=state.SESSION_LEASE_TTL_S, nx=True)
                 elif decode_text(holder) == self.host:
@@ -117,9 +118,9 @@ class AudioJournal:
     async def find_orphaned_sessions(self) -> list[int]:
         """Return sessions of failed hosts of this tier.
 
-        A host has failed if all searches of ``HOST_HEARTBEAT_TIMEOUT_S`` find no record of it. A search that raises, or
-        that follows the previous one after more than ``MAX_SEARCH_INTERVAL_S``, starts this time again: after an outage
-        or a stall of the store the records of all hosts have expired, and live hosts need time to write theirs.
+        A host has failed if all searches within ``HOST_HEARTBEAT_TIMEOUT_S`` find no record of it. This time restarts
+        if a search raises an error, or if the previous search was more than ``MAX_SEARCH_INTERVAL_S`` ago. After an
+        outage or a stall of the store, all records have expired, and live hosts need time to write theirs.
         """
         try:
             return await self._search_orphans()

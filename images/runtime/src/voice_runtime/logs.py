@@ -32,7 +32,7 @@ def set_up_logging() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # uvicorn logs this for every WebSocket that is refused with a response, as if there had been none.
+    # uvicorn logs this message for every WebSocket that is refused with a response, as if no response had been sent.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.msg)
     for logger_name in ("httpx2", "uvicorn.error"):
         logging.getLogger(logger_name).setLevel(logging.WARNING)

@@ -1,8 +1,8 @@
 """Protection of programs without authentication from web pages.
 
-A browser sends requests of any page to any address, including the local machine, and opens WebSockets without a
-preflight (RFC 6455, section 10.2). If the attacker's own name resolves to 127.0.0.1, they are same-origin requests (DNS
-rebinding), which the Host header shows.
+A browser sends requests from any page to any address, including the local machine, and opens WebSockets without a
+preflight (RFC 6455, section 10.2). If the attacker's own name resolves to 127.0.0.1, the requests are same-origin (DNS
+rebinding), but their Host header contains that name.
 """
 
 import ipaddress
@@ -26,7 +26,8 @@ class OriginCheckMiddleware:
 
     Args:
         allowed: Origins of pages that may send requests anyway.
-        same_origin: Whether a foreign page must have the same host as the request, at any address.
+        same_origin: Whether a page must also have the same host as a request to an address other than the local
+            machine's.
     """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str] = (), *, same_origin: bool = False) -> None:

@@ -30,8 +30,8 @@ PROTECTION_EXPIRY_MINUTES = 6
 """Lifetime of a protection that is not renewed, because the process hangs or has died."""
 MAX_PROTECTION_AFTER_REPLACEMENT_S = 3600.0
 """Maximum time for which a task of an older deployment keeps its protection: the default duration of a session. Load
-balancers continue to send it new calls, so it is never idle in a busy fleet; CloudFormation waits three hours at
-most."""
+balancers continue to send it new calls, so it is never idle in a busy fleet. CloudFormation waits at most three
+hours."""
 REQUEST_TIMEOUT_S = 5.0
 AGENT_URI_VARIABLE, METADATA_URI_VARIABLE = "ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"
 """Variables that ECS sets in each container."""
@@ -45,7 +45,7 @@ class TaskProtection:
     Args:
         store: The state store, in which the newest task stores its revision.
         tier: Tier of the process.
-        is_busy: Returns whether the process has calls.
+        is_busy: Function that returns True while the process has calls.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class TaskProtection:
     async def publish_revision(self) -> str:
         """Store and return the revision of this task, which belongs to the current deployment when it starts.
 
-        It contains a hash of the password, since a deployment that renews passwords keeps the task definition's
-        revision. Eight digits of a hash do not reveal a random password.
+        The revision contains a hash of the password, since a deployment that renews passwords keeps the task
+        definition's revision. Eight digits of a hash do not reveal a random password.
         """
         while True:
             with contextlib.suppress(OSError, HTTPException, ValueError, RedisError):

@@ -1,6 +1,6 @@
 """Rules that redact card numbers and e-mail addresses in transcripts.
 
-These are rules without a model: they detect digits, digits spelled as English words, and addresses as written or read
+The rules do not use a model. They detect digits, digits spelled as English words, and addresses as written or read
 aloud ("john dot doe at example dot com"). Other forms are not detected, so redaction is not guaranteed.
 """
 
@@ -12,7 +12,7 @@ from enum import StrEnum
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 MIN_CARD_DIGITS = 12
-"""Minimum number of digits of a card number, for Maestro (ISO/IEC 7812-1: up to 19)."""
+"""Minimum number of digits in a card number, as for Maestro. ISO/IEC 7812-1 allows up to 19 digits."""
 MIN_PARTIAL_CARD_DIGITS = 7
 """Minimum number of digits at the end of a final that may start a card number, which continues in the next final."""
 DIGIT_WORDS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])

@@ -181,8 +181,8 @@ class SessionStore:
         key_expires_at = session.expires_at + state.SESSION_RETENTION_S
         key = state.build_session_key(session.ssrc)
         # The identity is written first: the writer owns the SSRC, and the VAD tier admits nothing without the other
-        # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before the
-        # other fields.
+        # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before it
+        # writes the other fields.
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.ID, session.id)
             pipe.expireat(key, key_expires_at, nx=True)
@@ -268,9 +268,10 @@ class SessionStore:
             await pipe.execute()
 
     async def extend_grace_period(self, session: Session, grace_s: int) -> bool:
-        """Let an open session expire unless this is repeated within the grace period, and return True if it is open.
+        """Extend the grace period of an open session, and return True if the session is open.
 
-        The session counts as one of its caller's again if its entry has lapsed and was removed.
+        The session expires unless this method is called again within the grace period. If the session is no longer
+        listed among its caller's active sessions, it is added again.
 
         Raises:
             WatchError: The session's record was changed at the same time, and nothing was extended.
@@ -329,9 +330,9 @@ class SessionStore:
 
 
 def _add_active_session(pipe: Pipeline, session: Session, ends_at: int) -> None:
-    """Add a session to its caller's active ones until a time in seconds since the epoch.
+    """Add a session to its caller's active sessions until a time in seconds since the epoch.
 
-    The caller's key may have expired or been deleted since, so it is given an expiry again.
+    The caller's key may have expired or been deleted in the meantime, so its expiry is set again.
     """
     caller_key, expires_at = (
         state.build_caller_sessions_key(session.caller),

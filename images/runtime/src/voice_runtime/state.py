@@ -60,8 +60,9 @@ ARCHIVE_INDEX_RETENTION_S = 86_400
 """Time for which index entries wait for an unavailable archive."""
 
 MAX_AUDIO_CHUNKS = 4096
-"""Maximum number of chunks of a session without a final transcript, 3.2 kB and 100 ms each: an utterance of 300 s, the
-maximum of engines with streaming input, is 3,000 chunks, and the next one has 110 s before the final of the first."""
+"""Maximum number of chunks of a session without a final transcript, 3.2 kB and 100 ms each. The longest utterance of
+engines with streaming input lasts 300 s, which is 3,000 chunks. The remaining chunks are 110 s of the next utterance,
+until the final of the first."""
 
 AUDIO_RETENTION_S = 120
 """Maximum time for which unfinished audio waits for another host."""

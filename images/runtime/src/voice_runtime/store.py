@@ -65,7 +65,7 @@ class StoreSettings(BaseSettings):
 
 
 class FileCredentialProvider(CredentialProvider):
-    """Credentials that are read at each connection, since the password rotates while programs run."""
+    """Credentials that are read for each new connection, since the password rotates while programs run."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings

@@ -42,13 +42,13 @@ class EventKind(StrEnum):
 
 
 MAX_RECENT_EVENTS = 256
-"""Number of recent events among which the last final is searched. An utterance has fewer events before its final."""
+"""Number of recent events that are searched for the last final. An utterance has fewer events before its final."""
 GAP_NUMBER_BASE = 2**31
 """Base of the number of a gap inside an utterance, to which the gap's position is added. Gaps follow all partials, and
 precede the end."""
 MAX_REPORTED_SESSIONS = 64
-"""Number of sessions of which a process remembers that it has logged their invalid entries, since readers that wait
-read such an entry repeatedly."""
+"""Maximum number of sessions whose invalid entries a process remembers to have logged, since waiting readers read such
+an entry repeatedly."""
 FIXED_EVENT_NUMBER_BY_KIND = {
     EventKind.SPEECH_STARTED: 1,
     EventKind.SPEECH_STOPPED: FINAL_SEQUENCE_NUMBER - 1,
@@ -108,7 +108,7 @@ class EventId:
 
     Attributes:
         utterance: Start of its utterance, in 20 ms frames.
-        number: Counts an utterance's events from 1; a final has the highest.
+        number: Counts an utterance's events from 1; a final has the highest number.
     """
 
     utterance: int
@@ -147,8 +147,8 @@ class TranscriptStore:
     async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
         """Append an event, and return True if it was new.
 
-        An event is not new if another host has already published as much of its utterance, or a later utterance. It is
-        new if this instance has already published it, since a command whose reply was lost is repeated.
+        An event is not new if another host has already published as much of its utterance, or a later utterance. An
+        event that this instance has already published counts as new, since a command is repeated if its reply was lost.
 
         Args:
             ssrc: The session.

@@ -11,7 +11,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request
 
 MAX_SLICE_BYTES = 4096
-"""Bytes per read: 680 empty pings, the smallest frames, take about 10 ms."""
+"""Maximum bytes per read. This is 680 empty pings, the smallest frames, which take about 10 ms."""
 BAD_REQUEST_RESPONSE = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 MIN_PAUSE_S = 0.001
 PAUSE_FACTOR = 4
@@ -20,7 +20,7 @@ loop's time."""
 MAX_TOTAL_LARGE_MESSAGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
 CLIENT_READ_TIMEOUT_S = 20.0
-"""Maximum time without reads by a client with pending data, and for closing its connection."""
+"""Maximum time for which a client may leave pending data unread, and for closing its connection."""
 MAX_UNREAD_BYTES = 64 * 1024
 """Maximum size of unread responses to a client's pings, above which no more data is read from it."""
 
@@ -71,8 +71,8 @@ class SlowReaderTimeoutProtocol(asyncio.Protocol):
         self.stop_unread_timeout()
         self._unread_bytes = self.transport.get_write_buffer_size()
         self._was_closing = self.transport.is_closing()
-        # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
-        # end.
+        # With a strong reference, the timer would keep a closed connection and all of its buffers in memory for
+        # seconds.
         self._unread_timer = self.loop.call_later(CLIENT_READ_TIMEOUT_S, _close_if_unread, weakref.ref(self))
 
     def stop_unread_timeout(self) -> None:
@@ -128,7 +128,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
             self._process_slice()
 
     def send_receive_event_to_app(self) -> None:
-        """Close the connection if a text is not UTF-8; uvicorn would log an error of this program with a traceback."""
+        """Close the connection if a text message is not UTF-8. uvicorn would log an error with a traceback."""
         if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
             self.frames = []
             self.conn.send_close(CloseCode.INVALID_DATA)
@@ -157,7 +157,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
             self._process_slice()
 
     async def receive(self) -> Any:  # noqa: ANN401  uvicorn's
-        """Return the next message; in the meantime, no more data is received than can be processed."""
+        """Return the next message. No more data is received than can be processed."""
         message = await super().receive()
         if self._unread:
             self.transport.pause_reading()

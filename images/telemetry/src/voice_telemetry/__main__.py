@@ -24,7 +24,7 @@ from voice_telemetry.sources.neuron import NeuronSource
 from voice_telemetry.sources.nic import NicSource
 
 MAX_VALUE_AGE_S = 10.0
-"""Maximum age of values for Prometheus. The source of older values no longer responds."""
+"""Maximum age of values for Prometheus. If a value is older, its source no longer responds."""
 _CLOUDWATCH_TIMEOUT_S = 5
 
 log = logging.getLogger("voice_telemetry")
@@ -117,7 +117,7 @@ async def _sleep_until_stopped(stop: asyncio.Event, seconds: float) -> None:
 
 
 def _create_cloudwatch_publisher(settings: Settings) -> CloudWatchPublisher:
-    # The pauses between calls are longer than the library's own.
+    # The library's retries are disabled, since the pauses between calls are longer.
     config = Config(
         connect_timeout=_CLOUDWATCH_TIMEOUT_S, read_timeout=_CLOUDWATCH_TIMEOUT_S, retries={"total_max_attempts": 1}
     )

@@ -77,7 +77,7 @@ class CloudWatchPublisher:
             except ClientError as error:
                 if _is_invalid_request_error(error):
                     self.lost_count += len(batch)
-                    log.error("CloudWatch refuses %d values: %s", len(batch), error)  # noqa: TRY400  an answer, no bug
+                    log.error("CloudWatch rejects %d values: %s", len(batch), error)  # noqa: TRY400  a response, not a bug
                     continue
                 self._requeue(batch, error)
                 return

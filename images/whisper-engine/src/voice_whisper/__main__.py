@@ -12,7 +12,7 @@ from voice_whisper.settings import EngineSettings, ModelSettings
 
 
 def main() -> int:
-    """Run the engine; exit with 1 if it cannot start."""
+    """Run the engine, and return the exit code, which is 1 if the engine cannot start."""
     settings, store = environment.read_settings(EngineSettings), environment.read_settings(StoreSettings)
     environment.read_settings(
         ModelSettings

@@ -1,7 +1,7 @@
 """Admission of sessions that exist in Valkey, up to the host's number of slots.
 
-An unknown session waits for its lookup with a limited number of others. Addresses are served in turn. Above the limit,
-the address with the most waiting sessions loses its oldest one, so a flood only delays its own address.
+The number of unknown sessions that wait for their lookup is limited, and addresses are served in turn. Above the limit,
+the address with the most waiting sessions loses its oldest one, so a flood only delays sessions from its own address.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ MAX_REFUSED_SESSIONS = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
 MAX_LOOKUPS_PER_S = 250
-"""Maximum rate of lookups. A lookup takes about 0.2 ms, so a flood of unknown sessions leaves the engine 95 % of its
-loop."""
+"""Maximum rate of lookups. A lookup takes about 0.2 ms, so a flood of unknown sessions leaves 95 % of the event loop's
+time for other work."""
 MAX_BUFFERED_CHUNKS = 100
 """Maximum chunks of a session that wait for Valkey: 10 s of speech."""
 
@@ -62,7 +62,7 @@ class Admission:
 
     Attributes:
         live_sessions: The admitted sessions.
-        is_closed: Whether new ones are refused.
+        is_closed: Whether new sessions are refused.
     """
 
     def __init__(self, slots: int, sessions: SessionStore, services: SessionContext) -> None:
@@ -111,7 +111,7 @@ class Admission:
             await asyncio.sleep(1 / MAX_LOOKUPS_PER_S)
 
     def receive(self, datagram: bytes, source: str) -> None:
-        """Process a datagram of the VAD tier, or count the reason for rejecting it.
+        """Process a datagram from the VAD tier, or count the reason for rejecting it.
 
         Args:
             source: Source address.
@@ -215,7 +215,7 @@ class Admission:
         return task
 
     async def _report_refusal(self, ssrc: int) -> None:
-        """Report to the gateway that this host is full, so that the session's speech is not transcribed."""
+        """Report to the gateway that this host is full, and therefore does not transcribe the session's speech."""
         with contextlib.suppress(*STORE_ERRORS):
             await self._sessions.mark_refused(ssrc)
 
@@ -246,7 +246,7 @@ class Admission:
 
     async def _start_session(self, ssrc: int, record: Session) -> None:
         last_final = await retry_until_done("admission", lambda: self._services.transcripts.read_last_final(ssrc))
-        # A final may be published without its coverage, if its host failed in between.
+        # If the previous host failed right after it published a final, the record does not include that final yet.
         transcribed_until = max(
             record.last_transcribed_sequence + 1, last_final.end_ms // FRAME_MS if last_final else 0
         )

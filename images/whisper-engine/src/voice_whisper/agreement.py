@@ -28,7 +28,7 @@ MIN_REPEAT_COUNT = 3
 
 
 class LocalAgreement:
-    """The words of an utterance, in seconds relative to the caller's origin.
+    """The words of an utterance, with times in seconds relative to the caller's origin.
 
     Attributes:
         committed: Words that no longer change.
@@ -87,7 +87,7 @@ class LocalAgreement:
         new_words = [word for word in hypothesis if word.end > words[-1].end + WORD_TIME_TOLERANCE_S]
         # Times are uncertain, so repetitions at the boundary are detected by their words.
         for count in range(min(MAX_REPEATED_WORDS, len(words), len(new_words)), 0, -1):
-            # Groups of a number repeat: one is a repetition only if its times overlap.
+            # A number can contain equal groups of digits, so a group is only a repetition if its times overlap.
             slack_s = 0 if all(_normalize_word(word).isdigit() for word in new_words[:count]) else 1
             if (
                 _calculate_common_prefix_length(words[-count:], new_words[:count]) == count

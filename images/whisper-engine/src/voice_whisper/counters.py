@@ -13,7 +13,7 @@ class Counters:
         malformed: Invalid datagrams.
         refused: Datagrams of sessions that are not admitted.
         dropped: Chunks of admitted sessions that are not transcribed.
-        events: Everything else.
+        events: All other events.
     """
 
     def __init__(self) -> None:

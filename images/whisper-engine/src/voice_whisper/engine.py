@@ -1,4 +1,4 @@
-"""The whole engine: its parts, their start and their graceful shutdown."""
+"""Creates and starts the components of the engine, and shuts them down gracefully."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ from voice_whisper.transcriber import Transcriber
 from voice_whisper.vllm_backend import VllmTranscriber
 
 RECEIVE_BUFFER_BYTES = 8 << 20
-"""Four seconds of 64 sessions, at 32 kB/s each."""
+"""Size of four seconds of audio from 64 sessions, at 32 kB/s each."""
 DRAIN_PROPAGATION_DELAY_S = HOST_HEARTBEAT_TIMEOUT_S
 """Time for which the VAD tier may still send new sessions to a draining host, since it reads the registry
 periodically."""
@@ -54,7 +54,7 @@ class Engine:
     """The engine of a host, from its start to its graceful shutdown."""
 
     def __init__(self, settings: EngineSettings, store: StoreSettings) -> None:
-        """Create the parts.
+        """Create the components of the engine.
 
         Raises:
             OSError: The store's password file cannot be read.
@@ -157,7 +157,7 @@ class Engine:
                 await self._batch.flush()
                 await self._registry.remove(self._settings.host)
         except STORE_ERRORS as error:
-            log.warning("left without a word: %s", error)
+            log.warning("the host could not be removed from the state store: %s", error)
         log.info("drained: %d sessions are left to other hosts", remaining)
 
 

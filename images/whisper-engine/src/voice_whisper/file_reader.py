@@ -1,4 +1,4 @@
-"""Transcription of pieces of audio files with the capacity that live calls leave."""
+"""Transcribes pieces of audio files with the capacity that live calls do not use."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ class FileTranscriber:
         try:
             transcript = await self._transcriber.transcribe(utterance, piece.language, Priority.FILE, piece.prompt)
         except JobFailedError as error:
-            log.error("a piece of a file has no transcript: %s", error)  # noqa: TRY400  an answer
+            log.error("a piece of a file has no transcript: %s", error)  # noqa: TRY400  a response
             self._counters.events["given_up"] += 1
             return PieceTranscript(failed=True)
         # Models transcribe noise as a full stop.

@@ -37,8 +37,8 @@ def create_server(unready_reason: Callable[[], str], metrics: Callable[[], dict[
     """Return a server for a listening socket.
 
     Args:
-        unready_reason: Returns the reason why the engine is not ready, or an empty text.
-        metrics: Returns the metrics.
+        unready_reason: Function that returns the reason why the engine is not ready, or an empty string.
+        metrics: Function that returns the metrics.
     """
 
     async def get_health(_: Request) -> Response:

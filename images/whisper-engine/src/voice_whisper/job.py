@@ -48,7 +48,7 @@ class WindowTranscript:
     Attributes:
         stages_ms: Duration of each stage; waiting is ``queue``.
         words: Words with times; empty if the engine does not report them.
-        processing_s: The window's share of the time of the workers, which process batches.
+        processing_s: The window's share of the workers' processing time, since workers process batches.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Job:
         audio_rows: Number of rows that contain audio.
         result: Future of the transcript, which may be cancelled.
         slot: Its slot in shared memory, once assigned.
-        states: Its hidden states there, once available.
+        states: Its hidden states in the slot, once available.
         failed_attempt_count: Number of workers that crashed on the window or its batch.
         requested_at: Time of creation.
         prompt: Words that are likely to occur.

@@ -1,4 +1,4 @@
-"""Chunks for the journal, batched in one round trip."""
+"""Chunks for the journal, which are written in batches of one round trip each."""
 
 import asyncio
 from collections import deque
@@ -12,8 +12,8 @@ FLUSH_INTERVAL_S = 0.05
 """Interval between two batches, which is the maximum duration of the chunks that a failing host loses."""
 
 MAX_WAITING_CHUNKS = 8192
-"""Maximum number of chunks that wait for an unavailable store, 3.2 kB each. Above it, the oldest chunks are discarded,
-but their session's host still keeps them."""
+"""Maximum number of chunks that wait for an unavailable store, 3.2 kB each. Above this number, the oldest chunks are
+not written to the journal, but their session's host still keeps them."""
 
 
 class JournalBatch:

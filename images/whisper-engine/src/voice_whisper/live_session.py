@@ -37,8 +37,8 @@ QUEUE_THRESHOLD_WINDOWS = 8
 MAX_PARTIAL_INTERVAL_FACTOR = 2
 FRAME_S = FRAME_MS / 1000
 CUT_WORD_MARGIN_S = 0.12
-"""A word that ends this close to a commit during speech, or to the end of a partial's audio, may continue after it:
-ends are accurate to a tenth of a second."""
+"""Margin before a commit during speech, or before the end of a partial's audio. A word that ends within this margin may
+continue after it, since word ends are accurate to a tenth of a second."""
 CONTINUATION_GAP_S = 0.25
 """Time within which continuing speech arrives after a commit, since chunks arrive every 100 ms."""
 EMPTY_TRANSCRIPT = WindowTranscript("", None, {}, 0.0)
@@ -62,7 +62,7 @@ class SessionContext:
 
 @dataclass(eq=False)
 class _PendingEvent:
-    """An event to publish: a final waits for its transcript, and all following events wait for the final.
+    """An event to publish. A final waits for its transcript, and all following events wait for the final.
 
     Attributes:
         number: Number of the event, if its kind does not determine it.
@@ -76,7 +76,7 @@ class _PendingEvent:
 
 @dataclass(eq=False)
 class _EarlyTranscript:
-    """Early transcript of an utterance whose speaker is silent: its final, unless speech continues.
+    """Early transcript of an utterance whose speaker is silent. It becomes the final unless speech continues.
 
     Attributes:
         end_frame: Position after the last transcribed frame.
@@ -245,7 +245,7 @@ class LiveSession:
             counters.events["given_up"] += 1
             result = EMPTY_TRANSCRIPT
         ingest_ms = 1000 * (started_at - utterance.last_audio_at)
-        if before:  # its transcript depends on that of the previous one
+        if before:  # its transcript depends on that of the previous utterance
             await asyncio.wait({before})
         self._continue_agreement(utterance)
         result = await self._remove_cut_word(utterance, result)
@@ -297,7 +297,7 @@ class LiveSession:
                 utterance, self._language, Priority.FINAL, self._prompt
             )
         except JobFailedError as error:
-            log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
+            log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  a response
             return None
         self._services.counters.record_work(time.monotonic(), result.processing_s)
         return result
@@ -358,7 +358,7 @@ class LiveSession:
         utterance = self._audio.current_utterance
         if (
             utterance is None
-            or not utterance.is_announced  # an earlier one still waits for late chunks
+            or not utterance.is_announced  # an earlier utterance still waits for late chunks
             or utterance.end is not None
             or self._outbox
             or (self._partial and not self._partial.done())
@@ -400,7 +400,7 @@ class LiveSession:
             if self._outbox or not utterance.is_announced or not transcript.text:
                 return
             try:
-                # The number is the amount of audio, so another host's partials of less audio never follow it.
+                # The event's number is the amount of audio, so a partial of another host with less audio never follows.
                 await self._services.transcripts.publish(self._ssrc, transcript, frames)
             except STORE_ERRORS:
                 return

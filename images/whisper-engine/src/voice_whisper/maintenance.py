@@ -31,10 +31,10 @@ class HostMaintenance:
     registry and renews no leases, so that the VAD tier sends its sessions elsewhere and other hosts take over.
 
     Args:
-        is_stuck: Returns whether the transcriber has stopped working.
+        is_stuck: Function that returns True if the transcriber has stopped working.
 
     Attributes:
-        is_draining: Whether the host is leaving.
+        is_draining: Whether the host is shutting down.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class HostMaintenance:
         await self._registry.remove(self._settings.host)
 
     async def _resume_sessions(self) -> None:
-        """Continue the sessions from before a restart or a stuck transcriber."""
+        """Continue the sessions that this host had before it restarted or its transcriber was stuck."""
         session_ids = await self._journal.read_host_sessions(self._settings.host)
         others = await self._journal.renew(session_ids)
         for ssrc in set(session_ids) - set(others):

@@ -1,7 +1,7 @@
 """Memory that the main process and the workers share: features for encoders, and hidden states for decoders.
 
-The memory is an anonymous file that workers inherit. Only slot numbers are sent between processes; the kernel frees the
-memory when the last process has ended in any way, and only allocates used pages.
+The memory is an anonymous file that workers inherit. Only slot numbers are sent between processes. The kernel only
+allocates used pages, and frees the memory when the last process has ended for any reason.
 """
 
 import mmap
@@ -17,7 +17,7 @@ from voice_whisper.window import MAX_WINDOW_ROWS
 MAX_MEL_BINS = 128
 MAX_HIDDEN_STATES = 1500
 MAX_HIDDEN_WIDTH = 1280
-"""Of Whisper's models, large-v3 has the most mel bins, and the large ones have the widest states."""
+"""Of Whisper's models, large-v3 has the most mel bins, and the large models have the widest hidden states."""
 
 FEATURE_BYTES = 4 * MAX_MEL_BINS * MAX_WINDOW_ROWS
 HIDDEN_STATES_BYTES = 4 * MAX_HIDDEN_STATES * MAX_HIDDEN_WIDTH

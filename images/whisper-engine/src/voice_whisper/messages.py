@@ -35,9 +35,9 @@ class BatchRequest(_Message):
 
     Attributes:
         states: Description of the hidden states, once the slots contain them.
-        languages: Language of each; ``None`` to detect it.
-        audio_rows: Number of rows that contain audio, for each.
-        prompt: Words that are likely to occur in all of them.
+        languages: Language of each slot; ``None`` to detect it.
+        audio_rows: Number of rows that contain audio, for each slot.
+        prompt: Words that are likely to occur in all slots.
     """
 
     slots: list[int]
@@ -50,7 +50,7 @@ class BatchRequest(_Message):
 
 
 class BatchReply(_Message):
-    """Result of a batch, in its order.
+    """Result of a batch, in the order of its slots.
 
     Attributes:
         states: Description of the hidden states in the slots; ``None`` after decoding.

@@ -23,8 +23,8 @@ from voice_whisper.window import MAX_UTTERANCE_FRAMES, create_window
 from voice_whisper.word_times import adjust_word_times
 
 STALL_TIMEOUT_S = 30
-"""Time without a completed batch after which a stage with work is stuck. A batch takes seconds; a worker that hangs is
-killed after a minute, and a restarted one takes as long as loading its model."""
+"""Time without a completed batch after which a stage with work is stuck. A batch takes seconds. A hanging worker is
+killed after a minute, and its restart takes as long as loading its model."""
 POLL_INTERVAL_S = 1.0
 
 
@@ -59,8 +59,8 @@ class WorkerPool:
     """A pool of workers in stages, through which a window of speech passes in order.
 
     Each window has a slot in shared memory, to which the features are written. If prefill and decode have separate
-    processes, an encoder replaces them by hidden states, which a decoder reads; if colocated, hidden states stay in the
-    process.
+    processes, an encoder replaces them with hidden states, which a decoder reads. If they are colocated, hidden states
+    stay in the process.
 
     Attributes:
         stages: Stages by role, in order.
@@ -73,7 +73,7 @@ class WorkerPool:
     def __init__(self, settings: EngineSettings) -> None:
         crews = create_stage_configs(settings)
         self._threads = calculate_threads_per_worker(settings)
-        # While every worker has a full batch, the next windows wait in as many slots.
+        # While every worker has a full batch, as many further windows wait in slots.
         self._count = 2 * sum(crew.worker_count * crew.max_batch_size for crew in crews)
         self._memory = SlotMemory(self._count)
         self._free = list(range(self._count))
@@ -126,7 +126,7 @@ class WorkerPool:
             workers.create_task(self._watch_stalls())
 
     async def wait_until_ready(self) -> None:
-        """Return once every worker has its model."""
+        """Return once every worker has loaded its model."""
         await self._ready.wait()
 
     async def transcribe(

@@ -8,7 +8,7 @@ from voice_whisper.settings import ModelSettings
 
 
 def main() -> int:
-    """Load both parts of the model once; exit with 1 on failure."""
+    """Load both parts of the model once, and return the exit code, which is 1 on failure."""
     try:
         load_backend(ModelSettings(), Role.COLOCATED, os.cpu_count() or 1, 0)
     except ModelLoadError as error:

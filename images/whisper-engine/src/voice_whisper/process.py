@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 5
 
 MAX_REPLY_BYTES = 4 << 20
 """Maximum size of a reply. Eight windows of 30 s with ten words per second and 150 bytes per word have 360 KB, which
-exceeds asyncio's default of 64 KiB. The rest is reserve for the long words of a model that repeats itself."""
+exceeds asyncio's default of 64 KiB. The rest is a reserve for the long words of a model that repeats itself."""
 
 _START_MESSAGE_ADAPTER: TypeAdapter[ReadyMessage | FailedMessage] = TypeAdapter(ReadyMessage | FailedMessage)
 T = TypeVar("T")
@@ -56,11 +56,11 @@ class WorkerProcess:
         """Start a worker, and wait until it has loaded its model.
 
         Args:
-            number: Index among the workers of its role, from 0, by which they share a host's GPUs.
+            number: Index among the workers of its role, from 0, which assigns one of the host's GPUs.
 
         Raises:
-            WorkerDiedError: It exited without a message.
-            WorkerStartError: It reported why it cannot start.
+            WorkerDiedError: The worker exited without a message.
+            WorkerStartError: The worker reported why it cannot start.
         """
         arguments = [role.value, str(memory.descriptor), str(slots), str(threads), str(number)]
         worker = cls(
@@ -84,7 +84,7 @@ class WorkerProcess:
         """Send a request, and return the response of the worker.
 
         Raises:
-            WorkerDiedError: The process exited, or was killed since its response is invalid.
+            WorkerDiedError: The process exited, or was killed because its response was invalid.
         """
         try:
             self._stdin.write(request.model_dump_json().encode() + b"\n")
@@ -100,7 +100,7 @@ class WorkerProcess:
             raise WorkerDiedError(f"worker {self.pid} sent an invalid reply and was killed: {problem}") from None
 
     async def wait_while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Wait for another operation while the process is alive, and return its result.
+        """Wait for an operation while the process is alive, and return the operation's result.
 
         Raises:
             WorkerDiedError: The process exited first.

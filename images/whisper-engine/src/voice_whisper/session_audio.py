@@ -1,7 +1,8 @@
 """Assembly of a session's chunks into utterances, even if chunks are late, duplicated or missing.
 
-The VAD tier splits at every pause. Short pauses are part of the utterance: the clock and the transcript determine their
-maximum duration. All other splits only depend on sequence numbers, so two hosts with the same chunks split identically.
+The VAD tier splits at every pause. Short pauses are part of the utterance, and their maximum duration depends on the
+clock and the transcript. All other splits only depend on sequence numbers, so two hosts with the same chunks split
+identically.
 """
 
 from enum import StrEnum
@@ -21,7 +22,7 @@ COMMIT_TRANSCRIPT_SILENCE_S = 0.08
 """Silence after which the utterance is transcribed for callers that commit and wait. An agent commits 0.2 s into a
 silence, and the transcript takes about as long."""
 MAX_CONTINUATION_FRAMES = 300 // FRAME_MS
-"""Maximum pause after an utterance for speech that continues it, and would be transcribed wrongly on its own."""
+"""Maximum pause before speech that continues an utterance. On its own, such speech would be transcribed wrongly."""
 MAX_REORDER_S = 0.1
 """Maximum wait for a chunk that later chunks have overtaken."""
 
@@ -141,7 +142,7 @@ class SessionAudio:
         self.transcribed_until = self._completed_until = utterance.last + 1
 
     def _copy_to_continuation(self, utterance: Utterance, chunk: AudioChunk) -> None:
-        """Include a late chunk across the cut of a long utterance in the piece after the cut, too."""
+        """If a late chunk spans the cut of a long utterance, also include it in the part after the cut."""
         end = utterance.end
         if end is None or not chunk.sequence < end < chunk.sequence + CHUNK_FRAMES:
             return
@@ -185,7 +186,8 @@ class SessionAudio:
         gap = chunk.sequence - utterance.last > MAX_GAP_FRAMES
         if (another or ended or gap) and not self._continues_utterance(index, chunk):
             return self._begin_utterance(index + 1, chunk, starts=starts)
-        # The chunk across the previous cut does not shift the next one: a host that continues may not have the chunk.
+        # The chunk that spans the previous cut does not shift the next cut, since a host that continues may not have
+        # it.
         is_shared = utterance.start - utterance.begin < CHUNK_FRAMES
         begin = utterance.start if is_shared else utterance.begin
         pieces = (chunk.sequence - begin) // self._longest_frames

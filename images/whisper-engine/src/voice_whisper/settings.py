@@ -42,9 +42,9 @@ class EngineSettings(BaseSettings):
     health_address: str = "127.0.0.1"
     """Address of the health port, which a cluster queries from outside of the pod."""
     vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
-    """vLLM's API, or a router's, for the engine ``vllm``; for ``vllm-realtime``, that of one vLLM."""
+    """API of vLLM or of a router for the engine ``vllm``; for ``vllm-realtime``, API of one vLLM server."""
     vllm_model: str = ""
-    """Name of the model at that API; empty for the only one."""
+    """Name of the model at that API; empty if there is only one model."""
 
     layout: Layout = Layout.DISAGGREGATED
     sessions: int = Field(default=64, ge=1, le=4096)

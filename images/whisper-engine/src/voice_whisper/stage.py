@@ -13,8 +13,8 @@ RESTART_PAUSE_S = 1.0
 """Pause before a worker that could not start is restarted."""
 
 MAX_BATCH_WAIT_S = 0.03
-"""Time for which a decoder waits for windows of the preceding stage. Four windows at a time take half as long per token
-as one."""
+"""Time for which a decoder waits for windows of the preceding stage. With four windows at a time, a token takes half as
+long as with one."""
 
 log = logging.getLogger(__name__)
 

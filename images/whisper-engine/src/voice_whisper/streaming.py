@@ -24,13 +24,13 @@ OVERLAP_SAMPLES = 2 * SAMPLE_RATE_HZ
 MAX_OVERLAP_WORDS = 8
 """Maximum number of words in an overlap: four per second."""
 MAX_CUT_WORDS = 2
-"""Maximum number of words that a stream recognizes wrongly at its start or end. A single common word that is farther
+"""Maximum number of words that a stream recognizes wrongly at its start or end. A single shared word that is farther
 from the seam may be a different occurrence of a frequent word."""
 MAX_DELAY_FRAMES = 200 // FRAME_MS
 """Time after which a missing chunk counts as lost. Until then, a partial ends before the chunk."""
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum number of attempts, which cover a restart of the engine. After them, an utterance is given up."""
+"""Maximum number of attempts, which cover a restart of the engine. After the last attempt, an utterance is given up."""
 
 
 class StreamError(Exception):
@@ -150,7 +150,7 @@ class StreamingTranscriber:
         utterance: Utterance,
         language: str | None,
         priority: Priority,
-        prompt: str = "",  # noqa: ARG002  its engines take none
+        prompt: str = "",  # noqa: ARG002  streaming engines accept no prompt
     ) -> WindowTranscript:
         """Return the transcript of an utterance.
 
@@ -162,7 +162,7 @@ class StreamingTranscriber:
         started_at, is_partial = time.monotonic(), priority is Priority.PARTIAL
         self._finals += not is_partial
         try:
-            # A partial message must not be left behind if a partial is cancelled.
+            # A message must not be truncated if a partial is cancelled.
             transcription = asyncio.ensure_future(
                 self._transcribe_audio(utterance, 1 if is_partial else MAX_ATTEMPTS, is_partial)
             )
@@ -257,10 +257,10 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_complete: bool) -
 
 
 def _find_overlap(last: list[str], next_: list[str]) -> tuple[int, int] | None:
-    """Return the positions of the common text in the last words of a stream and in the first ones of the next.
+    """Return the positions of the common text in the last words of a stream and in the first words of the next.
 
-    Of several texts with the maximum number of words, the one nearest to the end of the first stream and to the start
-    of the second is returned, because the overlap lies there.
+    If several texts have the maximum number of words, the one nearest to the end of the first stream and to the start
+    of the second is returned, because this is where the streams overlap.
     """
     found: list[tuple[int, int, tuple[int, int]]] = []
     for at, begin in itertools.product(range(len(last)), range(len(next_))):

@@ -41,7 +41,7 @@ class Utterance:
         end: Position after its last frame, if known; it becomes unknown if speech continues after a pause.
         has_ended: Whether its last chunk has arrived, or it was split.
         is_transcript_complete: Whether its text ends like a sentence; unknown until it has been transcribed to its end.
-        last_audio_at: Arrival of the last chunk, in the caller's clock.
+        last_audio_at: Arrival time of the last chunk, on the caller's clock.
         opened: Whether its first chunk has arrived.
         continues: Whether it was split from the previous utterance.
         last: Sequence of its newest chunk.
@@ -94,7 +94,7 @@ class Utterance:
 
     def _extend_end(self, chunk: AudioChunk) -> None:
         if chunk.sequence < self.last:
-            return  # it may end a segment after which another one has already started
+            return  # the chunk may end a segment after which another one has already started
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
             self.end, self.has_ended = calculate_end_position(chunk), True
         elif self.end is not None and chunk.sequence >= self.end:
@@ -256,11 +256,11 @@ class Utterance:
         return rows
 
     def _calculate_early_row_flags(self) -> dict[int, bool]:
-        """Return for each chunk whether its rows begin one row early.
+        """Return a flag for each chunk, which is True if its rows begin one row early.
 
-        This follows the start of a segment, whose first chunk contains one row fewer than its length.
+        Rows begin early after the start of a segment, whose first chunk contains one row fewer than its length.
 
-        A row is complete 200 samples after its centre; the last chunk of a segment contains the missing one.
+        A row is complete 200 samples after its centre. The last chunk of a segment contains the missing row.
         """
         rows_by_chunk, late = {}, self._has_row_offset if self.begin < self.start else self.has_start
         for sequence, chunk in sorted(self._chunks.items()):

@@ -1,4 +1,4 @@
-"""Transcription by vLLM: on the same host, or through a router to several."""
+"""Transcription by vLLM on the same host, or by several vLLM servers through a router."""
 
 import asyncio
 import io
@@ -22,18 +22,18 @@ MAX_CONCURRENT_REQUESTS = 64
 REQUEST_TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum number of attempts, which cover a restart of vLLM. After them, an utterance is given up."""
+"""Maximum number of attempts, which cover a restart of vLLM. After the last attempt, an utterance is given up."""
 SILENCE_PCM = bytes(2 * SAMPLE_RATE_HZ)
 
 log = logging.getLogger(__name__)
 
 
 class VllmTranscriber:
-    """vLLM's OpenAI-compatible API. It encodes and decodes in one process, so there is one queue.
+    """Client of vLLM's OpenAI-compatible API. vLLM encodes and decodes in one process, so there is one queue.
 
     Args:
         address: Address of vLLM, or of a router.
-        model: Name of the transcription model; empty for the only one.
+        model: Name of the transcription model; empty if there is only one model.
     """
 
     max_utterance_frames = MAX_UTTERANCE_FRAMES
@@ -88,7 +88,7 @@ class VllmTranscriber:
         A partial is tried once. Other transcripts are retried until vLLM is available again.
 
         Raises:
-            JobFailedError: vLLM rejects it, or remains unavailable.
+            JobFailedError: vLLM rejects the utterance, or remains unavailable.
         """
         wav, requested_at = _encode_wav(utterance.decode_samples().tobytes()), time.monotonic()
         self._waiting += 1

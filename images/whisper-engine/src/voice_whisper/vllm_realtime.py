@@ -20,7 +20,7 @@ from voice_whisper.streaming import StreamError
 from voice_whisper.vllm_watch import VllmMonitor
 
 TOKENS_PER_S = 12.5
-"""Tokens per second of Voxtral's audio, each with a text token (its model card)."""
+"""Voxtral's audio tokens per second, each with a text token (see its model card)."""
 USABLE_CONTEXT_FRACTION = 0.8
 """Usable share of a context. The rest is reserved for the start of a stream, and for the text at its end."""
 MAX_STREAM_S = 60.0
@@ -36,7 +36,7 @@ class VllmRealtimeRecognizer:
 
     Args:
         address: Address of the HTTP server.
-        model: Name of the model; empty for the only one.
+        model: Name of the model; empty if there is only one model.
     """
 
     def __init__(self, address: str, model: str = "") -> None:
@@ -75,7 +75,7 @@ class VllmRealtimeRecognizer:
         """Open a stream.
 
         Raises:
-            StreamError: vLLM accepts none.
+            StreamError: vLLM accepts no stream.
         """
         url = f"{self._address.replace('http', 'ws', 1)}/v1/realtime"
         try:

@@ -1,4 +1,4 @@
-"""Monitoring of the vLLM on the same host, which must respond to requests or to a short silence.
+"""Monitoring of the vLLM server on the same host, which must respond to requests or to a short silence.
 
 vLLM's ``/health`` is not sufficient, since it returns 200 while the engine core hangs. A router with several engines is
 not monitored this way, since a hanging engine does not affect the others.
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 PROBE_IDLE_TIME_S = 5.0
 """Time without a response after which a short silence is sent."""
 PROBE_TIMEOUT_S = 4.0
-"""Timeout of the response to the silence. This is our choice: vLLM takes 0.1 s, and responses to other requests count
-as well."""
+"""Timeout of the response to the silence. This value is a choice of this project: vLLM takes 0.1 s, and responses to
+other requests count as well."""
 MAX_UNANSWERED_PROBES = 3
 """Number of consecutive timeouts after which vLLM is stuck, 20 s after its last response."""
 POLL_INTERVAL_S = 1.0
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class VllmMonitor:
-    """Monitors a vLLM.
+    """Monitors a vLLM server.
 
     Args:
-        probe: Sends a short silence, and returns after the response.
-        failures: Exceptions that the probe raises without a response.
+        probe: Function that sends a short silence, and returns after the response.
+        failures: Exceptions that the probe raises if vLLM does not respond.
         address: Address of vLLM.
     """
 

@@ -1,8 +1,8 @@
 """Windows of features for Whisper.
 
-Whisper was trained on windows of 30 s. A shorter window is cheaper, with quadratic cost of the encoder's attention, but
-the model needs some silence after the words, or it repeats itself. README.md contains the measurements behind these
-numbers, and the command for them.
+Whisper was trained on windows of 30 s. A shorter window is cheaper, since the cost of the encoder's attention is
+quadratic. However, the model needs some silence after the words, or it repeats itself. README.md contains the
+measurements for these lengths, and the command that repeats them.
 """
 
 import numpy as np

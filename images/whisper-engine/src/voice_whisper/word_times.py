@@ -1,7 +1,7 @@
 """Word times, refined by the energy of the audio.
 
-Whisper's cross-attention shows the start of a word, and a word is assumed to last until the next one: before a pause it
-contains the pause, and after a pause it may start too early.
+Whisper's cross-attention shows the start of a word, and a word is assumed to last until the next one. A word before a
+pause therefore includes the pause, and a word after a pause may start too early.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _extend_words(words: Sequence[Word], length_s: float) -> list[Word]:
         free_from = extended[index - 1].end if index else 0.0
         start = min(word.start, max(end - MIN_WORD_DURATION_S, free_from))
         extended[index] = replace(word, start=start, end=end)
-    for index in range(len(extended) - 1, 0, -1):  # if there was none, the preceding word is shortened
+    for index in range(len(extended) - 1, 0, -1):  # if there was no free time, the preceding word is shortened
         before, word = extended[index - 1], extended[index]
         if word.end - word.start < MIN_WORD_DURATION_S and before.end - before.start >= 2 * MIN_WORD_DURATION_S:
             start = word.end - MIN_WORD_DURATION_S

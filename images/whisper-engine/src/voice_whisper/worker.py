@@ -20,7 +20,7 @@ from voice_whisper.settings import ModelSettings
 
 
 def main() -> int:
-    """Process requests until the input ends; exit with 1 if the model cannot be loaded."""
+    """Process requests until the input ends, and return the exit code, which is 1 if the model cannot be loaded."""
     role, descriptor, slots, threads, number = Role(sys.argv[1]), *map(int, sys.argv[2:])
     replies = _redirect_stdout()
     memory = SlotMemory(slots, descriptor)

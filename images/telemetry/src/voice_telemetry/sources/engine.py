@@ -21,8 +21,8 @@ ENGINE_METRICS = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor", "E
 
 _ENGINE_TIMEOUT_S = 0.5
 _STORE_TIMEOUT_S = 0.3
-"""Timeout of a read from the store, whose client retries for seconds. With the engine's response it takes less than the
-second of a reading, so that the engine's values are published while the store is away."""
+"""Timeout of a read from the store, whose client would retry for seconds. Together with the engine's response, the read
+takes less than the interval of one second, so that the engine's values are published while the store is unavailable."""
 
 
 class EngineSource:

@@ -32,7 +32,7 @@ class GpuSource:
         Raises:
             SourceError: The driver reports an error, or the previous reading has not ended.
         """
-        # A call into a hanging driver cannot be cancelled. Further ones would occupy all threads of the program.
+        # A call into a hanging driver cannot be cancelled. Further calls would occupy all threads of the program.
         if self._is_reading:
             raise SourceError("the driver does not respond")
         self._reading = asyncio.ensure_future(asyncio.to_thread(self._read))

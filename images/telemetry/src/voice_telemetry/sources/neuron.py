@@ -131,7 +131,7 @@ class NeuronSource:
         if output is None:
             return
         while line := await output.readline():
-            # An invalid line is skipped; without valid ones, the latest becomes stale, which is reported.
+            # Invalid lines are skipped. Without valid lines, the latest document becomes stale, which is reported.
             with contextlib.suppress(ValidationError):
                 self._latest = (asyncio.get_running_loop().time(), MonitorOutput.model_validate_json(line))
         await process.wait()

@@ -75,11 +75,11 @@ class Backend(Protocol):
     def decode(
         self, hidden: HiddenStates, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
     ) -> list[DecodedText]:
-        """Convert hidden states to text, each in its language; ``None`` to detect it.
+        """Convert hidden states to text. Each window has a language, which is detected if it is ``None``.
 
         Args:
             rows: Number of each window's rows that contain audio.
-            prompt: Words that are likely to occur in all of them.
+            prompt: Words that are likely to occur in all windows.
         """
         ...
 

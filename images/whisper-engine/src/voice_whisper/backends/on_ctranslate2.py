@@ -88,7 +88,7 @@ class CTranslate2Backend:
         self._tokenizer = tokenizer
         self._marks = _SpecialTokens.from_tokenizer(tokenizer)
         self.bins: int = model.n_mels
-        # On a CPU, one window keeps the cores busy, and several no longer fit its caches.
+        # On a CPU, one window keeps the cores busy, and several windows do not fit into the CPU's caches.
         self.supports_batch_encoding: bool = model.device == "cuda"
         self.languages = _list_model_languages(tokenizer) if model.is_multilingual else ("en",)
 
@@ -132,7 +132,7 @@ class CTranslate2Backend:
         return [self._marks.start, language_token, self._marks.transcribe, self._marks.no_timestamps]
 
     def _encode_prompt(self, prompt: str) -> list[int]:
-        """Return a prompt in Whisper's format: as the end of the preceding text."""
+        """Return the tokens of a prompt, which Whisper treats as the end of the preceding text."""
         if not prompt:
             return []
         tokens = self._tokenizer.encode(f" {prompt}", add_special_tokens=False).ids[-MAX_PROMPT_TOKENS:]

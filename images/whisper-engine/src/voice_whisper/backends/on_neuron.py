@@ -1,10 +1,10 @@
 """Whisper on AWS Inferentia2 and Trainium1, with the Whisper of NxD Inference, in the image ``asr-neuron``.
 
-It is not tested, since neither such hardware nor its packages were available. Names are those of
+This backend is not tested, since neither such hardware nor its packages were available. Names are those of
 neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it is based.
 
-Encoder and decoder are compiled separately, once, into the cache folder, and each worker loads its own part, or both if
-they are colocated, onto a NeuronCore of its own. Shapes are fixed: one window of 30 s at a time.
+Encoder and decoder are each compiled once, into the cache folder. Each worker loads its part, or both parts if they are
+colocated, onto its own NeuronCore. Shapes are fixed: one window of 30 s at a time.
 """
 
 import importlib
@@ -48,7 +48,7 @@ class NeuronBackend:
         self,
         hidden: HiddenStates,
         languages: Sequence[str | None],
-        rows: Sequence[int],  # noqa: ARG002  it tells no times
+        rows: Sequence[int],  # noqa: ARG002  no word times are reported
         prompt: str = "",
     ) -> list[DecodedText]:
         """Convert hidden states to text by greedy search, one by one."""
@@ -61,7 +61,7 @@ class NeuronBackend:
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> NeuronBackend:  # noqa: ARG001  the host computes little, and the runtime finds a free core
-    """Load one part of a model, or both; the first worker that needs a part compiles it.
+    """Load one part of a model, or both. The first worker that needs a part compiles it.
 
     Raises:
         ModelLoadError: The packages, the weights or a free NeuronCore are missing.
