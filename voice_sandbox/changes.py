@@ -33,27 +33,27 @@ class Outage:
         name: Name of the resource, which an operator specifies to accept the outage.
         label: Type and name of the resource.
         changes: Settings that cannot change in place; empty for a deletion.
-        impact: The affected service, and the duration of the outage.
-        also_replaced_count: Number of other resources that are replaced together with this one.
+        down: The affected service, and the duration of the outage.
+        also_replaced: Number of other resources that are replaced together with this one.
         is_removed: Whether the resource was removed from the file and a deployment does not change it. In this case,
-            ``impact`` contains the required action.
+            ``down`` contains the required action.
     """
 
     name: str
     label: str
     changes: tuple[str, ...]
-    impact: str
-    also_replaced_count: int = 0
+    down: str
+    also_replaced: int = 0
     is_removed: bool = False
 
     def format_summary(self) -> str:
         """Return a one-line description."""
         if self.is_removed:
-            return f"{self.label} was removed from the file: {self.impact}"
+            return f"{self.label} was removed from the file: {self.down}"
         more = (
-            (f", and {self.also_replaced_count} resource{'s' * (self.also_replaced_count > 1)} with it")
-            if self.also_replaced_count
+            (f", and {self.also_replaced} resource{'s' * (self.also_replaced > 1)} with it")
+            if self.also_replaced
             else ""
         )
         reason = f"{', '.join(self.changes)} cannot change in place" if self.changes else "is deleted"
-        return f"{self.label}{more}: {reason}. Unavailable: {self.impact}"
+        return f"{self.label}{more}: {reason}. Unavailable: {self.down}"

@@ -80,7 +80,7 @@ AZURE_MUTANTS = (
           "voice_blueprint/file/model/azure.py", "if bounds.pool == pool), self.replicas)",
           'if bounds.pool == ""), self.replicas)', CHECKS),
     Named("3 plan forgets what KEDA keeps",
-          "voice_blueprint/engines/sizing/service.py", "max(pool_sizing.replica_bounds.min, replica_count)",
+          "voice_blueprint/engines/sizing/service.py", "max(pool_sizing.bounds.min, replica_count)",
           "replica_count", SIZING),
     Named("3 a rollout takes no room", f"{CHECKS_FOLDER}/azure/pools.py", "pod.max_replicas + pod.surge_replicas",
           "pod.max_replicas", CHECKS),

@@ -173,7 +173,7 @@ def bake(data: str, version: str) -> dict[str, Template]:
 
 def test_a_component_cannot_be_replaced_under_its_version() -> None:
     (found,) = aws.find_outages(diff.diff_stacks(bake("first", "1.0.0"), bake("second", "1.0.0")))
-    assert "cannot replace a resource with an explicit name" in found.impact
+    assert "cannot replace a resource with an explicit name" in found.down
     assert aws.find_outages(diff.diff_stacks(bake("first", "1.0.0"), bake("second", "1.0.1"))) == []
 
 
@@ -197,7 +197,7 @@ def test_a_dangerous_upgrade_is_refused_with_the_affected_resources(name: str) -
     change, down = DANGEROUS_CHANGES[name]
     steps = diff.diff_stacks(*_old_and_new(change))
     found = aws.find_outages(steps)
-    assert any(down in each.impact for each in found), [each.format_summary() for each in found]
+    assert any(down in each.down for each in found), [each.format_summary() for each in found]
     assert aws.find_outages(steps, [each.name for each in found]) == []
 
 
@@ -218,7 +218,7 @@ def test_dependents_of_a_replaced_resource_are_replaced() -> None:
     assert all(step.op.value == "replace" and step.replaced_references for step in subnets)
     stacks = {step.key[0] for step in steps if step.op.value == "replace"}
     assert {"network", "vad", "edge"} <= stacks, "exports carry it to other stacks"
-    assert vpc.also_replaced_count > 30
+    assert vpc.also_replaced > 30
 
 
 def graph() -> Graph:
@@ -252,7 +252,7 @@ def test_a_dangerous_upgrade_of_azure_is_refused(
     kind: str, change: Callable[[Resource], Resource | None], down: str
 ) -> None:
     found = azure.find_outages(diff_graphs(graph(), change_resource(kind, change)))
-    assert any(down in each.impact for each in found), [each.format_summary() for each in found]
+    assert any(down in each.down for each in found), [each.format_summary() for each in found]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def _check_service_capacity(azure: Azure) -> Iterator[Violation]:
             sizing = size_service(azure, service)
         except (DoesNotFitError, LookupError):
             continue
-        if (missing := sizing.required_sessions - sizing.sessions) > 0:
+        if (missing := sizing.asked - sizing.sessions) > 0:
             advice = build_scale_out_remedy(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),

@@ -269,7 +269,7 @@ def calculate_edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amoun
 def _count_series(azure: Azure, utilization: float) -> Amount:
     """Return the number of series that the managed Prometheus scrapes."""
     sizings = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
-    replicas = [(pool.replica_bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
+    replicas = [(pool.bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
     nodes = [(each.min, each.max) for each in (azure.system_pool.nodes, *(pool.nodes for pool in azure.pools))]
     replica_counts, node_counts = (
         sum_amounts(Amount.between(low, high, utilization) for low, high in bounds) for bounds in (replicas, nodes)

@@ -84,7 +84,7 @@ def _format_gpus(pool: PoolSizing) -> str:
 
 def _format_sizing_cells(pool: PoolSizing) -> tuple[str, ...]:
     full = f"{pool.engine.sessions_at_full_context:.1f}" if isinstance(pool.engine, EngineSizing) else "-"
-    counts = pool.replica_bounds.min, pool.replicas, pool.nodes, pool.sessions
+    counts = pool.bounds.min, pool.replicas, pool.nodes, pool.sessions
     return str(pool.engine.sessions), full, *map(str, counts)
 
 
@@ -124,7 +124,7 @@ def _create_kv_table(deployment: Deployment) -> Table:
     )
     for name, levels in _calculate_kv_levels(deployment):
         for level in levels:
-            numbers = f"{level.capacity_gib:,}", f"{level.sessions:,}", f"{level.session_gb:.2f}"
+            numbers = f"{level.gib:,}", f"{level.sessions:,}", f"{level.session_gb:.2f}"
             table.add_row(name, level.name, *numbers, f"{level.gb_per_s:.0f}", f"{level.read_ms:.0f}")
     return table
 

@@ -381,7 +381,7 @@ def _create_replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s
         name=name,
         kind="gpu",
         instance_type=None,
-        groups=(GroupPlan(name, zones, sizing.replica_bounds.min, sizing.max_replicas),),
+        groups=(GroupPlan(name, zones, sizing.bounds.min, sizing.max_replicas),),
         slots=sizing.engine.sessions,
         slots_source=f"sessions of a replica on {sizing.vm_size}, as sized",
         boot=BootTiming(tuple(phases)),

@@ -65,13 +65,13 @@ def find_outages(steps: Sequence[ResourceChange], accepted: Iterable[str] = ()) 
         if step.changes_type:
             down.append("nothing, but the deploy fails: CloudFormation cannot change the type of a resource")
         if down and name not in set(accepted):
-            also_replaced_count = len(_find_dependent_replacements(step.key, replaced)) if step.changes else 0
+            also_replaced = len(_find_dependent_replacements(step.key, replaced)) if step.changes else 0
             changes = (
                 step.changes
                 or step.downgrades
                 or tuple(f"a reference to {each}" for _, each in sorted(step.replaced_references))
             )
-            result.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), also_replaced_count))
+            result.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), also_replaced))
     return result
 
 

@@ -56,8 +56,8 @@ def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Ou
         changes = tuple(change.path for change in step.changes if change.requires_replacement)
         deleted = step.op is OpType.DELETE and kind not in _TYPES_DELETED_AFTER_USERS
         if (deleted or changes) and kind in OUTAGE_TEXT_BY_TYPE and name not in set(accepted):
-            also_replaced_count = len(_find_dependent_replacements(step, replaced)) if changes else 0
-            result.append(Outage(name, step.resource.label, changes, OUTAGE_TEXT_BY_TYPE[kind], also_replaced_count))
+            also_replaced = len(_find_dependent_replacements(step, replaced)) if changes else 0
+            result.append(Outage(name, step.resource.label, changes, OUTAGE_TEXT_BY_TYPE[kind], also_replaced))
     return result
 
 

@@ -37,7 +37,7 @@ async def test_a_partial_stops_before_a_chunk_that_was_due_in_the_last_200_ms(
     stream = AsyncMock(text="words")
     stream.finish.return_value = "words"
     recognizer = SimpleNamespace(max_stream_s=60.0, is_stuck=False, run=Mock(), wait_until_ready=Mock())
-    recognizer.open = AsyncMock(return_value=stream)
+    recognizer.open_stream = AsyncMock(return_value=stream)
     heard = await StreamingTranscriber(recognizer).transcribe(utterance, None, wanted)
     assert heard.text == "words"
     assert sum(len(call.args[0]) for call in stream.send.await_args_list) == frames * FRAME

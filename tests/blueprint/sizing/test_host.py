@@ -52,7 +52,7 @@ def test_two_pools_of_200_gb_fit_880_gib() -> None:
 def test_speech_is_sized_from_one_published_row() -> None:
     sized = size_tts(TTS, H200)
     assert (sized.sessions, sized.max_num_seqs, sized.limit) == (32, 32, LimitingFactor.THROUGHPUT)
-    assert (sized.language_model_memory_fraction, sized.codec_memory_fraction) == (0.8, 0.1)
+    assert (sized.language_model_share, sized.codec_share) == (0.8, 0.1)
     point = sized.operating_point
     assert (point.first_audio_ms, point.real_time_factor, point.chars_per_s) == (552, 0.302, 1430.78)
     assert "552 ms" in sized.arithmetic

@@ -106,7 +106,7 @@ def build_scale_out_remedy(azure: Azure, name: str, replicas: int) -> str:
     bounds = ("pool_replicas", pool_names.index(first.pool)) if first.pool in pool_names else ("replicas",)
     at = format_location(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
-    nodes = first.max_node_count + math.ceil(replicas / first.replicas_per_node)
+    nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
     max_nodes = format_location(("azure", "pools", pool, "nodes", "max"))
     return f"set {at} to {first.max_replicas + replicas}, {max_nodes} to {nodes}"
 

@@ -114,7 +114,7 @@ class OmniServer(Launcher):
             "stage_id": 0,
             "max_num_batched_tokens": 32768,
             "max_num_seqs": self.sizing.max_num_seqs,
-            "gpu_memory_utilization": self.sizing.language_model_memory_fraction,
+            "gpu_memory_utilization": self.sizing.language_model_share,
             "enforce_eager": not self.sizing.cuda_graphs,
             "trust_remote_code": True,
             "enable_prefix_caching": False,
@@ -136,7 +136,7 @@ class OmniServer(Launcher):
         return {
             "stage_id": 1,
             "max_num_seqs": self.sizing.max_num_seqs,
-            "gpu_memory_utilization": self.sizing.codec_memory_fraction,
+            "gpu_memory_utilization": self.sizing.codec_share,
             "enforce_eager": True,
             "trust_remote_code": True,
             "enable_prefix_caching": False,

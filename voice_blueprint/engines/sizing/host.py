@@ -88,33 +88,33 @@ class HostMemoryBudget:
 
     Attributes:
         pods: Number of pods.
-        pod_memory_gib_by_purpose: Memory limits of one pod, by purpose.
+        parts_gib: Memory limits of one pod, by purpose.
     """
 
     vm: VmSize
     pods: int
-    pod_memory_gib_by_purpose: Mapping[str, float]
+    parts_gib: Mapping[str, float]
 
     @property
     def engines_gib(self) -> float:
-        return self.pods * self.pod_memory_gib_by_purpose["engines"]
+        return self.pods * self.parts_gib["engines"]
 
     @property
     def shared_memory_gib(self) -> float:
-        return self.pods * self.pod_memory_gib_by_purpose["shared memory"]
+        return self.pods * self.parts_gib["shared memory"]
 
     @property
     def kv_pools_gib(self) -> float:
-        return self.pods * self.pod_memory_gib_by_purpose.get("LMCache", 0)
+        return self.pods * self.parts_gib.get("LMCache", 0)
 
     @property
     def free_gib(self) -> float:
         """Free memory; negative if the pods do not fit."""
-        return calculate_allocatable_gib(self.vm) - self.pods * sum(self.pod_memory_gib_by_purpose.values())
+        return calculate_allocatable_gib(self.vm) - self.pods * sum(self.parts_gib.values())
 
     def format_arithmetic(self) -> str:
         """Return the calculation in readable form."""
-        parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.pod_memory_gib_by_purpose.items() if gib)
+        parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.parts_gib.items() if gib)
         return (
             f"{_calculate_system_reserved_gib(self.vm):.1f} kernel and kubelet + {DAEMONSET_MEMORY_GIB:g} "
             f"daemons{parts} = "

@@ -18,14 +18,14 @@ class KvLevel:
     """A level of one replica's store.
 
     Attributes:
-        capacity_gib: Size of the level.
+        gib: Size of the level.
         sessions: Number of sessions of the configured length that fit.
         session_gb: KV cache of one such session, GB.
         gb_per_s: Peak rate from the level to the engine's GPUs: an upper bound.
     """
 
     name: str
-    capacity_gib: int
+    gib: int
     sessions: int
     session_gb: float
     gb_per_s: float

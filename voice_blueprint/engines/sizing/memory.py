@@ -78,7 +78,7 @@ class KvMemory:
         gpu: The GPU model.
         tensor_parallel: Number of GPUs of the engine.
         weights_gib: Weights over all GPUs.
-        kv_head_copies: Number of copies of each KV head.
+        replication: Number of copies of each KV head.
         reserve_gib: Reserve per GPU for activations.
         utilization: Maximum share of a GPU's memory.
     """
@@ -86,7 +86,7 @@ class KvMemory:
     gpu: Gpu
     tensor_parallel: int
     weights_gib: float
-    kv_head_copies: int = 1
+    replication: int = 1
     reserve_gib: float = ACTIVATION_RESERVE_GIB
     utilization: float = GPU_MEMORY_UTILIZATION
 
@@ -99,7 +99,7 @@ class KvMemory:
     @property
     def total_bytes(self) -> int:
         """Remaining memory over all GPUs, bytes of distinct keys and values; 0 if the weights do not fit."""
-        return int(max(0.0, self.per_gpu_gib) * self.tensor_parallel * BYTES_PER_GIB / self.kv_head_copies)
+        return int(max(0.0, self.per_gpu_gib) * self.tensor_parallel * BYTES_PER_GIB / self.replication)
 
     def format_arithmetic(self) -> str:
         """Return the calculation in readable form."""

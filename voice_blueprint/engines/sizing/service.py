@@ -46,8 +46,8 @@ class PoolSizing:
         prefill: The prefill engine of a cell.
         gpus_per_replica: GPUs that one pod requests.
         replicas_per_node: Replicas that fit one node.
-        replica_bounds: The service's bounds on this pool; KEDA keeps at least ``replica_bounds.min``.
-        max_node_count: The pool's ``nodes.max``.
+        bounds: The service's bounds on this pool; KEDA keeps at least ``bounds.min``.
+        nodes_max: The pool's ``nodes.max``.
         replicas: Number of replicas for this pool's part of the load, at least the minimum.
         nodes: Number of nodes for these replicas.
         host: Memory of a full node.
@@ -59,8 +59,8 @@ class PoolSizing:
     prefill: EngineSizing | None
     gpus_per_replica: int
     replicas_per_node: int
-    replica_bounds: HostCount
-    max_node_count: int
+    bounds: HostCount
+    nodes_max: int
     replicas: int
     nodes: int
     host: HostMemoryBudget
@@ -68,14 +68,14 @@ class PoolSizing:
     @property
     def max_replicas(self) -> int:
         """Maximum number of replicas, which ``replicas.max`` and the pool's nodes limit."""
-        return min(self.replica_bounds.max, self.max_node_count * self.replicas_per_node)
+        return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
 
     @property
     def bottleneck(self) -> str:
         """Setting that limits the number of replicas, in readable form."""
-        if self.replica_bounds.max <= self.max_node_count * self.replicas_per_node:
-            return f"replicas.max {self.replica_bounds.max}"
-        return f"{self.max_node_count} nodes of {self.replicas_per_node}"
+        if self.bounds.max <= self.nodes_max * self.replicas_per_node:
+            return f"replicas.max {self.bounds.max}"
+        return f"{self.nodes_max} nodes of {self.replicas_per_node}"
 
     @property
     def sessions(self) -> int:
@@ -88,7 +88,7 @@ class ServiceSizing:
     """A service over all its pools.
 
     Attributes:
-        required_sessions: Required sessions of the service.
+        asked: Required sessions of the service.
         pools: One entry per pool in the order of the file. Earlier pools are filled first.
         alternatives: All layouts of the model on the first pool's nodes, for comparison; empty for text to speech.
     """
@@ -96,7 +96,7 @@ class ServiceSizing:
     service: str
     kind: str
     model: str
-    required_sessions: int
+    asked: int
     pools: tuple[PoolSizing, ...]
     alternatives: tuple[Layout | RejectedLayout, ...] = ()
 
@@ -108,7 +108,7 @@ class ServiceSizing:
     @property
     def is_sufficient(self) -> bool:
         """Whether the capacity is sufficient for the load."""
-        return self.sessions >= self.required_sessions
+        return self.sessions >= self.asked
 
     @property
     def summary(self) -> str:
@@ -117,7 +117,7 @@ class ServiceSizing:
             f"{pool.max_replicas} x {pool.engine.sessions} on {pool.pool} ({pool.bottleneck})" for pool in self.pools
         )
         relation = "support" if self.is_sufficient else "do not support"
-        return f"{parts} = {self.sessions} sessions, which {relation} {self.required_sessions}"
+        return f"{parts} = {self.sessions} sessions, which {relation} {self.asked}"
 
 
 @lru_cache(maxsize=64)
@@ -268,7 +268,7 @@ def _allocate_replicas(
     remaining, allocations = sessions, []
     for pool_sizing in pool_sizings:
         replica_count = min(pool_sizing.max_replicas, math.ceil(max(0, remaining) / pool_sizing.engine.sessions))
-        replicas = max(pool_sizing.replica_bounds.min, replica_count)
+        replicas = max(pool_sizing.bounds.min, replica_count)
         remaining -= replicas * pool_sizing.engine.sessions
         allocations.append(
             replace(pool_sizing, replicas=replicas, nodes=math.ceil(replicas / pool_sizing.replicas_per_node))
@@ -348,8 +348,8 @@ def _create_pool_sizing(
         prefill=prefill,
         gpus_per_replica=gpus,
         replicas_per_node=per_node,
-        replica_bounds=service.get_replica_bounds(node.pool.name),
-        max_node_count=node.pool.nodes.max,
+        bounds=service.get_replica_bounds(node.pool.name),
+        nodes_max=node.pool.nodes.max,
         replicas=0,
         nodes=0,
         host=calculate_host_memory_budget(

@@ -48,8 +48,8 @@ class TtsSizing:
     Attributes:
         sessions: Concurrent streams of speech.
         operating_point: The published measurement for ``sessions``.
-        language_model_memory_fraction: Share of GPU memory of stage 0, which generates the codes.
-        codec_memory_fraction: Share of GPU memory of stage 1, which generates the audio.
+        language_model_share: Share of GPU memory of stage 0, which generates the codes.
+        codec_share: Share of GPU memory of stage 1, which generates the audio.
         max_num_seqs: Maximum sequences per batch of stage 0.
         max_model_len: Maximum length of a text with its audio, tokens.
         reasons: Reasons by attribute.
@@ -59,8 +59,8 @@ class TtsSizing:
     gpu: str
     sessions: int
     operating_point: OperatingPoint
-    language_model_memory_fraction: float
-    codec_memory_fraction: float
+    language_model_share: float
+    codec_share: float
     max_num_seqs: int
     max_model_len: int
     cuda_graphs: bool
@@ -111,16 +111,16 @@ def size_tts(model: ModelCard, gpu: Gpu, *, cuda_graphs: bool = True) -> TtsSizi
         gpu=gpu.name,
         sessions=point.concurrency,
         operating_point=point,
-        language_model_memory_fraction=LANGUAGE_MODEL_MEMORY_FRACTION,
-        codec_memory_fraction=CODEC_MEMORY_FRACTION,
+        language_model_share=LANGUAGE_MODEL_MEMORY_FRACTION,
+        codec_share=CODEC_MEMORY_FRACTION,
         max_num_seqs=point.concurrency,
         max_model_len=STAGE_CONTEXT_TOKENS,
         cuda_graphs=cuda_graphs,
         reasons={
             "sessions": "the largest published concurrency; its real-time factor of 0.302 leaves room, but first audio "
             "takes 552 ms",
-            "language_model_memory_fraction": "vLLM-Omni's own deploy file",
-            "codec_memory_fraction": "vLLM-Omni's own deploy file; the two stages share the GPU",
+            "language_model_share": "vLLM-Omni's own deploy file",
+            "codec_share": "vLLM-Omni's own deploy file; the two stages share the GPU",
             "max_num_seqs": "vLLM-Omni's own deploy file, and the published concurrency",
             "cuda_graphs": graph_note,
         },
