@@ -1,8 +1,8 @@
 """Measures the start-up cost of commands and of a synth of the whole suite: `python -m bench.cli [RUNS]`.
 
-The CPU seconds of a command and its child processes depend on the machine, but hardly on the machine's load. Commands
-run in turn, and medians are compared with lower bounds: the interpreter, an import of pydantic, and for the cloud
-assembly an empty CDK app.
+The CPU time of a command and its child processes depends on the machine, but hardly on the machine's load. Commands run
+in turn. Their medians are compared with lower bounds: the start of the interpreter, an import of pydantic and, for the
+cloud assembly, a synth of an empty CDK app.
 """
 
 import resource
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON_COMMAND = [sys.executable, "-c"]
 VOICE_COMMAND = [*PYTHON_COMMAND, "from voice_ops.main import main; main()"]
 FOLDER_PLACEHOLDER = "{folder}"
-"""Placeholder in a command. A folder that is created for each run replaces it."""
+"""Placeholder in a command, which is replaced with a folder that is created for each run."""
 CDK_SYNTH_COMMAND = [
     str(ROOT / "node_modules/.bin/cdk"),
     "synth",
@@ -59,7 +59,8 @@ GOALS = (
     ("voice plan, Azure", PYDANTIC_FLOOR, 8.0),
     ("cdk synth, whole suite", SYNTH_FLOOR, 2.5),
 )
-"""A command, its reference, and the maximum ratio of their CPU seconds, which is the measured ratio plus a fifth."""
+"""A command, its reference, and the maximum ratio of their CPU times. The maximum is the measured ratio plus a
+fifth."""
 
 
 def measure_command(command: list[str]) -> tuple[float, float]:

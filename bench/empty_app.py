@@ -1,4 +1,4 @@
-"""An empty CDK app, as `cdk init` creates it. bench/cli.py compares a synth with this app."""
+"""An empty CDK app, as `cdk init` creates it. bench/cli.py compares other synths with a synth of this app."""
 
 from aws_cdk import App, Stack
 

@@ -1,9 +1,9 @@
 """Measures the CPU time of a gateway process per call: `python -m bench.gateway [CALLS]`.
 
-Each call sends 20 ms of audio at a time and follows its events, of which there are none. The simulated hosts send
-heartbeats, but do not receive packets. On a busy machine, the process wakes up less often, and uses less CPU time with
-more delay. The cost of traces is measured separately, since it is smaller than the difference between two runs of a
-gateway.
+Each call sends 20 ms of audio at a time and reads its event stream, which remains empty. The simulated hosts send
+heartbeats, but do not receive packets. On a busy machine, the process wakes up less often, so it uses less CPU time but
+causes more delay. The cost of traces is measured separately, since this cost is smaller than the difference between two
+runs of a gateway.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from voice_runtime.transcripts import EventKind, Transcript
 
 MEASUREMENT_S, SETTLE_S, HEARTBEAT_S = 20.0, 3.0, 0.5
 TRACED_CALLS, UTTERANCES = 400, 12
-"""Number of calls with traces, and number of utterances in the minute of each call."""
+"""Number of traced calls, and number of utterances in each one-minute call."""
 COLLECTOR_SCRIPT = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Collector(BaseHTTPRequestHandler):

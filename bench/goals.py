@@ -1,6 +1,6 @@
 """Reports the goals of a benchmark. If a goal is missed, the exit code is 1.
 
-`bench.vad` runs in an environment of its own, so this module only imports the standard library.
+`bench.vad` runs in its own environment, so this module imports only the standard library.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def report_goals(goals: Iterable[Goal]) -> None:
     """Print each goal, and exit if a goal is missed.
 
     Raises:
-        ValueError: There is no goal.
+        ValueError: There are no goals.
         SystemExit: A goal is missed. The exit status is 1.
     """
     judged = list(goals)

@@ -1,7 +1,7 @@
 """Runs a benchmark and writes its output to docs/measurements.md: ``python -m bench.record NAME``.
 
-The page has a marker for the output, with the command: ``<!-- bench: vad: make bench-vad -->``. The output is written
-below it with commit, machine and date, so that a figure can be traced to its measurement.
+The page contains a marker with the command: ``<!-- bench: vad: make bench-vad -->``. The output is written below the
+marker with commit, machine and date, so that each figure can be traced to its measurement.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Simulates a million concurrent calls in cells: `python -m bench.simulate`.
 
-A cell is the shipped production file, which serves 12,000 calls. The simulated events are a day of all cells, and the
-loss of an account.
+A cell is a deployment of the shipped production file, which serves 12,000 calls. The simulation covers a day of all
+cells, and the loss of an account.
 """
 
 import resource
@@ -32,13 +32,13 @@ DEPLOYMENT_FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.
 PEAK_CALLS = 1_000_000
 MAX_S, MAX_MIB = 30, 200
 MAX_MISSED_PERCENT = 1.0
-"""Maximum percentage of callers who are refused or cut off on the day."""
+"""Maximum percentage of callers who are refused or cut off during the day."""
 MIN_SERVED_PERCENT = 99.0
 """Minimum percentage of the peak that is served concurrently."""
 
 
 def load_production_cell(peak: int) -> Deployment:
-    """Return a cell of the production file for a load with this peak."""
+    """Return a cell of the production file for a load with the given peak."""
     deployment = voice_blueprint.load(DEPLOYMENT_FILE)
     load = resolve_design_load(deployment)
     cells = Cells(calls=calculate_peak_calls(load))

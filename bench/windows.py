@@ -1,11 +1,11 @@
-"""Measures the cost of shorter encoder windows on recorded speech, and their effect on the words.
+"""Measures the cost of shorter encoder windows, and their effect on the words, with recorded speech.
 
-Requires Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
+Requires Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, one speaker, 8 kHz) and the tests' model::
 
     python -m bench.windows
 
-The recordings have no reference texts, so words are compared with those of the 30 s window that faster-whisper would
-use. A transcript counts as a loop if its compression ratio exceeds 2.4, which is Whisper's own threshold.
+The recordings have no reference texts, so the words are compared with those from the 30 s window that faster-whisper
+would use. A transcript counts as a loop if its compression ratio exceeds 2.4, which is Whisper's own threshold.
 """
 
 import random

@@ -153,7 +153,7 @@ def _solve_cosine_exponent(factor: float) -> float:
 def _create_spike_curve(load: CallLoad) -> LoadCurve:
     """Return a day with one plateau of an hour.
 
-    The plateau is shorter if the mean would leave no calls for the rest of the day.
+    The plateau is shorter if an hour would leave no calls for the rest of the day.
     """
     peak, mean = float(calculate_peak_calls(load)), float(load.calls)
     length = min(float(MAX_SPIKE_S), 0.5 * SECONDS_PER_DAY * mean / peak)

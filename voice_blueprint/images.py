@@ -121,7 +121,7 @@ class TcpHealthCheck(Model):
 
 
 class CommandHealthCheck(Model):
-    """Healthy while a program of the image exits with 0."""
+    """Healthy while a program of the image exits with status 0."""
 
     command: tuple[str, ...] = Field(min_length=1)
 
@@ -136,7 +136,7 @@ class ImageSize(Model):
     """Resources of the image on a node."""
 
     budget_gib: float = Field(gt=0)
-    """Upper bound of the unpacked image, GiB."""
+    """Upper bound on the size of the unpacked image, GiB."""
     source: str
 
 

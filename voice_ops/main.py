@@ -22,5 +22,5 @@ def main() -> None:
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> None:
-    """Exit at once, as a signal handler during imports. No processes have been started yet."""
+    """Exit at once. This is the signal handler during imports, when no processes have been started yet."""
     os._exit(INTERRUPTED)

@@ -1,8 +1,8 @@
 """Timeouts and retries of requests to the APIs of AWS and Azure.
 
 An endpoint that accepts a connection and never responds is reported after ``MAX_ATTEMPTS * READ_TIMEOUT_S`` plus the
-pauses between attempts, which is 47 s. The SDKs' own defaults are 60 s and up to five attempts, and for Azure 300 s and
-eleven.
+pauses between attempts, which is 47 s. The SDKs' own defaults are 60 s and up to five attempts for AWS, and 300 s and
+eleven attempts for Azure.
 """
 
 CONNECT_TIMEOUT_S = 5

@@ -1,8 +1,8 @@
 """Measures the data plane's stages and their alternatives in the same run, and checks the goals.
 
 Contestants run in turn within one process, and the best round of each is compared, since other load on the machine can
-only make a round worse. The benchmark is not a test, since figures from a shared machine do not apply to another
-machine.
+only make a round worse. The benchmark is not a test, since results from a shared machine do not apply to other
+machines.
 """
 
 import json
@@ -50,7 +50,7 @@ def main(
     output: Annotated[Path, typer.Option(help="Folder for the plot and the figures.")] = DEFAULT_OUTPUT_FOLDER,
     only_goals: Annotated[bool, typer.Option("--goals", help="Only what the goals need.")] = False,
 ) -> None:
-    """Build and run the native benchmarks, and print the results; exit with 1 if a goal is missed."""
+    """Build and run the native benchmarks, and print the results. Exit with status 1 if a goal is missed."""
     output.mkdir(parents=True, exist_ok=True)
     native.build_benchmarks()
     audio = synthesize_conversation()

@@ -12,11 +12,12 @@ from bench.dataplane.streams import BASELINE_COMMIT, BATCH_STREAMS, LiveRoundsSu
 from voice_ops.output import create_table
 
 MIN_PLAIN_RATIO, ASPIRED_RATIO = 1.6, 2.0
-"""Required and desired ratio of streams per core with shipping to those of the baseline commit."""
+"""Required and desired ratios of this commit's streams per core, including shipping, to those of the baseline
+commit."""
 MIN_SUITE_RATIOS = {"SRTP": 0.75, "SRTP with AES-GCM": 0.8}
-"""Minimum ratio of streams per core of each suite to those of plain RTP in the same run."""
+"""Minimum ratio of each SRTP suite's streams per core to those of plain RTP in the same run."""
 MIN_AF_XDP_RATIO = 1.3
-"""Minimum ratio of streams without loss through a veth and AF_XDP to those of the baseline commit."""
+"""Minimum ratio of this commit's loss-free streams, through a veth and AF_XDP, to those of the baseline commit."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def create_stream_goals(
 
 
 def create_af_xdp_goal(before: Sequence[LiveRoundsSummary], now: Sequence[LiveRoundsSummary]) -> Goal:
-    """Return the goal for packets through the kernel."""
+    """Return the goal for packets that pass through the kernel."""
     minimum, after_streams = streams.find_max_loss_free_streams(before), streams.find_max_loss_free_streams(now)
     return Goal(
         f"AF_XDP over a veth, times {BASELINE_COMMIT[:7]}",

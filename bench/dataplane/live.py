@@ -1,11 +1,11 @@
 # mypy: disable-error-code="import-not-found"
-"""Measures streams through a veth and AF_XDP as root.
+"""Measures streams through a veth and AF_XDP. Requires root.
 
 Usage: `python -m bench.dataplane.live AUDIO ROUNDS SECONDS STREAMS...`
 
-The data plane runs in a network namespace with a Redis server, as in its end-to-end tests. PYTHONPATH contains the
-folder of these tests. Prints a JSON object per round. The kernel's receive processing runs on the sender's core, since
-a veth has no interrupts.
+The data plane runs in a network namespace with a Redis server, as in its end-to-end tests. PYTHONPATH must contain the
+folder of these tests. The program prints a JSON object per round. The kernel's receive processing runs on the sender's
+core, since a veth has no interrupts.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ end
 RX_RING_SIZE = 4096
 """Size of the receive ring. It is larger than in the fleet, since the poller shares its core here."""
 URGENT_NICENESS = -20
-"""Niceness at which the kernel rarely preempts the program. In the fleet, the program has cores of its own."""
+"""Niceness at which the kernel rarely preempts the program. In the fleet, the program has dedicated cores."""
 ADMISSION_SPEED_FACTOR = 0.25
 """Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
 
@@ -68,7 +68,7 @@ class SilentAsrHost:
 
 
 class SenderProcess:
-    """Controls the sending program, which runs on another core than the poller."""
+    """Controls the sending program, which runs on a different core than the poller."""
 
     def __init__(self, plane: DataPlane, audio: str, streams: int) -> None:
         cores = sorted(os.sched_getaffinity(0))

@@ -33,17 +33,18 @@ PRODUCT_TARGETS = (
 PRODUCT_PREFIX = "voice"
 
 REDIS_PROGRAM = Path("/usr/bin/redis-check-rdb")
-"""The program of the Redis server under another name. Debian's server package would start the server on port 6379."""
+"""Program that is also the Redis server. Debian's server package is not used, since it would start a server on port
+6379."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Results of a contestant, by round. The rounds of the contestants of a group alternate.
+    """Results of a contestant, by round. Within a group, the rounds of the contestants alternate.
 
     Attributes:
-        group: Subject of the measurement. Only measurements of the same group can be compared.
+        group: Subject of the measurement. Only measurements in the same group can be compared.
         name: Name of the contestant, which is ``voice`` or an alternative.
-        unit: Unit of the rounds. Rates and shares are better if higher, and times if lower.
+        unit: Unit of the rounds. Higher rates and shares are better, as are lower times.
     """
 
     group: str

@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 CORE_NS_PER_STREAM = 1e9 / 50
-"""Nanoseconds of a core per packet, if the core serves one stream of 50 packets per second."""
+"""CPU time per packet in nanoseconds, if a core serves a single stream of 50 packets per second."""
 MIN_PLOTTED_LOSS = 1e-6
 """Value that represents no loss on a logarithmic axis."""
 
@@ -61,7 +61,7 @@ def _plot_stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
 
 
 def draw_plots(ceiling: Sequence[Measurement], live: Sequence[LiveRoundsSummary], path: Path) -> None:
-    """Write the plots of stages and, if it was measured, of loss to a file."""
+    """Write the plot of the stages and, if the loss was measured, the plot of the loss to a file."""
     figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
     _plot_stages(axes[0][0], ceiling)
     if live:

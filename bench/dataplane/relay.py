@@ -2,7 +2,7 @@
 
 Each stream is a call of rtpengine's `ng` protocol. The caller sends RTP or SRTP, and the callee receives plain RTP. The
 measured value is the CPU time of rtpengine's process. rtpengine receives and sends through kernel sockets,
-whereas the data plane's packets come from memory, and are classified, processed and sent as chunks.
+whereas the data plane's packets come from memory and are classified, processed and sent as chunks.
 """
 
 import base64

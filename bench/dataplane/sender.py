@@ -1,9 +1,9 @@
 """Sends RTP packets of many concurrent streams: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
 
-Reads lines `STREAMS SECONDS SPEED`, and responds to each line with statistics. SECONDS is the duration of the audio,
-and SPEED is relative to real time. The kernel splits one large datagram into packets (UDP segmentation offload), so
-that this program does not limit a measurement. If the program is too slow nevertheless, the response contains its
-delay.
+Reads lines of the form `STREAMS SECONDS SPEED`, and responds to each line with statistics. SECONDS is the duration of
+the audio, and SPEED is relative to real time. The kernel splits one large datagram into packets (UDP segmentation
+offload), so that this program does not limit a measurement. If the program is too slow nevertheless, the response
+contains the delay.
 """
 
 import json

@@ -25,8 +25,8 @@ CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
 BASELINE_COMMIT = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
 """Baseline commit for streams per core. It is the last commit before the VAD processed eight values at a time."""
 BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
-"""Patch that makes the baseline write packets on another CPU, as this commit does, so that caches do not contain
-them."""
+"""Patch that makes the baseline write packets on another CPU, as this commit does, so that the packets are not in the
+measured CPU's caches."""
 LIVE_STREAM_COUNTS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
 MAX_LOSS_RATIO = 1e-5
@@ -37,7 +37,7 @@ E2E_TESTS_FOLDER = PROJECT / "tests/e2e"
 
 @dataclass(frozen=True)
 class LiveRoundsSummary:
-    """Results of several rounds with a number of streams through the running data plane."""
+    """Results of several rounds with the same number of streams through the running data plane."""
 
     streams: int
     lost: tuple[float, ...]
@@ -167,7 +167,7 @@ def build_ceiling_table(group: list[Measurement]) -> Table:
 
 
 def build_batch_table(results: Sequence[Measurement]) -> Table:
-    """Return a table of the streams per core by batch size. The last size is that of the product."""
+    """Return a table of the streams per core by batch size. The product uses the last size."""
     title = f"{BATCH_STREAMS} streams, by batch, {len(results[0].rounds)} rounds in turn"
     rendered = create_table(title, [""], ["streams a core, median", "best", "× one at a time"])
     for one in results:

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="import-not-found"
 """Measures the VAD's cost and quality: `python -m bench.vad [FOLDER]`. `make bench-vad` creates the environment.
 
-Quality is measured on held-out recordings, which were not used to train or to select thresholds. The alternatives
-run in the same process on the same tracks, each unchanged and with the pre-roll that the data plane would add. The
-report is also written to FOLDER (build/bench-vad).
+Quality is measured on held-out recordings, which were not used for training or for selecting thresholds. The
+alternatives run in the same process on the same tracks, each both unchanged and with the pre-roll that the data plane
+would add. The report is also written to FOLDER (by default, build/bench-vad).
 """
 
 import sys

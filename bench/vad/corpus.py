@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found"
 """Creates tracks of recordings and noise, deterministically, from Debian's packages and fixed seeds.
 
-Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's recordings.
-Hold music is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A hash of a recording's name permanently assigns
-the recording to one of three sets. For espeak, the hash is that of the voice, so that neither held-out voices nor their
-sentences were used for training.
+Real speech comes from `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's
+recordings. Hold music comes from `asterisk-moh-opsound-g722`, and synthetic speech from espeak-ng. A hash of a
+recording's name permanently assigns the recording to one of three sets. For espeak-ng, the hash is that of the voice,
+so neither held-out voices nor their sentences were used for training.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ HELD_OUT_TEXTS = (
 NOISE_KINDS = ("white", "pink", "babble", "click")
 SNRS_DB = (20, 10, 5, 0)
 CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISE_KINDS for snr in SNRS_DB))
-"""Each noise with each signal-to-noise ratio in dB, and speech without noise except for a faint hiss."""
+"""Each noise with each signal-to-noise ratio in dB, and speech with only a faint hiss."""
 
 MAX_DB_BELOW_PEAK = 30
 """Maximum difference between the level of a speech frame and the 95th percentile of the clean recording."""
@@ -89,7 +89,7 @@ class Track:
 
 
 def assign_split(name: str) -> str:
-    """Return the set of a recording by a hash of its name.
+    """Return the set of a recording, which is determined by a hash of the recording's name.
 
     Half of all recordings are for training and a tenth for the selection of thresholds. The rest are held out.
     """
@@ -135,7 +135,7 @@ def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
 
 
 def label_speech(clean: Samples) -> FrameFlags:
-    """Return a flag for each frame of a clean recording, which is true for speech."""
+    """Return a flag for each frame of a clean recording. The flag is true for speech."""
     frames = clean[: len(clean) // SAMPLES_PER_FRAME * SAMPLES_PER_FRAME].reshape(-1, SAMPLES_PER_FRAME)
     level = 10 * np.log10(frames.var(axis=1) + 1)
     speech: FrameFlags = level > np.percentile(level, 95) - MAX_DB_BELOW_PEAK

@@ -19,7 +19,8 @@ from bench.vad.network import Float32Array, Network, train_network
 
 HEADER_FILE = module.VAD_SOURCE_FOLDER / "module/learned.h"
 LOOKBACK_FRAMES = 1
-"""Delay of the network's output in frames. The network runs every second frame, and the pre-roll compensates."""
+"""Delay of the network's output in frames. The network runs every second frame, and the pre-roll compensates for the
+delay."""
 GATED_ODDS = -6.0
 LEARNING_LEVEL = 10.0
 """log2 of the minimum energy (-60 dBFS) at which a new stream is classified as speech."""
@@ -63,7 +64,7 @@ def apply_policy(probabilities: npt.NDArray[np.float64], policy: DecisionPolicy)
 
 
 def add_pre_roll(sent: FrameFlags, frames: int) -> FrameFlags:
-    """Return the flags with the preceding frames of each sent frame added."""
+    """Return the flags, which are extended to the frames that precede each sent frame."""
     result = sent.copy()
     for offset in range(1, frames + 1):
         result[:-offset] |= sent[offset:]

@@ -36,7 +36,7 @@ class NetworkInputTrace:
 
     inputs: npt.NDArray[np.float32]
     is_gated: npt.NDArray[np.bool_]
-    """Whether the energy gate decided the frame, without the network."""
+    """Whether the energy gate classified the frame without the network."""
     is_observed: npt.NDArray[np.bool_]
     """Whether the network ran. The inputs of other frames are stale."""
 

@@ -52,7 +52,7 @@ class BuiltModule:
         return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
 
     def decide_frames(self, samples: npt.NDArray[np.int16]) -> tuple[FrameFlags, FrameFlags]:
-        """Return the frames that are sent, including pre-roll, and the frames that the energy gate decided."""
+        """Return the frames that are sent, including pre-roll, and the frames that the energy gate classified."""
         raw = np.frombuffer(self._run(self._programs["decide"], self._module, stdin=samples.tobytes()), np.uint8)
         flags, pre_roll = raw[::2], raw[1::2]
         sent: FrameFlags = (flags & 1) > 0

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Trains the VAD's network with numpy. Two small layers of rectifiers are trained with Adam and cross-entropy."""
+"""Trains the VAD's network with numpy. Its two small layers of rectifiers are trained with Adam and cross-entropy."""
 
 import itertools
 from typing import TypeAlias

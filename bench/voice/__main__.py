@@ -3,9 +3,9 @@
 Contestants run in turn on the same cores, so that other load on the machine affects all of them. Each has its own
 store, gateway, VAD stage and engine. Callers run on the same machine as well, and their CPU time is shown.
 
-A load is sustained if every caller receives all finals with a real-time factor below 1. The real-time factor is the
-waiting time for finals from the end of their audio, divided by the duration of speech. The benchmark is not a test,
-since figures from a shared machine do not apply to another machine.
+A load is sustained if every caller receives all final transcripts with a real-time factor below 1. The real-time factor
+is the waiting time for final transcripts after the end of their audio, divided by the duration of speech. The benchmark
+is not a test, since results from a shared machine do not apply to other machines.
 """
 
 import json
@@ -52,9 +52,9 @@ def main(
     ] = False,
     before: Annotated[str, typer.Option(metavar="COMMIT", help="Commit to compare the goals with.")] = "HEAD~1",
 ) -> None:
-    """Compare the goals with another commit; then find the maximum load of each layout, and of one without a VAD.
+    """Compare the goals with another commit, then find the maximum load of each layout and of a layout without a VAD.
 
-    Exits with 1 if this checkout misses a goal.
+    Exits with status 1 if this checkout misses a goal.
 
     Example: python -m bench.voice --quick --streams 8
     """
@@ -140,7 +140,7 @@ def search_max_streams(model: Path, streams: int, minutes: float) -> dict[str, L
             if started_at - begin + longest_s > 60 * minutes:
                 break
             _run_round(running, searches)
-            running.reverse()  # in reverse order each time, so that a drift of the machine affects all
+            running.reverse()  # in reverse order each time, so that a drift of the machine affects all contestants
             longest_s = max(longest_s, time.monotonic() - started_at)
     return searches
 

@@ -43,7 +43,7 @@ class Call:
 
 
 def create_call(number: int, *, pauses: bool = True) -> Call:
-    """Return the call of a stream. Each call starts at another position, so that not all speak at the same time.
+    """Return the call of a stream. Each call starts at another position, so that the callers do not all speak at once.
 
     Args:
         pauses: Whether sentences are separated by pauses. Otherwise, the call is a monologue of about a minute.

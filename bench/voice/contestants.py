@@ -102,7 +102,7 @@ class RunningContestant:
         return dict(httpx2.get(f"http://{LOOPBACK}:{port}{ENGINE_METRICS_PATH}").json())
 
     def wait_until_idle(self) -> None:
-        """Wait until the engine is idle, so that an excessive load does not affect the next one."""
+        """Wait until the engine is idle, so that an excessive load does not affect the next measurement."""
         limit = time.monotonic() + MAX_IDLE_WAIT_S
         while time.monotonic() < limit:
             engine_metrics = self._read_metrics()

@@ -24,7 +24,7 @@ class Goal:
     """A measured value with its upper limits.
 
     Attributes:
-        limits_by_streams: Limit by number of streams; the nearest number applies.
+        limits_by_streams: Limit by number of streams; the limit for the nearest number applies.
     """
 
     name: str
@@ -53,7 +53,7 @@ GOALS = (
     Goal("words withdrawn", lambda step: step.withdrawn, {8: 0.2}),
     Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
 )
-"""Goals of the recommended policy. The delay of finals includes the detection of the end of a turn."""
+"""Goals of the recommended policy. The delay of final transcripts includes the detection of the end of a turn."""
 REPORTED_METRICS: tuple[tuple[str, Callable[[LoadResult], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),

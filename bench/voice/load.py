@@ -1,4 +1,4 @@
-"""Runs concurrent calls in real time, and measures the results for the callers."""
+"""Runs concurrent calls in real time and measures what callers experience."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from voice_ops.demo.services import Gateway
 START_SPREAD_FRACTION = 1 / SENTENCE_COUNT
 """Period over which the starts of calls are distributed, as a share of a call's length."""
 MIN_OVERLAP_S = 0.5
-"""Minimum duration of a part of a sentence whose text is meaningful."""
+"""Minimum part of a sentence, in seconds, that a transcript must cover to count as the sentence's text."""
 
 
 @dataclass
@@ -25,8 +25,8 @@ class CallResult:
     """Results of one call.
 
     Attributes:
-        events: Transcripts with their arrival, seconds since the start of the call.
-        error: Reason for a failed call.
+        events: Transcripts with their arrival times, in seconds since the start of the call.
+        error: Reason why the call failed.
     """
 
     call: Call
@@ -39,7 +39,7 @@ class CallResult:
 
     @property
     def first_text_delays_s(self) -> list[float]:
-        """Time from the start of each sentence to its first text, which is a partial or a final, in seconds."""
+        """Time from the start of each sentence to its first partial or final transcript, in seconds."""
         first_delays = []
         for begin, end in self.call.utterance_times:
             times = (at for at, event in self.events if event.text and _overlaps(event, begin, end))
@@ -49,7 +49,7 @@ class CallResult:
 
     @property
     def final_delays_s(self) -> list[float]:
-        """Time from the end of each sentence to its final, in seconds."""
+        """Time from the end of each sentence to its final transcript, in seconds."""
         first_delays = []
         for _, end in self.call.utterance_times:
             before = [at for at, event in self.finals if event.start_ms < 1000 * end]
@@ -63,7 +63,7 @@ class CallResult:
 
     @property
     def real_time_factor(self) -> float:
-        """Waiting time for finals from the end of their audio, divided by the duration of speech."""
+        """Waiting time for final transcripts after the end of their audio, divided by the duration of speech."""
         total_delay_s = sum(at - event.end_ms / 1000 for at, event in self.finals if event.text)
         return total_delay_s / sum(end - begin for begin, end in self.call.utterance_times)
 

@@ -49,7 +49,10 @@ def _plot_cpu(axis: Axes, searches: Mapping[str, LoadSearch]) -> None:
 
 
 def draw_plots(searches: Mapping[str, LoadSearch], path: Path) -> None:
-    """Write the plots to a file. Lines show medians, dotted lines 95th percentiles, hollow points excessive loads."""
+    """Write the plots to a file.
+
+    Solid lines show medians, dotted lines show 95th percentiles, and hollow points show excessive loads.
+    """
     figure, axes = plt.subplots(1, 3, figsize=(17, 5.5), layout="constrained")
     _plot_latency(axes[0], searches, "Start of a sentence to its first text", lambda step: step.first_text_s)
     _plot_latency(axes[1], searches, "End of a sentence to its final", lambda step: step.final_s)

@@ -8,7 +8,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 def measure_process_cpu_s(pid: int) -> float:
     """Return the CPU time of a process and its living descendants, in seconds."""
-    # The name, in parentheses, may contain spaces. User and system time are the 14th and 15th field.
+    # The name, in parentheses, may contain spaces. User and system time are the 14th and 15th fields.
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     children = (task.read_text(encoding="ascii").split() for task in Path(f"/proc/{pid}/task").glob("*/children"))
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S + sum(

@@ -23,9 +23,9 @@ class LoadResult:
     Attributes:
         real_time_factor: Real-time factor of the slowest stream.
         failed: Reasons for failed streams.
-        lost: Number of sentences without a final.
+        lost: Number of sentences without a final transcript.
         first_text_s: Percentiles of the time from the start of a sentence to its first text.
-        final_s: Percentiles of the time from the end of a sentence to its final.
+        final_s: Percentiles of the time from the end of a sentence to its final transcript.
         cpu_s: CPU time of each program per minute of one stream, seconds.
         word_error_rate: Mean word error rate of the streams.
         committed_s: Percentiles of the time from the end of a word to its commitment.
@@ -55,7 +55,7 @@ class LoadResult:
 
     @property
     def is_sustained(self) -> bool:
-        """Whether no stream failed or lost a final, and all were faster than real time."""
+        """Whether no stream failed or lost a final transcript, and all streams were faster than real time."""
         return not self.failed and not self.lost and self.real_time_factor < 1
 
 

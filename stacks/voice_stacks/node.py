@@ -22,8 +22,8 @@ CACHE_VARIABLE = "JSII_RUNTIME_PACKAGE_CACHE"
 def disable_unsafe_package_cache(environment: MutableMapping[str, str]) -> None:
     """Disable jsii's package cache if jsii would reject its folder with a traceback.
 
-    jsii rejects a folder whose parent is group-writable, as ``~/.cache`` is with 0002, the umask of Debian's users.
-    Without the cache, each start unpacks the packages, which takes seconds.
+    jsii rejects a folder whose parent is group-writable. With Debian's default umask for users, 0002, this applies to
+    ``~/.cache``. Without the cache, each start unpacks the packages, which takes seconds.
     """
     root = Path(environment.get(CACHE_ROOT_VARIABLE) or Path.home() / ".cache/aws/jsii/package-cache")
     if any(folder.stat().st_mode & 0o022 for folder in (root, *root.parents) if folder.exists()):

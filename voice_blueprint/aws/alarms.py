@@ -58,7 +58,7 @@ def count_evaluated_periods(rule: AlarmRule) -> int:
 def evaluate_alarm(rule: AlarmRule, datapoints: Sequence[float | None], current: AlarmState) -> AlarmState:
     """Return the alarm's state after the newest period.
 
-    CloudWatch retrieves more periods than N (the evaluation range) and falls back on the missing-data rule
+    CloudWatch retrieves more periods than N (the evaluation range) and falls back to the missing-data rule
     only if the range contains fewer than N real datapoints.
 
     Args:

@@ -45,7 +45,7 @@ class GroupSize:
         desired: Desired capacity.
         in_service_host_count: Hosts that have completed their instance warm-up.
         warming_host_count: Hosts that have been launched but have not completed their instance warm-up.
-        terminating_host_count: Hosts that are being terminated; they count as neither of the above.
+        terminating_host_count: Hosts that are being terminated; neither of the other counts includes them.
     """
 
     desired: int

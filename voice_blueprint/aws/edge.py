@@ -1,4 +1,4 @@
-"""AWS limits of API Gateway, Fargate and Route 53, and the resulting settings of the gateway."""
+"""Limits of API Gateway, Fargate and Route 53, and the gateway settings that result from them."""
 
 from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
 from voice_blueprint.file.model.edge import Domain
@@ -11,8 +11,8 @@ AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
 """Drain timeout of an agent. Within this time, each conversation ends or its client is instructed, between two turns,
 to reconnect to another agent."""
 AGENT_VCPU, AGENT_MEMORY_GIB = 1, 2
-"""Size of an agent's task. One process uses one core, for which 2 GiB is the minimum on Fargate. Eight conversations
-use 0.3 GiB."""
+"""Size of an agent's task. One process uses one core, and Fargate requires at least 2 GiB for 1 vCPU. Eight
+conversations use 0.3 GiB."""
 
 STREAM_TIMEOUT_S = 900
 """Maximum duration of a streamed response on API Gateway; callers resume with ``Last-Event-ID``."""
@@ -21,7 +21,7 @@ STREAM_IDLE_TIMEOUT_S = 300
 https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html"""
 
 API_BURST_LIMIT = 5_000
-"""Default burst quota of API Gateway for an account and region, requests. Source:
+"""Default burst quota of API Gateway per account and region, in requests. Source:
 https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""
 
 

@@ -51,7 +51,7 @@ class Fleet:
 
 
 def iter_fleets(deployment: Deployment) -> Iterator[Fleet]:
-    """Yield the VAD fleet, followed by the ASR fleets in file order. Without an AWS section, there are none."""
+    """Yield the VAD fleet, followed by the ASR fleets in file order. Without an AWS section, nothing is yielded."""
     if deployment.aws_section is None:
         return
     aws = deployment.aws_section

@@ -83,7 +83,7 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
 
 @dataclass(frozen=True)
 class LogMetric:
-    """A metric of a metric filter on a log group.
+    """A metric that a metric filter extracts from a log group.
 
     Attributes:
         metric: The metric. Its namespace is the parent of the deployment's namespace; see ``build_log_namespace``.

@@ -8,7 +8,7 @@ from voice_blueprint.file.model.scaling import ScalingRule
 DEPLOYMENT_TAG = "voice-serve:deployment"
 """Tag of every stack and its resources with the deployment's name."""
 DEPLOYMENT_NAME_OUTPUT = "File"
-"""Output with the name of the deployment in its file, for stacks outside of the first region."""
+"""Stack output with the deployment's name from its file, for stacks outside the first region."""
 VAD_FLEET = "vad"
 GATEWAY_FLEET = "gateway"
 """Fleet dimension of the gateway's metrics."""
@@ -95,7 +95,7 @@ def list_state_node_ids(deployment: Deployment) -> list[str]:
 
 
 def build_alert_alarm_name(deployment: Deployment, alert: str, target: str | None = None) -> str:
-    """Return the name of an alert's alarm, for one of its targets if it has several."""
+    """Return the name of an alert's alarm. If the alert has several targets, each has its own alarm."""
     return "-".join(filter(None, (deployment.name, "alert", alert, target)))
 
 

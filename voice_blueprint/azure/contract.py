@@ -37,7 +37,7 @@ SERVICE_LABEL = "voice-serve/service"
 """Label of a service's pods; its value is the service's name."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
-"""Resource that the device plugin offers for each GPU."""
+"""Extended resource that the device plugin registers for GPUs."""
 
 WEIGHTS_DIR = "/models/huggingface"
 """Mount path of the weights in pods. It is part of the model cache, which all pods of the cluster share."""

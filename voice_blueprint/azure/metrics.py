@@ -74,7 +74,7 @@ class GpuMetric(StrEnum):
     XID = "DCGM_FI_DEV_XID_ERRORS"
     """Number of the last XID error, or 0. The value persists until the exporter restarts."""
     XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
-    """Errors of the last five minutes by number (``xid``), as counted by the exporter."""
+    """XID errors in the last five minutes by error number (``xid``), as counted by the exporter."""
 
 
 class ClusterMetric(StrEnum):
@@ -106,7 +106,7 @@ class ClusterMetric(StrEnum):
 
 
 CONTAINER_CPU_METRIC = "container_cpu_usage_seconds_total"
-"""Metric of the kubelets for each container, which the cluster's Prometheus agent collects by default."""
+"""CPU time of each container: a kubelet metric that the cluster's Prometheus agent collects by default."""
 
 POD_START_METRIC = "voice:pod_start_seconds"
 """Result of our recording rules: start-up time of a pod by phase (`PHASE_METRIC_LABEL`)."""

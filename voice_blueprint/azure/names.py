@@ -142,7 +142,7 @@ class ClusterOutput(StrEnum):
     CLUSTER_NAME = "clusterName"
     CLUSTER_ID = "clusterId"
     KUBECONFIG = "kubeconfig"
-    """Kubeconfig, a secret. Clients authenticate through ``kubelogin`` with the login of the Azure CLI."""
+    """Kubeconfig, which is a secret. Clients authenticate through ``kubelogin`` with the Azure CLI's login."""
     OIDC_ISSUER = "oidcIssuer"
     REGISTRY_NAME = "registryName"
     REGISTRY_LOGIN_SERVER = "registryLoginServer"
@@ -152,10 +152,10 @@ class ClusterOutput(StrEnum):
     KEDA_CLIENT_ID = "kedaClientId"
     """Client id for ``TriggerAuthentication``: the identity that queries Prometheus."""
     MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
-    """Client id for the service account of the model fetch: the identity that reads secrets of the vault."""
+    """Client id for the service account of the model fetch jobs: the identity that reads secrets of the vault."""
     CALLER_IDENTITIES = "callerIdentities"
     """Identities of the caller tiers, if there are callers: ``clientId`` for signing in, and ``principalId``, which is
-    the user in the store."""
+    the user name in the store."""
     STATE_HOST = "stateHost"
     """Host name of the state store, if there are callers."""
     ARCHIVE_URL = "archiveUrl"
@@ -194,7 +194,7 @@ SERVICE_ACCOUNT_BY_TIER = {tier: ServiceAccount(NAMESPACE, tier.value) for tier 
 """Service accounts of the caller tiers. Each signs in to the state store, and some read the vault."""
 VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
 TOKEN_KEY_SECRET_NAME = "session-token-key"  # noqa: S105  name of the secret
-"""Secret of the vault with the key that signs tokens of sessions and conversations. An operator creates the secret."""
+"""Vault secret with the key that signs tokens of sessions and conversations. An operator creates the secret."""
 
 
 def list_caller_tiers(azure: Azure) -> tuple[Component, ...]:

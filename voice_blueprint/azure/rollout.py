@@ -12,7 +12,7 @@ caches (https://github.com/siderolabs/talos, pull request 1848); the first engin
 
 
 def calculate_surge_pod_count(replicas: HostCount) -> int:
-    """Return the number of pods that a rollout adds before it stops one.
+    """Return the number of pods that a rollout adds before it stops an old one.
 
     GPUs are scarce, so only a service with a single replica gets a second pod during a rollout; several replicas are
     replaced one after another. A service with a minimum of 0 needs no additional pod.
@@ -34,10 +34,10 @@ def calculate_max_pods_per_node(service: AzureService, pool: GpuPool) -> int:
 
 
 def calculate_evictable_pod_count(service: AzureService, pool: GpuPool) -> int:
-    """Return the number of a service's pods that may be evicted before the replacement of one is ready.
+    """Return the number of a service's pods that may be evicted before a replacement is ready.
 
-    Without a surge node, the replacements of a node's pods may have no room until the node is upgraded. A disruption
-    budget of one pod would then block all further evictions, and the upgrade would fail.
+    Without a surge node, there may be no room for the replacements of a node's pods until the node is upgraded. A
+    disruption budget of one pod would then block all further evictions, and the upgrade would fail.
     """
     return 1 if pool.surge_nodes else calculate_max_pods_per_node(service, pool)
 
@@ -49,11 +49,11 @@ MAX_NODE_DRAIN_S = 1440 * 60
 """Maximum drain timeout of a node: https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters
 (``drainTimeoutInMinutes``)."""
 DRAIN_MARGIN_S = 120
-"""Time for a pod to stop its engine after its drain timeout."""
+"""Time for a pod to stop its engine after the drain timeout."""
 
 
 def calculate_max_node_drain_s(service: AzureService, pool: GpuPool) -> int:
-    """Return the maximum time in which a node's pods of a service are evicted and have stopped.
+    """Return the maximum time until all pods of a service on one node have been evicted and have stopped.
 
     Each eviction waits until the replacements of previously evicted pods are ready.
     """

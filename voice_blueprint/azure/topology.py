@@ -4,7 +4,7 @@ The algorithm is that of Kubernetes 1.34, ``pkg/kubelet/cm/topologymanager/polic
 NUMA nodes that can serve a request ("hints"), and prefers the sets with the fewest nodes. One hint of each resource is
 merged by intersection; the result is preferred only if all hints are the same preferred set. ``best-effort`` uses the
 best merge, ``restricted`` rejects a pod whose best merge is not preferred, and ``single-numa-node`` considers only
-preferred hints of one node. AKS supports no scope other than the container.
+preferred hints that consist of one node. AKS supports no scope other than the container.
 """
 
 import itertools
@@ -59,7 +59,7 @@ class AdmissionDecision:
         is_admitted: Whether the container starts. A rejected pod fails with ``TopologyAffinityError`` and is not
             rescheduled.
         gpus: The allocated GPUs.
-        nodes: NUMA nodes that resources are allocated from first; empty if the policy does not align resources.
+        nodes: NUMA nodes from which resources are allocated first; empty if the policy does not align resources.
         is_preferred: Whether every resource is on the same, smallest set of NUMA nodes.
         reason: Reason for a rejection.
     """
@@ -145,7 +145,7 @@ def are_nvlink_connected(size: VmSize, gpus: Sequence[int]) -> bool:
 
 
 def find_admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
-    """Return the CPU requests with which a policy admits a container with this number of GPUs to an empty node."""
+    """Return the CPU requests for which a policy admits a container with this number of GPUs to an empty node."""
     free = calculate_empty_node_resources(size)
     fit = [
         cpus
@@ -164,7 +164,7 @@ def _count_gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
 
 
 def _build_resource_hints(size: VmSize, free: FreeResources, request: ContainerRequest) -> list[list[_TopologyHint]]:
-    """Return the sets of NUMA nodes that could provide CPUs and GPUs, one list for each that is requested."""
+    """Return the sets of NUMA nodes that could provide CPUs and GPUs, one list per requested resource."""
     offers = []
     if request.cpus:
         offers.append(_build_numa_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))

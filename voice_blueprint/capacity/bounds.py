@@ -42,7 +42,7 @@ shared x86 machine in int8 (docs/measurements.md, the voice path)."""
 
 RELATIVE_CORE_SPEED = 0.5
 """Speed of a Graviton4 vCPU relative to a core of the shared x86 machine on which CPU time was measured, with a margin
-for timely finals. ASSUMED: Graviton4 has not been measured."""
+for timely final transcripts. ASSUMED: Graviton4 has not been measured."""
 
 SPEECH_FRACTION = 0.5
 """Default fraction of a call that is speech."""
@@ -69,8 +69,8 @@ USABLE_STORE_FRACTION = 0.75
 (``reserved-memory-percent``). https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
 
 MAX_STORE_UTILIZATION = 0.78
-"""Share of a store's maximum calls that is planned for the peak: `valkey-memory-high` fires at 80 %, and the number of
-calls varies by its square root."""
+"""Share of a store's maximum calls that is planned for the peak: `valkey-memory-high` fires at 80 %, and the standard
+deviation of the number of calls is its square root."""
 
 REDIS_MEMORY_GB_BY_SKU = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B20": 24}
 """Memory of Azure Managed Redis by size, in ascending order.
@@ -81,15 +81,14 @@ USABLE_REDIS_FRACTION = 0.8
 https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
 
 MAX_UTTERANCE_S, CHUNKS_PER_S = 30, 10
-"""Maximum duration of an utterance, whose chunks are kept until its final transcript, and the number of chunks per
-second."""
+"""Maximum duration of an utterance, and number of chunks per second. Chunks are kept until the final transcript."""
 
 TRANSCRIPT_BYTES = 512 * 1024
 """Size of a transcript with 4,096 events of 128 bytes. ASSUMED."""
 
 FINALS_BYTES = 128 * 1024
-"""Size of the finals of an archived session, which are kept until its end: ten minutes of speech with 150 words per
-minute and 80 bytes per word. ASSUMED."""
+"""Size of the final transcripts of an archived session, which are kept until the session ends: ten minutes of speech
+with 150 words per minute and 80 bytes per word. ASSUMED."""
 
 STORE_BYTES_PER_CALL = MAX_UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + TRANSCRIPT_BYTES
 
@@ -127,7 +126,7 @@ def calculate_gateway_task_call_bounds(gateway: GatewayService) -> CallBounds:
 
 
 def calculate_max_gateway_sockets(gateway: GatewayService) -> int:
-    """Return the maximum number of sockets of a gateway task, which rejects further ones."""
+    """Return the maximum number of sockets of a gateway task. The task rejects further sockets."""
     return find_limiting_bound(calculate_gateway_task_call_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -137,7 +136,7 @@ def calculate_gateway_pod_call_bounds(gateway: GatewayPods) -> CallBounds:
 
 
 def calculate_max_gateway_pod_sockets(gateway: GatewayPods) -> int:
-    """Return the maximum number of sockets of a gateway pod, which rejects further ones."""
+    """Return the maximum number of sockets of a gateway pod. The pod rejects further sockets."""
     return find_limiting_bound(calculate_gateway_pod_call_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -204,8 +203,8 @@ def calculate_asr_host_call_bounds(fleet: AsrFleet) -> CallBounds:
 def calculate_state_store_call_bounds(state: StateStore, *, archives: bool) -> CallBounds:
     """Return the number of calls that the memory of a node of the state store allows.
 
-    For each call, the store contains the audio and transcript of one utterance, and the finals of the call until they
-    are archived.
+    For each call, the store contains the audio and transcript of one utterance, and the call's final transcripts until
+    they are archived.
 
     Args:
         archives: Whether transcripts are archived; every call is assumed to be archived.

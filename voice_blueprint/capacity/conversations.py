@@ -28,8 +28,8 @@ CONVERSATION_CPU_S_PER_MINUTE = 4.6
 machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats the measurement."""
 
 MAX_CONVERSATIONS_PER_CORE = 8
-"""Maximum number of conversations per core. 13 would saturate a core, but the models for voice and turn detection must
-respond immediately. ASSUMED."""
+"""Maximum number of conversations per core. 13 would saturate a core; the margin allows the models for voice and turn
+detection to respond immediately. ASSUMED."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ConversationStage:
     def calculate_required_units(self, conversations: float) -> int:
         """Return the number of units that serve these conversations at a utilization of ``TARGET_UTILIZATION``.
 
-        The proportions of the fleets are kept.
+        The proportions between the fleets do not change.
 
         Raises:
             ValueError: A unit serves no conversations.

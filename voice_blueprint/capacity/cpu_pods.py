@@ -26,7 +26,7 @@ SIDECAR_MEMORY_GIB = 0.375
 
 @dataclass(frozen=True)
 class CpuPodGroup:
-    """Requests of a pod on the CPU pool, including its sidecars, and the number of these pods."""
+    """Resource requests of a pod on the CPU pool, including its sidecars, and the number of these pods."""
 
     cpus: float
     memory_gib: float
@@ -75,8 +75,8 @@ def build_cpu_pods_by_tier(callers: Callers | None, agents: AgentPods | None) ->
 def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPodGroup], counts: Mapping[str, int]) -> int:
     """Return the number of nodes of a size for a number of pods of each tier.
 
-    On each node, up to as many CPUs as the largest pod requests may remain unused. The result is at least the number of
-    nodes that are sufficient if each node runs pods of one tier, as many as its CPUs and memory allow.
+    Each node may leave as many CPUs unused as the largest pod requests. The result is at least the number of nodes
+    required if each node runs as many pods of a single tier as its CPUs and memory allow.
     """
     cpus = calculate_allocatable_cpus(vm_size)
     required_cpus = sum(pod.cpus * counts[tier] for tier, pod in pods.items())

@@ -83,7 +83,7 @@ def recommend_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[TierCapacity, st
 def calculate_units_by_fleet(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     """Return the number of hosts or tasks that a load requires at its mean and at its peak, by fleet.
 
-    The shares of the ASR fleets are kept.
+    The shares of the ASR fleets do not change.
 
     Tiers that serve no calls are omitted.
     """
@@ -117,7 +117,7 @@ def _find_cheapest_node_type(state: StateStore, calls: int, *, archives: bool) -
 
 
 def requires_multiple_deployments(deployment: Deployment) -> bool:
-    """Return True if the peak exceeds the capacity of every state store, and requires several deployments."""
+    """Return True if the peak exceeds the capacity of every state store, so that several deployments are required."""
     if not deployment.load:
         return False
     if aws := deployment.aws_section:

@@ -28,7 +28,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
 HOST_LOAD_STANDARD_DEVIATIONS = 5.0
-"""Number of standard deviations by which random assignment can load one of many hosts above the mean. The
+"""Number of standard deviations by which random assignment can raise the load of one of many hosts above the mean. The
 standard deviation is the square root of the mean; larger deviations are rare, but with 100,000 callers, some may still
 reach a full host."""
 

@@ -118,7 +118,7 @@ class CloudLimit(Model):
     adjustable: bool
     """Whether an increase can be requested."""
     is_strict: bool = True
-    """Whether usage above the limit fails; otherwise requests wait, or the usage is an upper bound."""
+    """Whether requests above the limit fail; otherwise they wait, or the calculated usage is only an upper bound."""
     of_account: bool = False
     """Whether the limit applies to all deployments of an account and region together; otherwise it applies to each
     deployment."""

@@ -35,7 +35,7 @@ class VmSize(Model):
     rdma: bool
     """Whether InfiniBand is available; without it, traffic between nodes is TCP."""
     quota_family: str
-    """Compute quota for its vCPUs; comparisons ignore case."""
+    """Compute quota that its vCPUs count against; comparisons ignore case."""
     capacity_reservation: bool
     """Whether on-demand capacity reservations support the size."""
     spot: bool

@@ -64,8 +64,8 @@ class ModelCard(Model):
     weights_gib: float = Field(gt=0)
     """Size of the weights in bfloat16, GiB."""
     bf16_only_gib: float = Field(ge=0)
-    """The part of the weights that FP8 does not convert (embeddings and output head, since it converts linear layers
-    only), GiB."""
+    """The part of the weights that FP8 quantization does not convert (embeddings and output head, since it converts
+    linear layers only), GiB."""
     layers: int
     kv_heads: int
     head_dim: int

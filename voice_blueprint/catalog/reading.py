@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 def create_table_reader(file: str, row: type[Row], key: str = "name") -> Callable[[], dict[str, Row]]:
-    """Return a cached function that reads the rows of a YAML file in this folder, by the value of a column."""
+    """Return a cached function that returns the rows of a YAML file in this folder, keyed by a column."""
 
     @functools.cache
     def read() -> dict[str, Row]:

@@ -76,7 +76,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
         (rule, violation) for rule in select_applicable_checks(first) for violation in rule.check_deployment(first)
     ]
     for index, other in enumerate(other_regions):
-        # A finding that is identical in the first region is reported once.
+        # A finding that also exists in the first region is reported only once.
         results += [
             (rule, _add_region_to_violation(deployment, index, violation))
             for rule in (*AWS_CHECKS, *COMMON_CHECKS)

@@ -129,7 +129,7 @@ _P = ParamSpec("_P")
 def iter_sizing_violations(
     at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
-    """Yield a violation with the message of the sizing, or nothing if the engine fits.
+    """Yield a violation with the message of the sizing error, or nothing if the engine fits.
 
     Args:
         at: Location of the violation.

@@ -1,4 +1,4 @@
-"""Checks on the limits of callers, which depend on each other, and on URLs, on either cloud."""
+"""Checks on interdependent limits for callers, and on URLs, on either cloud."""
 
 import ipaddress
 from collections.abc import Iterator

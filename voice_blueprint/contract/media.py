@@ -25,8 +25,8 @@ class CodecFormat:
 
 
 MAX_AUDIO_INPUTS = 5
-"""Maximum number of audio inputs in a request to a multimodal language model: the limit of vLLM's Voxtral, regardless
-of its flag (``get_supported_mm_limits``)."""
+"""Maximum number of audio inputs in a request to a multimodal language model: the limit of Voxtral in vLLM, regardless
+of vLLM's flag (``get_supported_mm_limits``)."""
 
 DYNAMIC_PAYLOAD_TYPES = range(96, 128)
 """Dynamic payload types, which a session may assign to any codec (RFC 3551)."""

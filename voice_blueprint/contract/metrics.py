@@ -96,7 +96,7 @@ class DataPlaneEvent(StrEnum):
     RESENT = "ship.resent"
     """Chunks sent to another host after the first host failed."""
     WINDOW_SHORT = "ship.window_short"
-    """Chunks that were missing in the resend window."""
+    """Chunks that were missing from the resend window."""
     SEND_FAILED = "ship.failed"
     STALLS = "ship.stalls"
     """Number of times that the kernel's send buffer was full."""
@@ -131,7 +131,7 @@ class LossReason(StrEnum):
     LOST_CHUNKS = "lost_chunks"
     """Chunks that never arrived, 100 ms each."""
     ABANDONED = "given_up"
-    """Utterances with an empty final, because workers or vLLM failed."""
+    """Utterances whose final transcript is empty because workers or vLLM failed."""
     PARTIALS_SHED = "partials_shed"
     """Partial transcripts that were skipped because they had waited too long."""
 
@@ -176,12 +176,12 @@ class Metric:
     """A metric that alarms, dashboards and scaling may read.
 
     Attributes:
-        publisher: The image that publishes the metric, as single values so that percentiles can be calculated; ``aws``
-            for a metric of a service; ``log-filter`` for a metric filter on a log group.
+        publisher: The image that publishes the metric, as individual values from which percentiles can be calculated;
+            ``aws`` for a metric of a service; ``log-filter`` for a metric filter on a log group.
         dimensions: The exact dimension set. A CloudWatch alarm matches the complete set, so an additional dimension
             leaves the alarm without data.
         trend_under_load: Whether the value rises or falls with the load of the fleet; ``None`` if it does not depend on
-            it.
+            the load.
         namespace: CloudWatch namespace.
         is_summable: Whether each value counts the events since the previous value, so that values can be summed.
     """
@@ -209,7 +209,7 @@ class Metric:
 
     @property
     def accelerator_kind(self) -> Literal["neuron", "gpu"] | None:
-        """Kind of accelerator whose tools report it, or ``None`` if the metric does not concern an accelerator."""
+        """Kind of accelerator whose tools report the metric, or ``None`` if it does not concern an accelerator."""
         return "neuron" if self.name.startswith("Neuron") else "gpu" if self.name.startswith("Gpu") else None
 
     @property

@@ -93,7 +93,7 @@ SRTP_KEY_BASE64_CHARACTERS = 40
 """Length of the encoded key of either suite, including padding."""
 
 DEFAULT_END_OF_TURN_MS = 500
-"""Silence after a complete sentence that ends a turn, unless a session or the deployment file sets another value."""
+"""Silence that ends a turn after a complete sentence, unless a session or the deployment file sets another value."""
 MAX_END_OF_TURN_MS = 5000
 MAX_PROMPT_CHARACTERS = 1000
 MAX_CALL_NAME_CHARACTERS = 128

@@ -50,7 +50,7 @@ TRANSCRIBED_AUDIO_KEY = "transcribed:{ssrc}"
 """Hash of a session's audio that the ASR tier has transcribed; ``TranscribedAudioField`` lists its fields."""
 
 SESSION_LEASE_KEY = "lease:{ssrc}"
-"""Id of the ASR host that transcribes the session. The host renews it before it expires."""
+"""Id of the ASR host that transcribes the session. The host renews the key before it expires."""
 
 CALLER_SESSIONS_KEY = "session:of:{caller}"
 """Sorted set of a caller's active sessions, scored by their expiry. It limits the sessions of an API key."""
@@ -62,7 +62,7 @@ DAILY_CALLERS_KEY = "session:used:{day}"
 """Set of the callers with usage on a day."""
 
 DAILY_REPORT_KEY = "session:used:{day}:report"
-"""Claim of the gateway that writes the day's usage to the archive; it remains after the usage is written."""
+"""Claim of the gateway that writes the day's usage to the archive; the claim remains after the usage is written."""
 
 AGENT_USAGE_KEY = "usage:of:{caller}:{day}"
 """Hash of a caller's usage of the agents' engines on a day: ``prompt_tokens``, ``answer_tokens`` and
@@ -77,14 +77,14 @@ gateways never admit more sessions than there are slots."""
 
 TRANSCRIPT_KEY = "transcript:{ssrc}"
 """Bounded stream of the session's transcript. An entry's id consists of the start of its utterance in the audio, in 20
-ms frames, and a sequence number within the utterance. The number of the final is ``FINAL_SEQUENCE_NUMBER``. Valkey
-therefore rejects entries for an utterance that another host has completed."""
+ms frames, and a sequence number within the utterance. The number of the final transcript is ``FINAL_SEQUENCE_NUMBER``.
+Valkey therefore rejects entries for an utterance that another host has completed."""
 
 FINAL_SEQUENCE_NUMBER = 2**32
 
 FINALS_KEY = "transcript:{ssrc}:finals"
-"""Stream of the finals only, with the same ids, of a session that is archived. The session's transcript stream is too
-short for a meeting's partial transcripts."""
+"""Stream of only the final transcripts of a session that is archived, with the same ids. The session's transcript
+stream is too short for a meeting's partial transcripts."""
 
 ARCHIVE_KEY = "session:archive"
 """Sorted set of the sessions to archive, scored by the end of each session in seconds since 1970."""
@@ -109,14 +109,14 @@ FILE_PIECE_KEY = "file:{piece}"
 """Hash of a piece of a file; ``FilePieceField`` lists its fields. Its gateway sets the expiry."""
 
 FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
-"""Id of the ASR host that transcribes the piece. The host renews it before it expires."""
+"""Id of the ASR host that transcribes the piece. The host renews the key before it expires."""
 
 CONVERSATION_KEY = "conversation:{id}"
 """Bounded list of the messages of a conversation, as JSON. The caller's messages are transcripts, and the agent's
 contain only the spoken part."""
 
 CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
-"""Id of the connection that owns the conversation. Its agent renews it before it expires."""
+"""Id of the connection that owns the conversation. Its agent renews the key before it expires."""
 
 HOSTS_KEY = "host:{tier}"
 """Set of the ids of a tier's hosts (``vad``, ``asr``, ``agent``), so that readers need not scan the store."""
@@ -153,7 +153,7 @@ class SessionField(StrEnum):
     EXPIRES_AT = "expires_at"
     """Seconds since 1970 (UTC) after which audio is rejected."""
     RECONNECT_DEADLINE = "lapses_at"
-    """Seconds since 1970 at which the session ends, unless its caller reconnects before."""
+    """Seconds since 1970 at which the session ends, unless its caller reconnects before then."""
     ID = "id"
     """Id of the session in the API."""
     CALLER = "caller"
@@ -165,7 +165,7 @@ class SessionField(StrEnum):
     LANGUAGE = "language"
     """Spoken language (BCP 47); if absent, it is detected from the audio."""
     END_OF_TURN_MS = "end_of_turn_ms"
-    """Silence that ends a complete sentence, milliseconds; for an incomplete one, it is twice as long."""
+    """Silence that ends a turn after a complete sentence, milliseconds; twice as long after an incomplete one."""
     PROMPT = "prompt"
     """Words that are likely to occur, for the engine's prompt, if any."""
     REDACT = "redact"
@@ -175,7 +175,7 @@ class SessionField(StrEnum):
     SETTLED = "settled"
     """Present after the session's usage was reported."""
     REALTIME = "realtime"
-    """Settings with which a client of OpenAI's API connects, JSON; if absent, the client sends them."""
+    """Settings with which a client of OpenAI's API connects, as JSON; if absent, the client sends its settings."""
 
 
 class SentAudioField(StrEnum):
@@ -198,8 +198,8 @@ class TranscribedAudioField(StrEnum):
     """Fields of the hash of a session's transcribed audio, written by the ASR tier."""
 
     REFUSED_AT = "refused_at"
-    """Seconds since 1970 at which a full host rejected the session's audio; absent after a host accepts it. The gateway
-    removes it when the caller reconnects."""
+    """Seconds since 1970 at which a full host rejected the session's audio; absent after a host accepts the audio. The
+    gateway removes the field when the caller reconnects."""
     TRANSCRIBED_TO = "transcribed_to"
     """``sequence`` of the last chunk that a final transcript covers. If it is not less than ``last_sequence``, all
     speech has been transcribed."""

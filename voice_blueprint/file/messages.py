@@ -24,8 +24,8 @@ SETTING_NAMES_BY_OLD_NAME = {
 """Settings that were renamed, with their current names."""
 
 MAX_REPORTED_ERRORS = 50
-"""Maximum number of errors for which similar settings are suggested, which is slow. A file with more errors is not a
-deployment file."""
+"""Maximum number of errors for which similar settings are suggested, because finding them is slow. A file with more
+errors is not a deployment file."""
 
 _SUBJECT_PREFIX_PATTERN = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
 """Subject at the start of pydantic's messages. Our messages start with the setting instead."""

@@ -33,7 +33,7 @@ def format_suggestion(word: str, valid_names: Iterable[str]) -> str:
 
 
 def find_closest_match(word: str, valid_names: Iterable[str]) -> str | None:
-    """Return the most similar known word. Of instance types, only the families are compared.
+    """Return the most similar known word. For instance types, only the families are compared.
 
     Many types share a size such as `.xlarge`.
     """

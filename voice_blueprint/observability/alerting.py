@@ -38,8 +38,8 @@ class AlertCondition:
 
 ALERT_CONDITION_BY_ID = {
     # A caller who reaches a full gateway task is refused although other tasks have capacity, and calls again. Refusals
-    # of up to 5 % of calls are therefore random. If refusals continue, the error budget alert pages; the same applies
-    # to slow transcripts and slow turns.
+    # of up to 5 % of calls are therefore random. If refusals continue, the error budget alert pages an operator; the
+    # same applies to slow transcripts and slow turns.
     "sessions-refused": AlertCondition(
         "The gateway refuses more than one call in twenty because of insufficient capacity.", 5, affects_callers=False
     ),
@@ -56,7 +56,7 @@ ALERT_CONDITION_BY_ID = {
         0.5,
         Comparison.BELOW,
     ),
-    # ACM renews 60 days before expiry. Two weeks leave time for a manual fix if the renewal fails.
+    # ACM renews a certificate 60 days before it expires. Two weeks leave time for a manual fix if the renewal fails.
     "certificate-expires": AlertCondition(
         "The certificate of the public name expires within 14 days: it was not renewed.",
         14,
@@ -102,8 +102,9 @@ ALERT_CONDITION_BY_ID = {
         0,
         affects_callers=False,
     ),
-    # On Azure, a single maximum above the threshold fires, whereas CloudWatch requires five. The number of calls varies
-    # by its square root, so that at the designed peak of the smallest store the maximum of a day is 86 %.
+    # On Azure, a single maximum above the threshold raises the alert, whereas CloudWatch requires five. The standard
+    # deviation of the number of calls is its square root, so at the designed peak of the smallest store, the maximum of
+    # a day is 86 %.
     "redis-memory-high": AlertCondition(
         "The state store uses more than 90 % of its memory: at 100 % it refuses writes, and calls fail.",
         90,
@@ -119,7 +120,7 @@ ALERT_CONDITION_BY_ID = {
         "The application gateway does not reach a backend: its callers receive errors.", 0.5
     ),
     # Refused calls are failed requests as well, so the limit is that of refused calls, in percent of the calls that
-    # begin. If refusals continue, the error budget alert pages.
+    # begin. If refusals continue, the error budget alert pages an operator.
     "edge-errors": AlertCondition(
         "Requests at the application gateway fail: a backend responds with errors, or not at all.",
         5,

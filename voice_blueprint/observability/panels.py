@@ -1,4 +1,4 @@
-"""Cloud-independent description of dashboards. Each cloud has its own type of lines and its own format."""
+"""Cloud-independent description of dashboards. Each cloud has its own type of series and its own format."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar

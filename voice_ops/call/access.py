@@ -51,11 +51,11 @@ def create_header_provider(auth: AuthorizerType | None, secret: str | None, serv
     """Return a function that authenticates requests to a server.
 
     Args:
-        auth: Kind of authorizer. By default, an API key if there is a secret, and otherwise none.
+        auth: Kind of authorizer. The default is an API key if there is a secret, and otherwise no authorizer.
         secret: The API key or token.
 
     Raises:
-        CredentialsError: A secret, credentials or a region is missing, or a secret is not used.
+        CredentialsError: A secret, credentials or a region is missing, or an unused secret is specified.
     """
     auth = auth or (AuthorizerType.NONE if secret is None else AuthorizerType.API_KEY)
     if auth in {AuthorizerType.JWT, AuthorizerType.API_KEY} and secret is None:

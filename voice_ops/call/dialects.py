@@ -30,7 +30,7 @@ class Dialect:
         encode_audio: Function that encodes samples as a message.
         last_message: Message after the audio.
         parse_transcripts: Function that parses transcripts from a message.
-        closes_at_end: Whether the server closes the connection after the last final.
+        closes_at_end: Whether the server closes the connection after the last final transcript.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Dialect:
 
 
 class _OpenAiParser:
-    """Parser of OpenAI's messages. It stores the start time of each item, which transcripts do not contain."""
+    """Parser for OpenAI's messages. It stores the start time of each item, because transcripts do not contain it."""
 
     def __init__(self) -> None:
         self._start_times: dict[str, int] = {}

@@ -38,7 +38,7 @@ class Sender(Protocol):
     """Sends a recording in real time."""
 
     async def send(self, samples: Samples) -> None:
-        """Send all samples, and return when the last one is sent.
+        """Send all samples, and return when the last one has been sent.
 
         Raises:
             CallError: The server is unreachable, or closes the connection.

@@ -76,7 +76,7 @@ class TranscriptEvent(BaseModel):
     """An event of a session's event stream.
 
     Attributes:
-        kind: Kind of event; a partial may still change. Events other than transcripts have no text.
+        kind: Kind of event; a partial transcript may still change. Events other than transcripts have no text.
         commit: Whether the event is the response to a ``commit``.
         start_ms: Start in the audio.
         committed: The part of the text that no longer changes.
@@ -207,7 +207,7 @@ def _raise_for_status(response: httpx2.Response, url: str) -> None:
 
 
 def _parse_error(response: httpx2.Response) -> dict[str, Any]:
-    """Return the JSON object in an error response, or an empty one if the body is anything else."""
+    """Return the JSON object in an error response, or an empty object if the body is anything else."""
     try:
         body = response.json()
     except ValueError:

@@ -8,10 +8,10 @@ from voice_ops.cost.model import Amount, ExpectedSizes, ResourceUsage
 
 Properties = dict[str, Any]
 MIN_STANDARD_PERIOD_S = 60
-"""CloudWatch charges an alarm with a shorter period as a high-resolution alarm."""
+"""CloudWatch bills an alarm with a shorter period as a high-resolution alarm."""
 
 DETAILED_METRIC_COUNT = 7
-"""Number of metrics that EC2 charges for a host with detailed monitoring.
+"""Number of metrics that are billed for a host with detailed monitoring.
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/manage-detailed-monitoring.html"""
 
 TARGET_TRACKING_ALARM_COUNT = 2
@@ -171,7 +171,7 @@ PRICING_RULES: dict[str, PricingRule] = {
     "AWS::SecretsManager::Secret": _create_single_unit_rule("secret"),
     "AWS::WAFv2::WebACL": _list_web_acl_uses,
 }
-"""Types with a price that is independent of traffic."""
+"""Resource types whose price is independent of traffic."""
 
 ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::ApiGateway::RestApi": (("requests", "api-gateway-rest-requests"),),
@@ -218,4 +218,4 @@ FREE_RESOURCE_TYPES = frozenset(
         *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
     )
 )
-"""Types that are not charged separately. The resources that they belong to may be charged."""
+"""Resource types that are not charged separately. The resources that they belong to may be charged."""

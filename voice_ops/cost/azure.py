@@ -106,7 +106,7 @@ PRICING_RULES: dict[str, PricingRule] = {
     "privatedns:PrivateZone": _create_single_unit_rule("private-dns-zone"),
     "redisenterprise:RedisEnterprise": _list_store_uses,
 }
-"""Types with a price that is independent of traffic."""
+"""Resource types whose price is independent of traffic."""
 
 ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", "azure-internet-data"),),
@@ -148,4 +148,4 @@ FREE_RESOURCE_TYPES = frozenset(
         "storage.k8s.io/v1:CSIStorageCapacity",
     }
 )
-"""Types that are not charged separately. The resources that they belong to may be charged."""
+"""Resource types that are not charged separately. The resources that they belong to may be charged."""

@@ -89,7 +89,7 @@ def _estimate_conversations(
 def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the usage of the load's conversations on AWS, in addition to that of each call.
 
-    The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
+    Agents receive audio from the text-to-speech endpoint through a NAT gateway, and send it to the internet.
     """
     usage = estimate_aws_conversations(aws, load)
     if usage is None or aws.agents is None:

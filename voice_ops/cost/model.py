@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from voice_ops.cost.prices import Price
 
 EXPECTED_UTILIZATION = 0.35
-"""Position of the expected size between minimum and maximum if the designed day cannot be simulated. A sinusoidal day
-has half of its peak on average, and a fleet uses about 70 % of its maximum at the peak."""
+"""Position of the expected size between minimum and maximum if the designed day cannot be simulated. The mean of a
+sinusoidal day is half of its peak, and a fleet uses about 70 % of its maximum at the peak."""
 
 
 @dataclass(frozen=True)

@@ -207,9 +207,9 @@ def calculate_azure_usage(
 ) -> Iterator[tuple[str, ResourceUsage]]:
     """Yield the load's monthly usage on Azure, with the resource type that each item is charged with.
 
-    Transcripts are assumed to be sent to the internet, which is the most expensive route. Without agents, so is
-    synthesized speech; with agents, ``voice_ops.cost.conversations`` calculates its usage. Inbound traffic and traffic
-    between zones are free:
+    Transcripts are assumed to be sent to the internet, which is the most expensive route. Without agents, the same
+    applies to synthesized speech; with agents, ``voice_ops.cost.conversations`` calculates its usage. Inbound traffic
+    and traffic between zones are free:
     https://azure.microsoft.com/updates?id=update-on-interavailability-zone-data-transfer-pricing
 
     Args:

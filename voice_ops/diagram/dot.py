@@ -101,7 +101,7 @@ def _render_table_html(rows: str, attributes: str) -> str:
 
 
 def _render_box_html(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
-    """Return the HTML of a box: its title, its lines, and below a separator the signals that scale the node."""
+    """Return the HTML of a box: its title, its lines and, below a separator, the signals that scale the node."""
     rows = [
         _render_row_html(f"<B>{escape(node.title)}</B>"),
         *([_render_row_html(_render_small_text_html(node.lines, SECONDARY_COLOR))] if node.lines else []),

@@ -120,7 +120,8 @@ def _create_simulated_result(deployment: Deployment, name: str, effect: Scenario
         return ScenarioResult(name, None, None, None, effect, pages)
     named = [Path(page).stem for page in pages if not page.startswith("procedures/")]
     no_alert = f"no alert with the runbook {' or '.join(pages)} fires"
-    # A fault without lost calls does not require a page. Missing metrics cause no lost calls until the load changes.
+    # A fault without lost calls does not have to page an operator. Missing metrics cause no lost calls until the load
+    # changes.
     needs_alert = effect.lost or name == SILENT_METRIC
     claims = (no_alert,) if named and needs_alert and not set(named) & set(effect.fired) else ()
     return ScenarioResult(

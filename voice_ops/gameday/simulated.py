@@ -132,7 +132,7 @@ class _FaultComparison:
         return ScenarioEffect(max(0, lost[0] - lost[1]), faulty.call_results.offered, recovers_s, fired)
 
     def measure_region_loss(self) -> ScenarioEffect:
-        """Return the effect of losing the other of two regions, whose half of all callers moves to this region.
+        """Return the effect of losing the other of two regions, whose callers (half of all) move to this region.
 
         The calls of the other region are cut off. Callers are lost if they call before the name resolves to this
         region, or if there is no capacity for them.

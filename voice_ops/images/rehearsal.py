@@ -2,7 +2,7 @@
 
 The base is bootstrapped from Debian's archive, committed to a temporary image storage, and passed to the Dockerfile by
 digest, as in a real build. Then the image's smoke test runs: ``images/<name>/smoke/run.sh`` in the image as its user,
-or, for an image without test tools, ``smoke/drive.sh`` on this machine, which starts its program.
+or, for an image without test tools, ``smoke/drive.sh`` on this machine, which starts the image's program.
 """
 
 import json

@@ -82,7 +82,7 @@ def scan_archive(archive: Path) -> Iterator[str]:
 
 
 def _scan_file(location: str, file: io.BufferedReader) -> Iterator[str]:
-    """Scan layers as a stream, since an image can have several gigabytes."""
+    """Scan layers as a stream, since the size of an image can be several gigabytes."""
     if file.peek(2)[:2] == b"\x1f\x8b":
         file = io.BufferedReader(gzip.GzipFile(fileobj=file))
     head = file.peek(512)

@@ -88,7 +88,7 @@ def collect_answers(cloud: Cloud | None, region: str | None, calls: int | None, 
 
 
 def select_draft(files: list["PricedDraft"], budget: int | None, region_name: str) -> tuple["PricedDraft", int]:
-    """Return the first draft whose expected monthly cost is within the budget, and the budget.
+    """Return the first draft whose expected monthly cost is within the budget, together with the budget.
 
     If the budget is missing, prompt for it.
 

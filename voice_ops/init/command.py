@@ -70,7 +70,7 @@ def init(
 
 
 def create_priced_draft(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
-    """Return the priced draft of the file for these answers, and the budget. Prompt for a missing budget.
+    """Return the priced draft for these answers, together with the budget. Prompt for a missing budget.
 
     Raises:
         typer.Exit: No file fits the answers or the budget.

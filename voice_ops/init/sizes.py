@@ -65,7 +65,7 @@ SMALL_INSTANCE_TYPES = ("c8g.large", "c8g.xlarge")
 """Instance types in `deployments/small.yaml`."""
 SYSTEM_VM_SIZE, SYSTEM_NODES = "Standard_D4ds_v5", HostCount(min=2, max=3)
 CPU_VM_SIZE = "Standard_D8ds_v5"
-"""VM size of the nodes of gateway, data plane and ASR tier on Azure."""
+"""VM size of the nodes for the gateway, the data plane and the ASR tier on Azure."""
 AZURE_MODEL = "voxtral-small-24b"
 MIN_MODEL_CACHE_GIB = 1024
 """Minimum size of the share for weights."""
@@ -89,7 +89,7 @@ def calculate_mean_calls(calls: int) -> int:
 
 
 def calculate_host_count(calls: int, capacities: int) -> HostCount:
-    """Return the hosts for the mean number of calls as the minimum, and for the peak as the maximum.
+    """Return the number of hosts: the minimum for the mean number of calls, and the maximum for the peak.
 
     The utilization is ``TARGET_UTILIZATION``. For the peak, a tenth and one more host are added, since the number of
     calls varies and an alert fires while a fleet is at its maximum.
@@ -405,5 +405,6 @@ def _create_too_many_calls_error(calls: int, limit: str = "one state store") -> 
 
 
 def _find_min_price(usd_per_hour: Mapping[str, float]) -> float:
-    """Return the lowest price in any region. Types are compared by it, since some regional prices are unknown."""
+    """Return the lowest price in any region. This price is used to compare types, since some are not priced in a
+    region."""
     return min(usd_per_hour.values(), default=math.inf)

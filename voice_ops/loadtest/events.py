@@ -42,7 +42,7 @@ class Event(BaseModel):
     kind: str = ""
     """Kind of a transcript of the session API: partial or final."""
     complete: bool | None = None
-    """Whether all speech was transcribed, at the end of a session."""
+    """At the end of a session, whether all speech was transcribed."""
     error: Any = None
 
     @property

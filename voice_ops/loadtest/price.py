@@ -14,7 +14,7 @@ def find_hourly_price(instance_type: str, region: str | None, gpus: int) -> tupl
     supported.
 
     Args:
-        region: Region of the price. The default is the cheapest one.
+        region: Region of the price. The default is the cheapest region.
 
     Raises:
         PriceError: The catalogue does not contain the type, or its price in that region.

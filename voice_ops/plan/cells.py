@@ -1,4 +1,4 @@
-"""Plans cells for `voice plan`, if the load exceeds one deployment: cells, accounts, quotas and prices."""
+"""Plans cells for `voice plan`, if the load exceeds the capacity of one deployment."""
 
 import math
 from collections.abc import Iterator

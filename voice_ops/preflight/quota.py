@@ -1,4 +1,4 @@
-"""Comparison of quotas with a deployment's need, for both clouds."""
+"""Comparison of quotas with a deployment's requirements, for both clouds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ class PendingRequest:
 
 @dataclass(frozen=True)
 class QuotaState:
-    """A quota with its usage by others and the deployment's need.
+    """A quota with its usage by others and the deployment's requirements.
 
     Attributes:
         name: The cloud's name of the quota.
         unit: Unit of the quota, such as vCPU.
         limit: The current limit.
         used_by_others: Usage in the account without this deployment.
-        min_need: Need at the deployment's minimum.
-        max_need: Need at the deployment's maximum.
+        min_need: Required amount at the deployment's minimum size.
+        max_need: Required amount at the deployment's maximum size.
     """
 
     name: str
@@ -46,10 +46,10 @@ class QuotaState:
 def compare_quota(
     area: str, state: QuotaState, pending: PendingRequest | None, submit: Callable[[int], str]
 ) -> CheckResult:
-    """Compare a quota with the deployment's need.
+    """Compare a quota with the deployment's requirements.
 
-    A limit below the minimum need blocks the deploy; a limit below the maximum need restricts scaling. A quota with a
-    pending request is never requested again.
+    A limit below the minimum requirement blocks the deploy; a limit below the maximum requirement restricts scaling. A
+    quota with a pending request is never requested again.
 
     Args:
         area: The cloud's name in the report.

@@ -94,7 +94,8 @@ def print_preview(
 ) -> None:
     """Print the preview of each project with the changes since the last preview.
 
-    The previews are stored for the next comparison unless a policy, a service or an outage rejects the change.
+    The previews are stored for the next comparison unless a policy or a service rejects the change, or the change would
+    cause an outage.
     """
     files = list_recorded_preview_paths(preview_folder, deployment, rehearsed)
     steps = compare_with_record(files, rehearsed)

@@ -34,7 +34,7 @@ class MultiStackDeploy:
 
     Attributes:
         future: Future that ends with the deploy.
-        stopped: Event that is set if the probe fails. The deploy starts no further stack after that.
+        stopped: Event that is set if the probe fails. Once it is set, the deploy starts no further stack.
         stack: Stack that is being deployed, or empty.
     """
 

@@ -22,7 +22,8 @@ PROBE_RETRY_DELAY_S = 20.0
 MAX_ERROR_RATE_INCREASE = 0.05
 """Maximum increase of the word error rate over the previous release."""
 MAX_LATENCY_FACTOR = 1.5
-"""Maximum ratio of the latency of finals to that of the previous release. ``LATENCY_TOLERANCE_S`` is added."""
+"""Maximum ratio of the latency of final transcripts to that of the previous release. ``LATENCY_TOLERANCE_S`` is
+added."""
 LATENCY_TOLERANCE_S = 0.5
 
 
@@ -32,7 +33,7 @@ class CallMeasurement:
 
     Attributes:
         word_error_rate: Share of words that are wrong, missing or additional.
-        max_final_latency_s: Maximum time from the end of an utterance to its final.
+        max_final_latency_s: Maximum time from the end of an utterance to its final transcript.
     """
 
     word_error_rate: float

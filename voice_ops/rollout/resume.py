@@ -169,7 +169,7 @@ def advance_rollout(
 def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, clock: PartTimeLimit) -> bool:
     """Wait until CloudFormation has started, or the deploy has ended.
 
-    After that, the process is no longer needed.
+    Once CloudFormation has started, the process of the deploy is no longer needed.
 
     Returns:
         Whether the deploy has ended.

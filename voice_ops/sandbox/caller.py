@@ -1,4 +1,4 @@
-"""Makes calls through the virtual machine of a VAD host. Gateway and Whisper engine are processes on this machine.
+"""Makes calls through a VAD host's virtual machine. The gateway and the Whisper engine are processes on this machine.
 
 A second virtual machine would be too slow on two cores (docs/guides/hosts.md). The engine process has the same settings
 as the container in the launch template of the ASR fleet.

@@ -1,6 +1,6 @@
 """Simulation of a sample of cells, from which the results of all cells of a deployment are extrapolated.
 
-Cells share nothing, and a router that selects one by the hash of a session distributes callers randomly. Each cell is
+Cells share nothing, and a router distributes callers randomly: it selects a cell by the hash of a session. Each cell is
 therefore the same simulation with other callers, and a few of them represent all. The calls of a lost cell are cut off.
 Its callers are refused until the router detects the loss, and then use the other cells.
 """

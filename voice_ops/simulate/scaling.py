@@ -95,8 +95,8 @@ _TRACKING_PERIOD_S = 60
 class TargetTrackingScaler(AlarmScaler):
     """Scaler for one of the two alarms of a target tracking policy on the utilization of a group's slots.
 
-    The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of it. The
-    capacity is proportional to the metric, rounded up to whole hosts:
+    The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of the target.
+    The capacity is proportional to the metric, rounded up to whole hosts:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-target-tracking.html. Only hosts that have
     completed their warm-up count for the metric, hosts are not removed while others warm up, and draining hosts count
     as capacity until they terminate.

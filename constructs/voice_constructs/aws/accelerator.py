@@ -186,7 +186,7 @@ class AcceleratorFleet(Construct):
         )
 
     def _create_telemetry_container(self) -> voice_userdata.Container:
-        """Return the container that publishes the fleet's metrics, including the phases of the host's start."""
+        """Return the container that publishes the fleet's metrics, including those of the host's start-up phases."""
         kind = self._type.compute_kind
         directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(

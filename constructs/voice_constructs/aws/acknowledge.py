@@ -20,8 +20,8 @@ def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
 def pop_acknowledgments() -> list[tuple[IConstruct, Acknowledgment]]:
     """Return and clear the acknowledgements that have been recorded.
 
-    Only a validating synth passes them to the CDK. Each requires two calls into jsii's process. Together, they make up
-    a twelfth of a synth's calls.
+    Only a validating synth passes them to the CDK. Each acknowledgement requires two calls into jsii's process.
+    Together, these calls make up a twelfth of all calls of a synth.
     """
     recorded = _RECORDED_ACKNOWLEDGMENTS.copy()
     _RECORDED_ACKNOWLEDGMENTS.clear()

@@ -45,7 +45,7 @@ class AgentTierProps(FargateProps):
 class AgentTier(FargateTier):
     """Tasks with one process and one vCPU each.
 
-    A full task forwards connections to others, and scaling keeps capacity free.
+    A full task forwards connections to other tasks, and scaling keeps spare capacity available.
     """
 
     tier = Tier.AGENT
@@ -80,7 +80,7 @@ class AgentTier(FargateTier):
         self._build_scaling(agents.tasks, "Conversations", names.AGENT_FLEET, TARGET_UTILIZATION * agents.conversations)
 
     def _reference_existing_secret(self, variable: Variable, name: str) -> ecs.Secret:
-        """Return a reference to an operator's secret. A task does not start if the secret does not exist."""
+        """Return a reference to a secret that an operator creates. A task does not start without it."""
         id_ = "".join(word.capitalize() for word in variable.name.removeprefix("VOICE_").split("_"))
         return ecs.Secret.from_secrets_manager(secretsmanager.Secret.from_secret_name_v2(self, id_, name))
 

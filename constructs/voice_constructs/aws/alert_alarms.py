@@ -1,7 +1,7 @@
 """Alerts as CloudWatch alarms.
 
-L1 resources are used, since an alert already contains every value. One L1 alarm is a single call into jsii's Node
-process (2 ms); an L2 alarm with metric, duration and actions requires ten.
+L1 resources are used, since an alert already contains the value of every property. One L1 alarm is a single call into
+jsii's Node process (2 ms); an L2 alarm with metric, duration and actions requires ten.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""SNS topic of alarms and the budget, with its subscribers."""
+"""SNS topic for alarms and the budget, with its subscribers."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class AlertTopicProps:
 
 
 class AlertTopic(Construct):
-    """An encrypted topic to which only this account's alarms and budgets publish.
+    """An encrypted topic to which only this account's alarms and budgets can publish.
 
     Attributes:
         arn: ARN of the topic.

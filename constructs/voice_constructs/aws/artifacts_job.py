@@ -23,7 +23,7 @@ from voice_constructs.aws.acknowledge import acknowledge
 
 
 class ArtifactsJob(Construct):
-    """A launch template that starts the job's host.
+    """The launch template of the job's host.
 
     The template is part of a stack that is deployed before the fleet's stack, so that a new release can be prepared
     before hosts serve it.

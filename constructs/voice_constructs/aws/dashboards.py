@@ -1,8 +1,8 @@
 """Dashboards in CloudWatch's format.
 
 CloudWatch's JSON body is rendered from typed panels. cdk-monitoring-constructs is not used: importing that module adds
-0.43 s to every synth, its monitors select dimensions that the contract already defines, and its alarms need no runbook.
-The L2 widgets would add 0.2 s for calls into jsii.
+0.43 s to every synth, its monitors select dimensions that the contract already defines, and its alarms do not require a
+runbook. The L2 widgets would add 0.2 s for calls into jsii.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class DashboardsProps:
 
 
 class Dashboards(Construct):
-    """A dashboard per topic. The first three of an account are free; each further one costs 3 USD per month."""
+    """One dashboard per topic. The first three dashboards of an account are free; others cost 3 USD per month each."""
 
     def __init__(self, scope: Construct, id_: str, *, props: DashboardsProps) -> None:
         super().__init__(scope, id_)

@@ -79,8 +79,8 @@ class AnyRegionDomain(HostDomain):
     """Host name ``api.any.<name>``, which Route 53 resolves to the nearest healthy region.
 
     A region is healthy while its gateways respond on the media host. Their response depends on the store, and the
-    request requires no key. Audio does not need such a name, since the response to a new session contains its audio and
-    event URLs.
+    request requires no key. Audio does not need such a name, since the response to a request for a session contains the
+    session's audio and event URLs.
 
     The health check costs about 2.50 USD per month (https://aws.amazon.com/route53/pricing/).
 

@@ -50,11 +50,12 @@ class EdgeContext:
     def create_task_target_group(
         self, scope: Construct, id_: str, port: Port, *, preserve_client_ip: bool = False
     ) -> elbv2.NetworkTargetGroup:
-        """Create a target group of a service's tasks. A target group can have only one load balancer.
+        """Create a target group for a service's tasks. A target group can have only one load balancer.
 
         Args:
-            preserve_client_ip: Whether tasks see the callers' addresses, to which limits of unauthenticated callers
-                apply. By default, targets that are registered by IP address see the load balancer's address for TCP:
+            preserve_client_ip: Whether tasks receive the callers' addresses, which the limits for unauthenticated
+                callers require. By default, targets that are registered by IP address see the load balancer's address
+                for TCP:
                 https://docs.aws.amazon.com/elasticloadbalancing/latest/network/edit-target-group-attributes.html. Rules
                 that refer to the load balancer's security group still allow this traffic:
                 https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-security-groups.html

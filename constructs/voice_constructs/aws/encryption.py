@@ -14,7 +14,7 @@ class EncryptionKey(kms.Key):
     """A rotating key for the data of one stack. It costs about 1 USD per month.
 
     Args:
-        purpose: Encrypted data, for the key's description.
+        purpose: Data that the key encrypts, for the key's description.
         removal_policy: Removal policy of the key.
     """
 
@@ -96,7 +96,7 @@ class EncryptionKey(kms.Key):
 
 
 def create_log_delivery_condition(region: str) -> dict[str, dict[str, str]]:
-    """Return the policy condition that log delivery by AWS originates from this account and region."""
+    """Return the policy condition that limits log delivery by AWS to logs of this account and region."""
     return {
         "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},
         "ArnLike": {"aws:SourceArn": f"arn:{PARTITION}:logs:{region}:{ACCOUNT_ID}:*"},

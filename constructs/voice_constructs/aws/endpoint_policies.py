@@ -15,7 +15,7 @@ INTERFACE_SERVICES = frozenset(
 (https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html)."""
 
 _PUBLIC_BUCKETS = (
-    "prod-{region}-starport-layer-bucket",  # layers of images in ECR, by presigned URLs
+    "prod-{region}-starport-layer-bucket",  # image layers in ECR, which have presigned URLs
     "al2023-repos-{region}-de612dc2",  # packages of Amazon Linux 2023
     "amazon-ssm-{region}",  # the SSM agent's updates
     "amazon-ssm-packages-{region}",
@@ -51,7 +51,7 @@ def create_own_buckets_statement() -> iam.PolicyStatement:
 
 
 def create_public_buckets_statement(region: str) -> iam.PolicyStatement:
-    """Return the statement that allows reading from the buckets of AWS that hosts need."""
+    """Return the statement that allows reading from the AWS buckets that hosts need."""
     return iam.PolicyStatement(
         sid="BucketsOfAws",
         principals=[iam.StarPrincipal()],

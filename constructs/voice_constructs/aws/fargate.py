@@ -51,8 +51,8 @@ class FargateProps:
 class FargateTier(Construct):
     """An ECS service on Fargate (arm64), with one or more tasks in private subnets of all zones.
 
-    Tasks publish metrics as log lines in embedded metric format. The task role only allows the scale-in protection of
-    the cluster's own tasks.
+    Tasks publish metrics as log lines in embedded metric format. The task role only grants permission to enable
+    scale-in protection for the cluster's own tasks.
 
     Attributes:
         cluster: The ECS cluster.

@@ -57,7 +57,7 @@ class FleetContext:
         return 0 if lacks_digests(self.deployment, tuple(images)) else configured
 
     def get_image_uri(self, image: Image) -> str:
-        """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
+        """Return the URI of an image with its digest. The URI cannot be pulled if the image has no digest."""
         return self.registry.repositories[image].repository_uri_for_digest(get_image_digest(self.deployment, image))
 
     def create_role(

@@ -46,8 +46,8 @@ class GatewayProps(FargateProps):
 class Gateway(FargateTier):
     """The tasks that serve callers.
 
-    The session API and the audio have separate ports. API Gateway only reaches the first port, and the public load
-    balancer only the second, on which every request needs a session token.
+    The session API and the audio have separate ports. API Gateway only reaches the API port, and the public load
+    balancer only reaches the audio port, on which every request requires a session token.
     """
 
     tier = Tier.GATEWAY

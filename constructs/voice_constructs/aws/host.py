@@ -50,7 +50,7 @@ class HostRoleProps:
 
 
 class HostRole(iam.Role):
-    """The minimal permissions of a host: its images, logs, metrics, lifecycle hooks and secret."""
+    """The minimal permissions of a host, for its images, logs, metrics, lifecycle hooks and secret."""
 
     def __init__(self, scope: Construct, id_: str, *, props: HostRoleProps) -> None:
         super().__init__(
@@ -81,7 +81,7 @@ class HostRole(iam.Role):
         self._allow_actions(["kms:Decrypt"], [props.secret_encryption_key.key_arn], via_secrets_manager)
 
     def allow_target_registration(self, target_group_arn: str) -> None:
-        """Grant a host permission to register and deregister its secondary interface with the load balancer."""
+        """Grant a host permission to register its secondary interface as a target, and to deregister it."""
         self._allow_actions(
             ["elasticloadbalancing:RegisterTargets", "elasticloadbalancing:DeregisterTargets"], [target_group_arn]
         )

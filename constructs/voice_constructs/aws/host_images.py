@@ -193,7 +193,7 @@ def _calculate_fingerprint(properties: object) -> str:
 
 
 def _build_component_document(bake: voice_userdata.HostImageConfig) -> str:
-    """Return the document of a component, whose steps build the image, reboot, and check the result."""
+    """Return the document of a component with steps that build the image, reboot, and check the result."""
 
     def build_bash_step(step_name: str, script: str) -> dict[str, object]:
         return {"name": step_name, "action": "ExecuteBash", "inputs": {"commands": [script]}}

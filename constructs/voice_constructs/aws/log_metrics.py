@@ -1,4 +1,4 @@
-"""Metrics that are counted in logs."""
+"""Metrics that are counted from log events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -43,7 +43,7 @@ class VoiceNetwork(Construct):
 
     Attributes:
         vpc: The VPC.
-        flow_log_group: Records of every flow, accepted or rejected.
+        flow_log_group: Log group with the records of all flows, both accepted and rejected.
         security_groups: Security group of each tier, including the interface endpoints (``Tier.AWS``);
             ``voice_blueprint.contract.FLOWS`` defines the permitted traffic.
     """

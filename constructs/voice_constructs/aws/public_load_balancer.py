@@ -129,7 +129,7 @@ class TlsLoadBalancer(Construct):
             )
         self.load_balancer.set_attribute("access_logs.s3.enabled", "true")
         self.load_balancer.set_attribute("access_logs.s3.bucket", bucket.bucket_name)
-        # AWS writes to the bucket when logging is enabled, so its policy must exist.
+        # AWS writes to the bucket when logging is enabled, so the bucket's policy must already exist.
         if bucket.policy is not None:
             self.load_balancer.node.add_dependency(bucket.policy)
 

@@ -1,6 +1,6 @@
 """Scaling rules as CloudWatch alarms and step policies.
 
-L1 resources are used, since a rule already contains every value.
+L1 resources are used, since a rule already contains the value of every property.
 """
 
 import math

@@ -100,8 +100,8 @@ class SessionApi(Construct):
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=True,
             # The role is a setting of the account and region; without it, APIs of other deployments could not write
-            # logs. A failed creation has changed the setting as well. The role has no fixed name, which would block the
-            # next one.
+            # logs. Even a failed creation changes the setting. The role has no fixed name, since the retained role
+            # would then block the next creation.
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE_NAME,
@@ -246,8 +246,8 @@ class SessionApi(Construct):
         """Add a method.
 
         Args:
-            token: Parameters of a method that the session token authorizes, since web pages have no other credentials.
-                The gateway verifies the token. If not set, callers authenticate.
+            token: Parameters of a method that requires only a session token, since web pages have no other credentials.
+                The gateway verifies the token. If not set, callers must authenticate.
             parameters: Parameters of a method for authenticated callers.
         """
         kind = "session" if token else self._context.settings.authorizer.kind
@@ -285,9 +285,9 @@ class SessionApi(Construct):
     def _build_gateway_responses(self) -> None:
         types = apigateway.ResponseType
         origins = self._context.settings.allowed_origins
-        # Pages can only read responses that name their origin, and a response of API Gateway itself can contain only
-        # one. If several origins are allowed, it allows every origin, since it discloses nothing about a session.
-        # Responses of the gateway contain the page's own origin.
+        # Web pages can only read responses that allow their origin, and a response that API Gateway itself generates
+        # can allow only one. If several origins are configured, such a response allows every origin, since it discloses
+        # nothing about a session. Responses of the gateway allow the page's own origin.
         readable = {
             "Access-Control-Allow-Origin": f"'{origins[0] if len(origins) == 1 else '*'}'",
             "Access-Control-Expose-Headers": f"'{', '.join(EXPOSED_HEADERS)}'",

@@ -29,7 +29,7 @@ class ValkeyStoreProps:
     Attributes:
         name: Prefix of the users' ids, unique in the account and region.
         group: Id of the replication group. A store that is restored from another snapshot has another id, so
-            CloudFormation creates it before it deletes the previous one.
+            CloudFormation creates the new group before it deletes the previous one.
         users: Permissions of each user.
         host_parameter: Name of the parameter with the endpoint.
         key_removal_policy: Removal policy of the key.

@@ -52,8 +52,8 @@ no such host was available."""
 class VadFleet(Construct):
     """An Auto Scaling group in each zone, with one UDP target group.
 
-    One group per zone makes "+2 in every zone" exact, since a group over several zones only balances on a best-effort
-    basis.
+    One group per zone makes "+2 in every zone" exact, since a group that spans several zones only balances them on a
+    best-effort basis.
 
     Attributes:
         groups: Auto Scaling groups in zone order.
@@ -70,7 +70,7 @@ class VadFleet(Construct):
         self._deployment = context.deployment
         self._fleet = context.deployment.aws.vad
         self._vfio = self._fleet.data_path.mode is DataPathMode.VFIO
-        # Both are created in either mode, since other stacks import both, so that a fleet can change its data path.
+        # Both groups are created and imported by other stacks in either mode, so that a fleet can change its data path.
         self.instance_targets = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
         self.address_targets = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
         self.target_group = self.address_targets if self._vfio else self.instance_targets
@@ -147,7 +147,7 @@ class VadFleet(Construct):
                 is_behind_load_balancer=not self._vfio,
             ),
         )
-        # The target group is also attached with vfio, since detaching it would immediately deregister hosts of the
+        # The target group is also attached in vfio mode, since detaching it would immediately deregister hosts of the
         # previous mode.
         group.attach_to_network_target_group(self.instance_targets)
         return group

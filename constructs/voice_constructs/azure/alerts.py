@@ -25,7 +25,7 @@ _ERROR_SEVERITY, _WARNING_SEVERITY = 1, 2
 
 
 class PrometheusAlerts(pulumi.ComponentResource):
-    """Rule groups for the cluster, for each service, and for recording rules of start-up times.
+    """Rule groups for the cluster and for each service, and a group of recording rules for start-up times.
 
     Args:
         metrics: Id of the Azure Monitor workspace that the rules read.
@@ -100,7 +100,7 @@ class PrometheusAlerts(pulumi.ComponentResource):
         )
 
     def _build_budget(self, amount: int) -> None:
-        """Create a budget for the deployment's resource group, and for the group in which AKS creates nodes."""
+        """Create a budget that covers the deployment's resource group and the group in which AKS creates nodes."""
         deployment = self._scope.deployment
         groups = [names.build_resource_group_name(deployment), names.build_node_resource_group_name(deployment)]
         consumption.Budget(
@@ -117,7 +117,7 @@ class PrometheusAlerts(pulumi.ComponentResource):
                 )
             ),
             notifications=dict(self._build_notifications()),
-            # Azure only accepts the current month as the start date, and does not allow later changes.
+            # Azure only accepts the current month as the start date, and does not allow the date to be changed later.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["timePeriod"]),
         )
 

@@ -50,7 +50,8 @@ class Cluster(pulumi.ComponentResource):
     It uses Cilium, workload identity, KEDA and managed Prometheus, and only allows sign-in with Entra.
 
     Node disks, including caches and temporary disks on the host, are encrypted with Microsoft's keys. A
-    customer-managed key is not used: losing it would lose every node, and all data on nodes can be downloaded again.
+    customer-managed key is not used: if it were lost, every node would be lost, and all data on nodes can be downloaded
+    again.
 
     Attributes:
         control_plane_identity: Identity of the control plane.
@@ -80,7 +81,7 @@ class Cluster(pulumi.ComponentResource):
             self.kubelet_identity.grant_role("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
         if zone := scope.deployment.azure.existing.find_private_dns_zone_id(format_api_server_dns_zone(scope.location)):
-            # AKS links the zone to the network and creates the API server's record in it.
+            # AKS links the zone to the network and creates the API server's record in the zone.
             grants += [
                 self.control_plane_identity.grant_role(
                     "control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone
@@ -90,7 +91,7 @@ class Cluster(pulumi.ComponentResource):
                 ),
             ]
         if network.rtp_address:
-            # AKS looks up the address in its resource group, and assigns it to its load balancer.
+            # AKS looks up the address in the address's resource group, and assigns it to the cluster's load balancer.
             grants += [
                 self.control_plane_identity.grant_role("control-plane-reads-addresses", Role.READER, scope.group_id),
                 self.control_plane_identity.grant_role(

@@ -84,7 +84,7 @@ def build_api_server_profile(
             enable_private_cluster_public_fqdn=has_public_fqdn(azure),
             private_dns_zone=azure.existing.find_private_dns_zone_id(format_api_server_dns_zone(azure.location))
             or "system",
-            # `az aks command invoke` gives operators outside of the network access with their own identity.
+            # `az aks command invoke` gives operators outside the network access with their own identities.
             disable_run_command=False,
         )
     nodes = [egress_address.apply(lambda address: f"{address}/32")] if egress_address else []
@@ -147,7 +147,7 @@ def build_system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClu
 
 
 def build_addon_profiles(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileArgs]:
-    """Return the addons for container logs and for volumes from the key vault."""
+    """Return the add-ons for container logs and for volumes with secrets from the key vault."""
     return {
         "omsagent": aks.ManagedClusterAddonProfileArgs(
             enabled=True, config={"logAnalyticsWorkspaceResourceID": logs, "useAADAuth": "true"}

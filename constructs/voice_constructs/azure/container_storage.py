@@ -14,11 +14,11 @@ _EXTENSION_NAME = "acstor"
 class ContainerStorage(pulumi.ComponentResource):
     """The cluster extension with the CSI driver ``localdisk.csi.acstor.io`` of the workloads' storage class.
 
-    Every GPU pool has a taint. The driver's own chart tolerates all taints since v0.1.0 (Azure/local-csi-driver,
-    charts/latest/values.yaml, the same at v0.3.0, a9b1c9c6). Version 1 of the extension does so for local disks since
-    1.2.1 (its release notes). https://github.com/Azure/AKS/issues/5790 concerns the DaemonSet of Elastic SAN, which is
-    not installed here. The extension does not support custom tolerations, and no release note names the version with
-    that fix, so minor versions are upgraded automatically.
+    Every GPU pool has a taint. The driver's own chart has tolerated all taints since v0.1.0 (Azure/local-csi-driver,
+    charts/latest/values.yaml, unchanged at v0.3.0, a9b1c9c6). Version 1 of the extension has done so for local disks
+    since 1.2.1, according to its release notes. https://github.com/Azure/AKS/issues/5790 concerns the DaemonSet of
+    Elastic SAN, which is not installed here. The extension does not support custom tolerations, and no release note
+    specifies the version with that fix, so minor versions are upgraded automatically.
 
     https://learn.microsoft.com/azure/storage/container-storage/install-container-storage-aks
     """

@@ -44,12 +44,12 @@ class _SubresourceReferences:
 class CallerEdge(pulumi.ComponentResource):
     """An application gateway with a web application firewall, and with TLS listeners for API, audio and agents.
 
-    The certificate is part of the vault. The backends are the load balancers of the gateway's and the agents' pods,
+    The certificate is stored in the vault. The backends are the load balancers of the gateway's and the agents' pods,
     whose addresses are in the nodes' range.
 
     Attributes:
         id: Resource id of the application gateway.
-        addresses: Public addresses of the edge by the first label of their names.
+        addresses: Public addresses of the edge, by the first label of their DNS names.
     """
 
     def __init__(
@@ -121,11 +121,12 @@ class CallerEdge(pulumi.ComponentResource):
             policy_settings=network.PolicySettingsArgs(
                 state=network.WebApplicationFirewallEnabledState.ENABLED,
                 mode=network.WebApplicationFirewallMode.PREVENTION,
-                # Azure's default limit of 100 MB is below the documented file size; from CRS 3.2 on, 4 GB are possible.
+                # Azure's default limit of 100 MB is below the documented file size; with CRS 3.2 and later, the limit
+                # can be 4 GB.
                 # https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits
                 file_upload_enforcement=True,
                 file_upload_limit_in_mb=MAX_UPLOAD_MB,
-                # The limit of other bodies is at most 2 MB, and `POST /v1/listen` has the file itself as its body. The
+                # The limit for other bodies is at most 2 MB, but the body of `POST /v1/listen` is the file itself. The
                 # gateway limits the size of every body.
                 request_body_enforcement=False,
             ),

@@ -26,7 +26,7 @@ def assign_role(
 ) -> authorization.RoleAssignment:
     """Assign a role on one resource to an identity or a group.
 
-    Azure accepts a single assignment of a role to a principal on a resource, and Pulumi creates new assignments before
+    Azure accepts only one assignment of a role to a principal on a resource, and Pulumi creates new assignments before
     it deletes previous ones. The name must therefore not depend on the order of a list: a change of the order would
     create the same assignment under another name.
 

@@ -1,4 +1,4 @@
-"""Storage and dashboards of logs and metrics."""
+"""Storage and dashboards for logs and metrics."""
 
 import pulumi
 from pulumi_azure_native import dashboard, monitor

@@ -93,7 +93,7 @@ class VoiceNetwork(pulumi.ComponentResource):
                 *(_build_caller_rules(azure, self.rtp_address) if self.rtp_address else ()),
             ],
             nat_gateway=gateway.id,
-            # The file driver mounts NFS shares through this endpoint, and would add it if it were missing.
+            # The file driver mounts NFS shares through this endpoint, and would add the endpoint if it were missing.
             service_endpoints=[network.ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")],
         )
         endpoints = self._build_subnet(
@@ -139,7 +139,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             )
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
-        """Create a zonal NAT gateway of the Standard SKU. Its address is zone-redundant, so that the gateway can move.
+        """Create a zonal NAT gateway of the Standard SKU. The gateway can be moved, since its address is zone-redundant.
 
         The zone-redundant StandardV2 is not part of the installed provider's API version. If the zone fails, only new
         connections to the internet fail, since the registry, the vault and a private API server are inside the network.
@@ -221,7 +221,7 @@ class VoiceNetwork(pulumi.ComponentResource):
 def _build_node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     """Return the rules for traffic between nodes and pods; network policies restrict individual pods.
 
-    An overlay keeps pod addresses in traffic between nodes, and they are not in the network's own range:
+    With an overlay, traffic between nodes keeps the addresses of pods, which are not in the network's own range:
     https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay
     """
     nodes = calculate_nodes_range(ranges.cidr)
@@ -258,7 +258,7 @@ def _build_caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[
 
 
 def _build_edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
-    """Return the rules for the callers' flow, and for the management traffic of an application gateway.
+    """Return the rules for the callers' traffic, and for the management traffic of an application gateway.
 
     https://learn.microsoft.com/azure/application-gateway/configuration-infrastructure#network-security-groups
     """

@@ -64,7 +64,7 @@ def _create_peering(
         virtual_network_peering_name=peering_name,
         remote_virtual_network=network.SubResourceArgs(id=remote_network_id),
         allow_virtual_network_access=True,
-        # Traffic through a gateway has an address outside the peer's range.
+        # Traffic through a gateway has a source address outside the peer's range.
         allow_forwarded_traffic=use_remote_gateways,
         allow_gateway_transit=allow_gateway_transit,
         use_remote_gateways=use_remote_gateways,

@@ -161,7 +161,7 @@ class GpuPools(pulumi.ComponentResource):
 
 
 class CpuNodes(pulumi.ComponentResource):
-    """The nodes of the CPU pool. They have no taint, since their pods tolerate no other pool's taint."""
+    """The nodes of the CPU pool. The nodes have no taint, since their pods tolerate no other pool's taint."""
 
     def __init__(self, name: str, *, scope: Scope, cluster: Cluster, subnet: pulumi.Input[str], pool: CpuPool) -> None:
         super().__init__("voice:azure:CpuNodes", name)
@@ -238,7 +238,7 @@ def _get_max_spot_price(pool: GpuPool) -> float | None:
 
 
 def _build_node_labels(pool: GpuPool) -> dict[str, str]:
-    """Return the labels that pods select. The autoscaler reads them from the pool while it has no nodes."""
+    """Return the labels that pods select. While the pool has no nodes, the autoscaler reads its labels."""
     size = catalog.vm_sizes()[pool.vm_size]
     return {
         azure_names.POOL_LABEL: pool.name,
@@ -259,10 +259,10 @@ def _build_upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgrade
 
     A surge node needs quota and a free machine, and GPU sizes often have neither, so the upgrade would hang
     (https://github.com/Azure/AKS/issues/5059). Without a surge node, the pool is one node short during an upgrade. A
-    pool of one node is unavailable, which a check reports. A node that cannot be drained is returned to the scheduler
-    unchanged, since nothing replaces it.
+    pool of one node is unavailable during the upgrade, which a check reports. A node that cannot be drained is returned
+    to the scheduler without an upgrade, since nothing replaces it.
 
-    AKS rejects both numbers for a spot pool with status 400
+    For a spot pool, AKS rejects both numbers (of surge nodes and of unavailable nodes) with status 400
     (https://github.com/hashicorp/terraform-provider-azurerm/pull/31129). Surge nodes that the file configures for a
     spot pool are passed on, so that a preview rejects them instead of ignoring them.
     """

@@ -17,7 +17,7 @@ class PrivateLink(pulumi.ComponentResource):
         service_id: Id of the service.
         subresource: Part of the service, in Private Link's terminology.
         zone: DNS zone for such services.
-            Source of both: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
+            Source of both values: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
     """
 
     def __init__(

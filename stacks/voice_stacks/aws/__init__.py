@@ -1,4 +1,4 @@
-"""The AWS suite: all stacks of a deployment in the order of their dependencies."""
+"""The AWS suite: all stacks of a deployment, in dependency order."""
 
 from aws_cdk import App
 
@@ -16,7 +16,7 @@ from voice_stacks.aws.vad import VadStack
 
 
 def build_stacks(app: App, deployment: Deployment) -> list[VoiceStack]:
-    """Create the stacks of a deployment in one region, in the order of their dependencies."""
+    """Create the stacks of a deployment in one region, in dependency order."""
     network = NetworkStack(app, deployment)
     registry = RegistryStack(app, deployment)
     state = StateStack(app, deployment, network=network)

@@ -31,16 +31,16 @@ def create_app(deployment: Deployment, *, validate: bool = False, outdir: str | 
         outdir=outdir,
         builtin_cloud_formation_validation=validate,
         analytics_reporting=False,
-        # The tree metadata describes the app to consoles and requires a traversal, but is not read here.
+        # The tree metadata, which consoles read, requires a traversal of the app and is not used here.
         tree_metadata=False,
-        # jsii's stack traces point into its own kernel. If cdk.json contained this key, the CLI would print a warning
-        # for each command.
+        # jsii's stack traces only point into the jsii kernel. If cdk.json contained this key, the CLI would print a
+        # warning for each command.
         context={"aws:cdk:disable-creation-stack-traces": True},
     )
     first, *_ = [stack for regional in deployment.split_by_region() for stack in build_stacks(app, regional)]
     acknowledgments = pop_acknowledgments()
     if validate:
-        # Imported here, since the import of the rules takes as long as a synth.
+        # Imported here, since importing the rules takes as long as a synth.
         from aws_cdk import Validations  # noqa: PLC0415
         from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 

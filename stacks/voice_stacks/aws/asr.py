@@ -38,7 +38,7 @@ class AsrStack(FleetStack):
 class AsrFleetStack(VoiceStack):
     """The stack of one ASR fleet.
 
-    If its instance type has no available capacity, only this stack fails, and no other fleet is rolled back.
+    If no capacity is available for the fleet's instance type, only this stack fails, and no other fleet is rolled back.
     """
 
     def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:

@@ -1,4 +1,4 @@
-"""Edge of the platform for callers."""
+"""The edge of the platform, to which callers connect."""
 
 from aws_cdk import App, CfnOutput
 

@@ -14,7 +14,7 @@ from voice_stacks.aws.state import StateStack
 
 
 class FleetStack(VoiceStack):
-    """A stack with the hosts of one tier, and with their key and log group.
+    """A stack with the hosts of one tier, their encryption key and their log group.
 
     Attributes:
         context: Shared resources of the tier's fleets.

@@ -10,7 +10,7 @@ from voice_stacks.aws.stack import VoiceStack
 
 
 class HostImagesStack(VoiceStack):
-    """A pipeline for each fleet, which builds the machine image of its hosts."""
+    """One image pipeline per fleet. Each pipeline builds the machine image of the fleet's hosts."""
 
     tier = "host-images"
     description_text = "pipelines that bake host images"

@@ -37,8 +37,8 @@ class NetworkStack(VoiceStack):
             *(group.security_group_id for group in self.network.security_groups.values()),
             self.network.flow_log_group.log_group_name,
         )
-        # The alarms are in this stack, since a NAT gateway cannot be removed while another stack refers to it. They use
-        # the topic's ARN, since the topic is created last.
+        # The alarms are in this stack, since a NAT gateway cannot be removed while another stack refers to it. The
+        # alarms refer to the topic by ARN, since the topic is created last.
         topic = f"arn:{PARTITION}:sns:{deployment.aws.region}:{ACCOUNT_ID}:{names.build_alert_topic_name(deployment)}"
         AlertAlarms(
             self,

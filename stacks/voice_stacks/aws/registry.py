@@ -1,4 +1,4 @@
-"""Image repositories, and the bucket of artifacts."""
+"""Image repositories and the artifact bucket."""
 
 from aws_cdk import App
 

@@ -32,7 +32,8 @@ class VoiceStack(Stack):
         tags.add(names.DEPLOYMENT_TAG, deployment.name)
         tags.add("voice-serve:tier", self.tier)
         if not deployment.is_first_region:
-            # The tag alone is ambiguous: after a region is removed from this file, another file can use the same name.
+            # The tag alone is ambiguous: if a region is removed from this file, another file can use its deployment's
+            # name.
             CfnOutput(
                 self,
                 names.DEPLOYMENT_NAME_OUTPUT,
@@ -43,9 +44,9 @@ class VoiceStack(Stack):
     def export_values(self, *values: str) -> None:
         """Export values for other stacks, whether or not a stack of the current file imports them.
 
-        The CDK only exports imported values. When an importing stack is removed from the file, the CDK would delete the
-        export before it updates or deletes the importer, which CloudFormation rejects
-        (docs/decisions/20-fixed-exports.md).
+        By default, the CDK only exports imported values. When an importing stack is removed from the file, the CDK
+        would delete the export before it updates or deletes the importing stack. CloudFormation rejects the deletion of
+        an export in use (docs/decisions/20-fixed-exports.md).
 
         Args:
             values: Attributes of this stack's resources.

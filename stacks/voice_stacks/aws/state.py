@@ -25,8 +25,8 @@ class StateStack(VoiceStack):
             props=ValkeyStoreProps(
                 name=names.build_state_user_prefix(deployment),
                 group=names.build_state_group_id(deployment),
-                # The agents' user also exists without agents, since they can be removed from the file while tasks still
-                # use it.
+                # The agents' user exists even without agents, since agents can be removed from the file while their
+                # tasks still use the user.
                 users=STATE_USERS,
                 host_parameter=names.build_state_host_parameter_name(deployment),
                 region=deployment.aws.region,

@@ -12,7 +12,7 @@ DEPLOYMENT_KEY = "deployment"
 
 
 def load_configured_deployment() -> Deployment:
-    """Load the deployment file of ``<project>:deployment``, and run the checks.
+    """Load the deployment file that ``<project>:deployment`` specifies, and run the checks.
 
     Warnings are logged unless the file accepts them.
 

@@ -1,4 +1,4 @@
-"""Checks on the access of callers to the platform."""
+"""Checks on callers' access to the platform."""
 
 from collections.abc import Iterator
 

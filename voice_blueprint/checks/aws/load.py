@@ -1,4 +1,4 @@
-"""Checks on capacity: each tier must be sufficient for the load, and none much larger than the others."""
+"""Checks on capacity: each tier must be sufficient for the load, and no tier may be much larger than the others."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -23,7 +23,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
 MAX_CAPACITY_RATIO = 4
-"""Maximum ratio between the capacities of a tier and of the smallest tier. Capacity above this ratio cannot be used."""
+"""Maximum ratio of a tier's capacity to the smallest tier's capacity. Capacity above this ratio cannot be used."""
 HOURS_PER_MONTH = 730
 
 

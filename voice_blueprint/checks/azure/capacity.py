@@ -14,7 +14,7 @@ from voice_blueprint.file.source import Location
 
 AZURE_ZONES = ("1", "2", "3")
 OLDEST_MINOR, NEWEST_MINOR = 35, 37
-"""Supported Kubernetes minor versions in November 2026: support of 1.34 ended on 2026-10-27, and 1.37 is the newest."""
+"""Supported Kubernetes minor versions in November 2026: support for 1.34 ended on 2026-10-27; 1.37 is the newest."""
 MIN_SYSTEM_VCPUS = 4
 """Minimum vCPUs that AKS accepts for a system pool."""
 SPOT_QUOTA_NAME = "lowPriorityCores"

@@ -123,7 +123,7 @@ class PodGroup:
         requests: Requests of each container, which the kubelet aligns.
         memory_gib: Memory limits of one pod, by purpose.
         nvme_gib: Volumes of one pod on the node's local disks.
-        surge_replicas: Number of pods that a rollout adds before it stops one.
+        surge_replicas: Number of pods that a rollout adds before it stops an old one.
         is_cell: Whether the pod is a complete prefill/decode cell.
     """
 
@@ -152,7 +152,7 @@ class PodGroup:
 
     @property
     def max_pods_per_node(self) -> int:
-        """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs or too many."""
+        """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs, or more than a node."""
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
     @property

@@ -42,10 +42,10 @@ https://kubernetes.io/docs/concepts/security/service-accounts/#default-service-a
     is_acceptable=False,
 )
 def check_workload_names_are_unique(deployment: Deployment) -> Iterator[Violation]:
-    """Reject names of two objects of one kind in the namespace of all services.
+    """Reject a name that several objects of the same kind would have in the namespace of all services.
 
     A service's Deployment and service account have its name; those of a chat service also contain the pool's name.
-    Names of tiers are rejected without callers, too, since callers may be added later.
+    Names of tiers are rejected even without callers, since callers may be added later.
     """
     services = deployment.azure.services
     owners = dict.fromkeys(WORKLOAD_NAMES, "one of the deployment's own workloads or accounts")

@@ -175,7 +175,7 @@ def check_nvme_used_for_kv_cache(deployment: Deployment) -> Iterator[Violation]:
     """Warn if the local NVMe of a pool is unused.
 
     The setting has no default, since a default would depend on the pool. A change of the pool would then also change
-    the size of the volume, which replaces the pods.
+    the size of the volume, and therefore replace the pods.
     """
     for pod in build_configured_cluster(deployment.azure).pods:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _calculate_max_l2_nvme_gib(pod):
@@ -220,7 +220,8 @@ def check_model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
 def check_model_cache_throughput(deployment: Deployment) -> Iterator[Violation]:
     """Warn if cold nodes cannot load their weights before an engine's start-up timeout.
 
-    After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches.
+    After the loss of a zone, or when spot nodes return, all nodes read the model cache while their page caches are
+    empty.
     """
     concurrent_reads = list(_iter_concurrent_reads(build_configured_cluster(deployment.azure)))
     bandwidth, gib, nodes = (
@@ -252,7 +253,7 @@ def calculate_file_share_mib_per_s(gib: float) -> int:
 
 
 def calculate_min_file_share_gib(read_gib: float, min_gib: int) -> int | None:
-    """Return the minimum size of a share from which nodes load their weights within an engine's start timeout, GiB.
+    """Return the minimum size of a share, GiB, from which nodes load weights within an engine's start-up timeout.
 
     The result is ``None`` if even the largest share is too slow.
     """
@@ -262,7 +263,7 @@ def calculate_min_file_share_gib(read_gib: float, min_gib: int) -> int | None:
 
 
 def _iter_concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
-    """Yield the number of nodes that may read concurrently, and the amount that each one reads, GiB, for each pool.
+    """For each pool, yield the number of nodes that may read concurrently, and the amount that each reads, GiB.
 
     Pods on the same node read the weights only once.
     """

@@ -1,4 +1,4 @@
-"""Budget of a cold start: the duration of each phase with its source, and measures that shorten it.
+"""Budget of a cold start: the duration of each phase with its source, and measures that shorten the phase.
 
 No figure was measured by this project; hosts report their own durations by phase in the metric ``ColdStart``.
 """
@@ -73,8 +73,8 @@ MIN_CACHED_READY_TIMEOUT_S = 480
 """Minimum start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled, seconds.
 ASSUMED."""
 START_TIMEOUT_FACTOR = 2
-"""Ratio of a start-up timeout to the known duration of a start. Downloads and warm-up are known for only a few engines,
-and for models other than ours."""
+"""Ratio of a start-up timeout to the known duration of a start. Durations of downloads and warm-ups are known for only
+a few engines, and for models other than ours."""
 HEARTBEAT_TIMEOUT_S_BY_ARTIFACTS = {False: 900, True: 600}
 """Maximum time between two heartbeats before the group abandons a host, for fleets with and without artifacts. The time
 is twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""

@@ -11,10 +11,10 @@ a ping fails, and are then computed without the cache. With LMCache's default of
 0.5.6)."""
 
 LMCACHE_TIMEOUT_S = 30.0
-"""Timeout of an engine's requests to its LMCache server. A worker may wait for them between two batches; vLLM allows
-300 s per batch (``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``), which is also LMCache's default. With that default, engines
-hung for 300 s and then terminated after their server was killed (measured, 0.5.6). The server is ready before its
-engine starts."""
+"""Timeout of an engine's requests to its LMCache server. A worker may wait for the responses between two batches; vLLM
+allows 300 s per batch (``VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS``), which is also LMCache's default. With that default,
+after their server was killed, engines hung for 300 s and then terminated (measured, 0.5.6). The server is ready before
+its engine starts."""
 
 
 class EngineRole(StrEnum):

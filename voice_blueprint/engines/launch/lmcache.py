@@ -1,8 +1,8 @@
 """``lmcache server``: keeps the KV cache of sessions that may return, in host memory and optionally on disk.
 
-Servers with ``PeerAccess`` also look up chunks at the servers of other pods. They discover each other through ``lmcache
-coordinator``, which maintains a list of servers and is not involved in lookups. If it is unavailable, servers keep
-their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
+Servers with ``PeerAccess`` also look up chunks on the servers of other pods. They discover each other through ``lmcache
+coordinator``, which maintains a list of servers and is not involved in lookups. If the coordinator is unavailable,
+servers keep their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
 ``v1/multiprocess/modules/p2p_controller.py``).
 """
 
@@ -20,13 +20,14 @@ entry point."""
 EVICTION_POLICY = "LRU"
 
 PEER_LOOKUP_TIMEOUT_S = 0.5
-"""Timeout of a lookup at a peer, which reads a hash table; LMCache's default of 30 s would stall a turn."""
+"""Timeout of a lookup on a peer, which reads a hash table; LMCache's default of 30 s would stall a turn."""
 PEER_LOAD_TIMEOUT_S = 2.0
-"""Timeout for loading chunks from a peer: 5 GB, a conversation of 32,768 tokens of Voxtral, take 1 s at 40 Gbit/s."""
+"""Timeout for loading chunks from a peer: 5 GB (a Voxtral conversation of 32,768 tokens) take 1 s at 40 Gbit/s."""
 PEER_EXPIRY_S = 15
 """Time until a server is removed from the list: three missed heartbeats at an interval of 5 s."""
 UCX_HOST_TRANSPORTS = "tcp,sm,self"
-"""UCX transports between host memories, the only memory from which peers read chunks. No NC size has InfiniBand."""
+"""UCX transports between host memory, the only memory from which peers read chunks. No NC size has
+InfiniBand."""
 
 _UNPRIVILEGED_ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  /tmp of the pod
@@ -67,7 +68,7 @@ class PeerAccess:
 
     Attributes:
         coordinator: Base URL of the coordinator.
-        address: Address of the pod for its peers; Kubernetes substitutes a variable.
+        address: Address at which peers reach the pod, or a variable that Kubernetes substitutes.
         port: Port for the exchange of NIXL metadata with peers.
         data_port_range: First and last port on which UCX transfers chunks.
     """

@@ -1,4 +1,4 @@
-"""Consistency of the processes of a pod, checked by their command lines, variables and files.
+"""Checks that the processes of a pod are consistent, based on their command lines, variables and files.
 
 Each launcher knows only its own process. Some conditions can only be checked for all processes together: prefill and
 decode use the same settings, an engine connects to the port of its cache server, and ports are unique.

@@ -27,7 +27,7 @@ REQUEST_TIMEOUT_S = 30
 BUFFER_SIZE_MIB = 1
 """Size of a connection's buffer. A request that fits the buffer is kept until its response begins, and is sent to
 another pod if its pod fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed;
-if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on
+if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests to
 a killed engine failed with 502 (tests/router/test_lost_requests.py). Each connection occupies a buffer while its
 request waits for the response."""
 MAX_ATTEMPTS = 3
@@ -41,8 +41,8 @@ DNS_CACHE_TTL_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
 `cache 30`)."""
 REMOVAL_DELAY_S = DNS_CACHE_TTL_S + 3 * DNS_LOOKUP_INTERVAL_S
-"""Maximum time from the deletion of a pod, or from when it is no longer ready, until the router sends the pod its last
-new request. The time consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
+"""Maximum time from when a pod is deleted or is no longer ready until the router sends the pod its last new request.
+The time consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
 """Time for which the addresses of pods are kept while DNS is unavailable."""
 PEER_PROBE_INTERVAL_S = 5

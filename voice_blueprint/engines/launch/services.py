@@ -331,8 +331,8 @@ kill $!
 wait $! || true
 """
 """Script that starts vLLM once, since vLLM compiles only when it starts. The command and variables are those of a host,
-since their hash selects vLLM's cache directory (https://docs.vllm.ai/en/latest/design/torch_compile/), and vLLM listens
-once everything is compiled."""
+since their hash selects vLLM's cache directory (https://docs.vllm.ai/en/latest/design/torch_compile/). vLLM starts to
+listen once everything is compiled."""
 
 
 def create_preparation_launcher(fleet: AsrFleet) -> PreparationLauncher:

@@ -29,7 +29,7 @@ LOG_PREFIX_BY_START_PHASE: Mapping[StartPhase, str] = {
     StartPhase.COMPILE: "torch.compile took ",
     StartPhase.GRAPHS: "Graph capturing finished in ",
 }
-"""Text of vLLM's log that precedes the seconds of a phase (vllm 0.33.0: ``model_loader/default_loader.py``,
+"""Text of vLLM's log that precedes the duration of a phase in seconds (vllm 0.33.0: ``model_loader/default_loader.py``,
 ``compilation/monitor.py``, ``v1/worker/gpu_model_runner.py``)."""
 
 DEFAULT_MAX_BODY_MIB = 32
@@ -38,7 +38,7 @@ DEFAULT_MAX_BODY_MIB = 32
 _PARALLEL_LOAD_FORMAT = "fastsafetensors"
 """Loader that reads weight files in parallel. vLLM's CUDA wheel requires it (``fastsafetensors>=0.3.3`` in the metadata
 of 0.33.0 on PyPI), so the publisher's image contains it. ``images/asr-vllm`` checks that its base image meets vLLM's
-requirements. For CPU builds, the loader is an optional extra. ``runai_streamer`` is an extra of both."""
+requirements. For CPU builds, the loader is an optional extra. ``runai_streamer`` is an extra in both builds."""
 
 
 def build_cache_environment(cache_dir: str) -> dict[str, str]:

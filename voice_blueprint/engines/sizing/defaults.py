@@ -25,8 +25,8 @@ class SchedulerLimits:
 def select_default_scheduler_limits(gpu: Gpu) -> SchedulerLimits:
     """Return the defaults of vLLM's API server on a GPU (``EngineArgs.get_batch_defaults`` in engine/arg_utils.py).
 
-    vLLM compares the memory that CUDA reports, and excludes A100 by name, since larger steps reduce its throughput
-    (vLLM pull request 17885).
+    vLLM selects them by the memory that CUDA reports, and excludes the A100 by name, since larger steps reduce its
+    throughput (vLLM pull request 17885).
     """
     if gpu.memory_gib >= _MIN_LARGEST_GPU_GIB:
         return SchedulerLimits(16384, 1024)

@@ -15,7 +15,7 @@ ENGINE_HOST_GIB_PER_GPU = 16.0
 
 SHARED_MEMORY_GIB_PER_GPU = 4.0
 """Shared memory (``emptyDir`` of medium Memory) per GPU of a pod, for NCCL and the engines' message queues; vLLM-Omni
-transfers audio in it. ASSUMED."""
+also transfers audio through it. ASSUMED."""
 
 DAEMONSET_MEMORY_GIB = 4.0
 """Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""

@@ -1,4 +1,4 @@
-"""Capacity of LMCache outside the GPUs of a service: sessions per level, and the time to reload one."""
+"""Capacity of LMCache outside the GPUs of a service: sessions per level, and the time to reload a session."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class KvLevel:
 
 
 def iter_kv_levels(service: PrefillDecodeCell | AggregatedService, pool: PoolSizing) -> Iterator[KvLevel]:
-    """Yield the levels of a replica's LMCache outside the GPUs. A service without LMCache has none."""
+    """Yield the levels of a replica's LMCache outside the GPUs. A service without LMCache has no levels."""
     if not isinstance(service.lmcache, LmcachePool):
         return
     size = catalog.vm_sizes()[pool.vm_size]

@@ -1,4 +1,4 @@
-"""Tokens of a spoken turn for a model with audio input, if questions are sent as audio or as text."""
+"""Tokens of a spoken turn for a model with audio input, for questions sent as audio and as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ class Turn:
     Attributes:
         number: Number of the turn, starting at 1.
         prompt_tokens: Tokens of the request, without the system prompt.
-        uncached_tokens: Tokens that are not a prefix of an earlier request, which an engine with a cache must compute.
+        uncached_tokens: Tokens after the longest prefix that an earlier request shares; an engine with a cache computes
+            only these.
         generated_tokens: Tokens of the answer.
     """
 

@@ -19,7 +19,7 @@ class Endpoint(Model):
     model: str = Field(min_length=1, max_length=128)
     """Name of the model in requests to that API."""
     key_secret: SecretName | None = None
-    """Name of the secret that contains the API key. By default requests carry no key."""
+    """Name of the secret that contains the API key. By default, requests are sent without a key."""
 
 
 class ExternalEndpoint(Endpoint):
@@ -45,7 +45,7 @@ class Twilio(Model):
     account: TwilioAccountSid
     """SID of the account. Calls from other accounts are rejected."""
     token_secret: SecretName
-    """Name of the secret that contains the account's auth token. Agents verify Twilio's signature with it before they
+    """Name of the secret that contains the account's auth token. Agents use it to verify Twilio's signature before they
     accept a WebSocket."""
 
 
@@ -64,7 +64,7 @@ class ConversationSettings(Model):
     """Maximum conversations per process, which has one vCPU. Further callers are routed to another process with free
     capacity."""
     language: Language | None = None
-    """Language that callers speak, such as ``en``. By default it is detected from the audio."""
+    """Language that callers speak, such as ``en``. By default, the language is detected from the audio."""
     answer_tokens: int = Field(default=200, ge=1, le=4096)
     """Maximum tokens per answer."""
     listening: Literal["transcript", "audio"] = "transcript"
@@ -73,14 +73,14 @@ class ConversationSettings(Model):
     tools_url: PublicUrl | None = None
     """URL of your own endpoint whose tools the language model may call (docs/conversations.md)."""
     tools_key_secret: SecretName | None = None
-    """Name of the secret that signs requests to `tools_url`, according to Standard Webhooks. By default requests are
-    unsigned."""
+    """Name of the secret that contains the key for signing requests to `tools_url` (Standard Webhooks). By default,
+    requests are unsigned."""
     twilio: Twilio | None = None
     token_ttl_s: int = Field(default=3600, ge=60, le=86_400)
     """Time during which a disconnected caller can resume a conversation, seconds. The history and the token expire
     afterwards."""
     idle_timeout_s: int = Field(default=120, ge=5, le=3600)
-    """Time without speech from either side after which a conversation is closed, seconds."""
+    """Maximum silence on both sides, seconds. A conversation that exceeds it is closed."""
 
     @model_validator(mode="after")
     def _check_prompt(self) -> "ConversationSettings":
@@ -90,26 +90,26 @@ class ConversationSettings(Model):
 
 
 class AwsAgents(ConversationSettings):
-    """Agents on ECS Fargate, arm64: one process per task with one vCPU."""
+    """Agents on ECS Fargate, arm64. Each task has one vCPU and runs one process."""
 
     chat: Endpoint
     """Language model that generates the answers."""
     speech: Endpoint
-    """Text-to-speech engine: any that implements OpenAI's ``/v1/audio/speech`` and returns raw PCM."""
+    """Text-to-speech engine. It must implement OpenAI's ``/v1/audio/speech`` and return raw PCM."""
     tasks: TaskCount
     commercial: bool = True
-    """Whether the deployment is for commercial use, which some licences of voices restrict."""
+    """Whether the deployment is for commercial use, which the licences of some voices restrict."""
     model_agreements: tuple[ModelAgreement, ...] = ()
 
 
 class AgentPods(ConversationSettings):
-    """Agents on the CPU pool: one process per pod with one CPU."""
+    """Agents on the CPU pool. Each pod has one CPU and runs one process."""
 
     chat: AzureEngine
-    """Language model that generates the answers: a service in this file, or an external endpoint."""
+    """Language model that generates the answers, either a service in this file or an external endpoint."""
     speech: AzureEngine
-    """Text-to-speech engine: a service of kind `tts` in this file, or an external endpoint, such as one with a less
-    restrictive licence."""
+    """Text-to-speech engine, either a service of kind `tts` in this file or an external endpoint, for example one with
+    a less restrictive licence."""
     replicas: HostCount
     drain_timeout_s: int = Field(default=600, ge=30, le=3600)
     """Maximum time for a terminating pod to finish its conversations, seconds."""

@@ -36,14 +36,15 @@ from voice_blueprint.file.source import Location
 
 
 class Network(Model):
-    """The VPC: public, private and isolated subnets in every availability zone."""
+    """The VPC, with public, private and isolated subnets in every availability zone."""
 
     cidr: str = "10.40.0.0/16"
     """IPv4 range of the VPC, /16 to /24."""
     nat_gateways: int = Field(default=1, ge=0)
-    """Number of NAT gateways, each in an availability zone of its own."""
+    """Number of NAT gateways, each in its own availability zone."""
     interface_endpoints: tuple[VpcEndpointName, ...] = ()
-    """AWS services that get an interface VPC endpoint, such as ``ecr.dkr``. AWS charges each per hour and zone."""
+    """AWS services for which an interface VPC endpoint is created, such as ``ecr.dkr``. AWS charges for each endpoint
+    per hour and zone."""
     flow_log_retention_days: LogRetentionDays = 30
     """Retention of the VPC flow logs, days."""
 
@@ -57,7 +58,7 @@ class Network(Model):
 
 
 class StateStore(Model):
-    """ElastiCache for Valkey: session state, host registry, transcript streams."""
+    """ElastiCache for Valkey, which stores session state, the host registry and transcript streams."""
 
     node_type: NodeTypeName
     """ElastiCache node type of the catalogue, such as ``cache.r7g.large``."""
@@ -69,9 +70,9 @@ class StateStore(Model):
     snapshot_retention_days: int = Field(default=1, ge=0, le=35)
     """Retention of daily snapshots, days. 0 disables them."""
     restore_from: SnapshotName | None = None
-    """Snapshot that the store is created from. Keep the setting after a restore: changing or removing it replaces the
-    store, as ``voice restore`` shows. Automatic snapshots are not accepted, since ElastiCache deletes them with their
-    store: ``voice restore --take --source-snapshot`` copies one under an accepted name."""
+    """Snapshot from which the store is created. Keep the setting after a restore, because changing or removing it
+    replaces the store, as ``voice restore`` shows. Automatic snapshots are not accepted, because ElastiCache deletes
+    them with their store. ``voice restore --take --source-snapshot`` copies one under an accepted name."""
 
     @field_validator("restore_from")
     @classmethod
@@ -97,9 +98,9 @@ class EnaExpress(Model):
     """ENA Express: AWS's Scalable Reliable Datagram protocol between two network interfaces in one region."""
 
     enabled: bool = False
-    """Whether TCP between hosts uses it. The instance type must support it."""
+    """Whether TCP between hosts uses ENA Express. The instance type must support it."""
     udp: bool = False
-    """Whether UDP uses it too. Both ends must enable it."""
+    """Whether UDP between hosts also uses ENA Express. Both ends must enable it."""
 
     @model_validator(mode="after")
     def _check_udp(self) -> "EnaExpress":
@@ -124,7 +125,7 @@ class DataPath(Model):
     mtu: int = Field(default=3498, ge=1280, le=9001)
     """MTU of the interface, bytes. Checks enforce the lower limits of XDP and ENA Express."""
     rx_queues: int = Field(default=4, gt=0)
-    """Receive queues to poll, one core each."""
+    """Receive queues to poll. Each one uses a core."""
     rx_ring_size: int = Field(default=256, gt=0)
     """Descriptors in each receive ring."""
 
@@ -152,8 +153,8 @@ class VadFleet(Model):
     root_volume_gib: VolumeSize = 40
     """Size of the root volume, which stores the container images, GiB."""
     root_volume_mib_per_s: VolumeThroughput = 125
-    """Throughput of the root volume, MiB per second; it limits how fast images unpack at the first boot. The volume
-    gets four IOPS for each MiB/s, and at least the 3,000 included in its price."""
+    """Throughput of the root volume, MiB per second, which limits how fast images are unpacked at first boot. The
+    volume has four IOPS per MiB/s, and at least the 3,000 that are included in its price."""
     drain_timeout_s: int = Field(default=600, ge=30, le=7200)
     """Maximum time for a terminating host to hand over its sessions, seconds."""
     warm_up_s: int = Field(default=120, ge=0, le=3600)
@@ -198,34 +199,35 @@ class WarmPool(Model):
     """Stopped hosts that have already booted and pulled their images. AWS charges only for their volumes."""
 
     size: int = Field(gt=0)
-    """Hosts to keep in the pool, independent of the number in service. A host that leaves the pool is replaced."""
+    """Hosts to keep in the pool, regardless of the number in service. A host that leaves the pool is replaced."""
 
 
 class Rollout(Model):
     """Instance refresh that a deploy runs when images, user data or the machine image have changed."""
 
     surge_percent: int = Field(default=10, ge=1, le=100)
-    """Hosts to launch before as many old ones terminate: percent of the desired capacity, at least one. Fleets on a
-    reservation or Capacity Block have no spare capacity, and terminate as many first."""
+    """Percentage of the desired capacity to launch before the same number of old hosts is terminated, at least one
+    host. Fleets on a reservation or Capacity Block have no spare capacity, so old hosts are terminated first."""
     checkpoint_percentages: tuple[Annotated[int, Field(ge=1, le=99)], ...] = (10, 50)
-    """Percentages of replaced hosts at which the refresh pauses, so that alarms and probes can detect a fault."""
+    """Checkpoints, as percentages of hosts replaced. The refresh pauses at each one, so that alarms and probes can
+    detect a fault."""
     checkpoint_pause_s: int = Field(default=600, ge=0, le=172800)
-    """Length of each pause, seconds."""
+    """Duration of the pause at each checkpoint, seconds."""
     bake_s: int = Field(default=600, ge=0, le=172800)
-    """Time during which an alarm still rolls back after the last host was replaced, seconds."""
+    """Time after the last host is replaced during which an alarm still triggers a rollback, seconds."""
 
     @field_validator("checkpoint_percentages")
     @classmethod
     def _check_ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if list(value) != sorted(set(value)):
-            raise ValueError(f"checkpoints ascend: {', '.join(map(str, sorted(set(value))))}")
+            raise ValueError(f"checkpoints must be in ascending order: {', '.join(map(str, sorted(set(value))))}")
         return value
 
 
 class HostImages(Model):
-    """An EC2 Image Builder pipeline for each fleet. Hosts of its images install and pull nothing at boot.
+    """An EC2 Image Builder pipeline for each fleet, so that hosts do not install or pull anything at boot.
 
-    Pipelines are started by hand (docs/runbooks/procedures/patching.md). AWS charges for the build instance while one
+    Start pipelines manually (docs/runbooks/procedures/patching.md). AWS charges for the build instance while a pipeline
     runs.
     """
 
@@ -243,9 +245,9 @@ class Engine(StrEnum):
 
 
 STACK_SUFFIXES = ("network", "registry", "state", "vad", "asr", "host-images", "edge", "agents", "observability")
-"""Last parts of stack names, without those of ASR fleets."""
+"""Suffixes of stack names, except those of ASR fleets."""
 RESERVED_CONSTRUCT_IDS = ("file", "profile", "role")
-"""Ids of constructs beside those with the name of a fleet, in lower case."""
+"""Lower-case ids of other constructs in the same scope as those named after a fleet."""
 
 
 class AsrFleet(Model):
@@ -255,23 +257,24 @@ class AsrFleet(Model):
     """Name of the fleet, unique in the file. Names of hosts, metrics and alarms contain it."""
     instance_type: InstanceTypeName
     """EC2 instance type of the catalogue, with Neuron devices or GPUs, such as ``inf2.48xlarge``. Graviton types such
-    as ``c8g.xlarge`` serve a small model on CPUs for few calls."""
+    as ``c8g.xlarge`` serve a small model on CPUs for a few calls."""
     hosts: HostCount
     engine: Engine = Engine.WHISPER
     vllm: VllmOptions | None = None
-    """Model that vLLM serves. Required by `engine: vllm`, and refused otherwise."""
+    """Model that vLLM serves. Required with `engine: vllm`, and not allowed otherwise."""
     model: HubRepository | None = None
-    """Hugging Face repository of the Whisper model, for `engine: whisper`: in CTranslate2's format on GPUs and CPUs,
-    one of OpenAI's on Neuron. The default is large-v2, and tiny.en on CPUs. With another model, VAD hosts send samples
-    instead of log-mel features, since only the engine knows the model's number of mel bins."""
+    """Hugging Face repository of the Whisper model, for `engine: whisper`. GPUs and CPUs require CTranslate2's format,
+    and Neuron requires one of OpenAI's repositories. The default is tiny.en on CPUs and large-v2 otherwise. With
+    another model, VAD hosts send samples instead of log-mel features, because only the engine knows the model's number
+    of mel bins."""
     revision: Revision | None = None
     """Commit of the model's repository. The default is the latest."""
     artifacts: bool = False
-    """Whether hosts fetch weights and compiled programs from the deployment's bucket instead of downloading from a
-    model hub and compiling. The fleet's job uploads them once for each image, model, revision and instance type
-    (docs/runbooks/procedures/artifacts.md)."""
+    """Whether hosts fetch weights and compiled programs from the deployment's bucket instead of downloading weights
+    from a model hub and compiling programs. The fleet's job uploads them once for each image, model, revision and
+    instance type (docs/runbooks/procedures/artifacts.md)."""
     measured: MeasuredCapacity | None = None
-    """Measured calls per host. The default is the limit of its memory, or an assumption for its cores."""
+    """Measured calls per host. The default is the number that fits in its memory, or an assumption for its cores."""
     purchase: PurchaseOption = OnDemand()
     """Purchase option: On-Demand, spot, a reservation or a Capacity Block."""
     availability_zones: tuple[AwsZone, ...] | None = None
@@ -283,8 +286,8 @@ class AsrFleet(Model):
     root_volume_gib: VolumeSize = 200
     """Size of the root volume, which stores the container images, GiB."""
     root_volume_mib_per_s: VolumeThroughput = 125
-    """Throughput of the root volume, MiB per second. At the default an image of 25 GiB unpacks in three minutes. The
-    volume gets four IOPS for each MiB/s, and at least the 3,000 included in its price."""
+    """Throughput of the root volume, MiB per second. At the default, a 25 GiB image is unpacked in three minutes. The
+    volume has four IOPS per MiB/s, and at least the 3,000 that are included in its price."""
     drain_timeout_s: int = Field(default=900, ge=30, le=7200)
     """Maximum time for a terminating host to finish its sessions, seconds."""
     warm_up_s: int = Field(default=300, ge=0, le=3600)
@@ -294,19 +297,19 @@ class AsrFleet(Model):
     @model_validator(mode="after")
     def _check_vllm_options(self) -> "AsrFleet":
         if (self.engine is Engine.VLLM) != (self.vllm is not None):
-            raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
+            raise ValueError("`engine: vllm` requires `vllm`, and other engines do not accept it")
         if self.vllm and self.model:
-            raise ValueError("`model` belongs to `engine: whisper`; vLLM's is `vllm.model`")
+            raise ValueError("`model` is only for `engine: whisper`; vLLM's is `vllm.model`")
         if self.vllm and self.revision:
-            raise ValueError("`revision` belongs to `engine: whisper`; vLLM's is `vllm.revision`")
+            raise ValueError("`revision` is only for `engine: whisper`; vLLM's is `vllm.revision`")
         return self
 
 
 class OtherRegion(Model):
-    """A further region with a copy of the section `aws`. Settings that are missing here are those of the first region.
+    """Another region with a copy of the section `aws`. Settings omitted here are inherited from the first region.
 
     Resource names end in the region, and callers connect to ``api.<region>.<name>`` and ``media.<region>.<name>``.
-    Regions share only the DNS zone: a call stays in the region that it was opened in, and each region is sized for all
+    Regions share only the DNS zone. A call stays in the region in which it was opened, and each region is sized for all
     callers.
     """
 
@@ -334,13 +337,14 @@ class Aws(Model):
     region: AwsRegion
     """AWS region of the catalogue, such as ``us-east-1``."""
     availability_zones: tuple[AwsZone, ...] = Field(min_length=1)
-    """Availability zones to use. They are explicit, so that a synth needs no AWS credentials."""
+    """Availability zones to use. They are listed explicitly so that `cdk synth` does not require AWS credentials."""
     account: AccountId | None = None
-    """AWS account to deploy to. The CDK CLI refuses credentials of any other account. The default is the account of the
+    """AWS account to deploy to. The CDK CLI rejects credentials of any other account. The default is the account of the
     credentials."""
     deletion_protection: bool = False
-    """Whether stacks and load balancers are protected against deletion. Enable it after the first successful deploy:
-    the CDK must delete a stack whose first deploy failed before it can retry, and cannot delete a protected one."""
+    """Whether stacks and load balancers are protected against deletion. Enable it after the first successful deploy. If
+    the first deploy of a stack fails, the CDK must delete the stack before it can retry, and it cannot delete a
+    protected stack."""
     network: Network = Network()
     state: StateStore
     host_images: HostImages | None = None
@@ -349,10 +353,10 @@ class Aws(Model):
     asr: tuple[AsrFleet, ...]
     edge: Edge
     agents: AwsAgents | None = None
-    """Agents that answer callers by speech. By default callers receive only transcripts."""
+    """Agents that answer callers by speech. By default, callers receive only transcripts."""
     observability: Observability
     other_regions: tuple[OtherRegion, ...] = ()
-    """Further regions, in case one fails. A region at capacity refers callers to the others."""
+    """Additional regions, in case one fails. A region at capacity refers callers to the others."""
 
     @model_validator(mode="after")
     def _check_other_regions(self) -> "Aws":
@@ -389,7 +393,7 @@ class Aws(Model):
             raise SettingError(
                 ("availability_zones", duplicate), f"{zones[duplicate]} is listed twice; list each zone once"
             )
-        # Metrics and alarms name these; the VAD fleet has a group in each zone.
+        # Metrics and alarms contain these names. The VAD fleet has a group in each zone.
         tiers = ["vad", "gateway", "agent", *(f"vad-{zone.removeprefix(self.region)}" for zone in zones)]
         names = [*tiers, *(fleet.name for fleet in self.asr)]
         if duplicate := find_first_duplicate_index(names):

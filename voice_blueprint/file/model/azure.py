@@ -40,12 +40,12 @@ CPU_POOL_NAME = "cpu"
 """Name of the node pool of `cpu_pool`."""
 
 AKS_RESERVED_RANGES = tuple(map(IPv4Network, ("172.30.0.0/16", "172.31.0.0/16")))
-"""Private ranges that AKS reserves. Neither nodes nor pods nor services may use them:
+"""Private ranges that AKS reserves. Nodes, pods and services must not use them:
 https://learn.microsoft.com/azure/aks/concepts-network-cni-overview#aks-cni-networking-prerequisites"""
 SERVICE_PREFIX_LENGTHS = range(13, 27)
-"""Prefix lengths of a range of services. AKS requires a range smaller than a /12
+"""Prefix lengths allowed for the service range. AKS requires a range smaller than a /12
 (https://learn.microsoft.com/azure/aks/use-byo-cni); a /26 has addresses for the dozen services of AKS's add-ons and
-about forty others, including the address of the DNS service, the tenth."""
+about forty others. The DNS service uses the tenth address."""
 
 MAX_FILE_SHARE_GIB = 102_400
 """Maximum size of a share of Azure Files:
@@ -53,14 +53,14 @@ https://learn.microsoft.com/dotnet/api/azure.resourcemanager.storage.fileshareda
 
 
 class ClusterNetwork(Model):
-    """The virtual network of the cluster. Pods use an overlay network and none of its addresses."""
+    """The virtual network of the cluster. Pods get their addresses from an overlay network instead."""
 
     cidr: str = "10.60.0.0/16"
-    """IPv4 range of the virtual network, /16 to /22. For an existing network, its actual range."""
+    """IPv4 range of the virtual network, /16 to /22. For an existing network, specify its actual range."""
     pod_cidr: str = "10.244.0.0/16"
-    """IPv4 range of the pods' overlay. Each node uses a /24."""
+    """IPv4 range of the pods' overlay network. Each node uses a /24."""
     service_cidr: str = "10.61.0.0/16"
-    """IPv4 range of Kubernetes services, /13 to /26, separate from those of pods and nodes."""
+    """IPv4 range of Kubernetes services, /13 to /26. It must not overlap the ranges of pods and nodes."""
 
     @field_validator("cidr", "pod_cidr", "service_cidr")
     @classmethod
@@ -96,7 +96,7 @@ class ClusterNetwork(Model):
 
 
 class PublicApiServer(Model):
-    """A public API server for the listed ranges and a public Grafana with sign-in. ACR imports images itself."""
+    """A public API server for the listed ranges only, and a public Grafana with sign-in. ACR imports images itself."""
 
     kind: Literal["public"]
     # AKS allows 200, one of which is the address of the nodes:
@@ -106,9 +106,10 @@ class PublicApiServer(Model):
 
 
 class JumpHost(Model):
-    """A virtual machine in the network. Users who sign in with Microsoft Entra connect to it through Azure Bastion.
+    """A virtual machine in the network. Users sign in with Microsoft Entra and connect to it through Azure Bastion.
 
-    Commands that need the network run on it, including those of a pipeline if it is registered as a self-hosted runner.
+    Run commands that require access to the network on this machine. To run pipelines on it, register it as a
+    self-hosted runner.
     """
 
     kind: Literal["jump-host"]
@@ -131,15 +132,15 @@ class ExistingNetwork(Model):
 
     kind: Literal["existing-network"]
     nodes_subnet_id: SubnetId
-    """Resource id of the nodes' subnet. It requires the service endpoint Microsoft.Storage."""
+    """Resource id of the nodes' subnet, which must have the service endpoint Microsoft.Storage."""
     endpoints_subnet_id: SubnetId
-    """Resource id of the subnet of private endpoints."""
+    """Resource id of the subnet for private endpoints."""
     egress: Literal["nat-gateway", "route-table"] = "nat-gateway"
     """Outbound route of the nodes' subnet: a NAT gateway, or a route table, for example to a firewall."""
 
     @property
     def network_id(self) -> str:
-        """Resource id of the network that both subnets are in."""
+        """Resource id of the network that contains both subnets."""
         return self.nodes_subnet_id.rpartition("/subnets/")[0]
 
     @model_validator(mode="after")
@@ -173,12 +174,12 @@ class ExistingResources(Model):
     log_workspace_id: WorkspaceId | None = None
     """Resource id of a Log Analytics workspace. Its retention is not changed."""
     private_dns_zones: tuple[DnsZoneId, ...] = ()
-    """Resource ids of private DNS zones of the registry, of Grafana, of the key vault, of the state store, of the
-    archive or of the API server. They must already be linked to existing networks; link a network that the deployment
-    creates after the cluster's step (docs/guides/azure.md)."""
+    """Resource ids of private DNS zones for the registry, Grafana, the key vault, the state store, the archive or the
+    API server. The zones must already be linked to existing networks. If the deployment creates a network, link it
+    after the cluster is created (docs/guides/azure.md)."""
 
     def find_private_dns_zone_id(self, name: str) -> str | None:
-        """Return the id of the existing zone with a name, or ``None`` if the deployment creates it."""
+        """Return the id of the existing zone with this name, or ``None`` if the deployment creates the zone."""
         return next((zone for zone in self.private_dns_zones if zone.rpartition("/")[2].lower() == name), None)
 
 
@@ -204,7 +205,7 @@ class SpotNodes(Model):
 
     option: Literal["spot"]
     max_usd_per_hour: float | None = Field(default=None, gt=0)
-    """Price above which a node is evicted, USD per hour. By default nodes are not evicted because of the price."""
+    """Price above which a node is evicted, USD per hour. By default, nodes are not evicted because of the price."""
 
     @field_validator("max_usd_per_hour")
     @classmethod
@@ -244,8 +245,8 @@ class GpuPool(Model):
     """Nodes of one GPU size."""
 
     name: PoolName
-    """Name of the pool, unique in the file, which services refer to. AKS allows up to twelve lower-case letters and
-    digits."""
+    """Name of the pool, unique in the file. Services refer to the pool by this name. AKS allows up to twelve lower-case
+    letters and digits."""
     vm_size: VmSizeName
     """Azure VM size of the catalogue, with GPUs, such as ``Standard_NC96ads_A100_v4``."""
     nodes: HostCount
@@ -255,8 +256,8 @@ class GpuPool(Model):
     """Purchase option: on-demand, spot, or a capacity reservation."""
     topology_policy: TopologyPolicy = TopologyPolicy.BEST_EFFORT
     surge_nodes: int = Field(default=0, ge=0, le=10)
-    """Nodes that an upgrade adds before it drains one. The upgrade fails without quota and capacity for them; with 0,
-    the pool has one node fewer during an upgrade. AKS requires 0 for a spot pool."""
+    """Nodes that an upgrade adds before it drains a node. The upgrade fails if there is no quota or capacity for them.
+    With 0, the pool has one node fewer during an upgrade. AKS requires 0 for spot pools."""
     os_disk_gib: int = Field(default=256, ge=128, le=2048)
     """Size of the OS disk, which stores container images, GiB. An inference image unpacks to about 30 GiB."""
 
@@ -267,19 +268,19 @@ class LmcachePool(Model):
     l1_gib: int = Field(default=200, gt=0)
     """Host memory for all LMCache servers of a cell, GiB."""
     l2_nvme_gib: int = Field(default=0, ge=0)
-    """Local NVMe for all LMCache servers of a cell, GiB."""
+    """Local NVMe storage for all LMCache servers of a cell, GiB."""
 
 
 class PeerPool(LmcachePool):
     """Host memory and disk for the KV cache of replicas that run one engine each."""
 
     peers: bool = False
-    """Whether replicas read each other's KV cache. Without it a conversation that continues at another replica is
-    computed again: after a scale-out, a rollout, or the loss of a node."""
+    """Whether replicas read each other's KV cache. If not, a replica recomputes the KV cache of every conversation that
+    moves to it after a scale-out, a rollout, or the loss of a node."""
 
 
 class Service(Model):
-    """Settings that every service on the cluster has."""
+    """Settings common to all services on the cluster."""
 
     name: Name
     """Name of the service, unique in the file. Names of pods, alerts and scaling rules contain it."""
@@ -299,8 +300,8 @@ class Service(Model):
 class MissingPeerAccessPolicy(StrEnum):
     """Behaviour of a cell whose GPUs cannot transfer KV cache to each other directly.
 
-    Its start-up checks read the topology that the driver reports (``topo -p2p``), and the transport that UCX chose for
-    the first transfer.
+    The cell's start-up checks read the topology that the driver reports (``topo -p2p``), and the transport that UCX
+    selected for the first transfer.
     """
 
     REFUSE = "refuse"
@@ -310,7 +311,7 @@ class MissingPeerAccessPolicy(StrEnum):
 
 
 class PrefillDecodeCell(Service):
-    """A pod on all GPUs of a node: prefill on one NVLink pair, decode on the other."""
+    """A pod that uses all GPUs of a node, with prefill on one NVLink pair and decode on the other."""
 
     kind: Literal["prefill-decode-cell"]
     pool: PoolName
@@ -319,7 +320,7 @@ class PrefillDecodeCell(Service):
     cpus: int = Field(default=80, gt=0)
     """Whole CPUs that the pod requests, for NUMA alignment."""
     without_peer_access: MissingPeerAccessPolicy = MissingPeerAccessPolicy.REFUSE
-    """Behaviour of a cell whose prefill and decode GPUs have no peer access, or where UCX does not use it."""
+    """Behaviour of a cell if its prefill and decode GPUs have no peer access, or if UCX does not use it."""
     lmcache: LmcachePool = LmcachePool()
     profile: Profile = Profile.TUNED
 
@@ -342,7 +343,7 @@ class AggregatedService(Service):
 
 
 class PoolReplicas(HostCount):
-    """Bounds of the replicas on one of a service's pools."""
+    """Minimum and maximum number of a service's replicas on one of its pools."""
 
     pool: PoolName
     """Name of one of the service's pools."""
@@ -351,15 +352,15 @@ class PoolReplicas(HostCount):
 class ChatService(Service):
     """A text model on one or more GPU pools, with engine flags for each pool.
 
-    ``load`` is the total over all pools. Pools scale in their order: one grows beyond its minimum when those before it
-    are at their maximum.
+    ``load`` is the total across all pools. Pools scale out in the listed order. A pool exceeds its minimum only when
+    all earlier pools are at their maximum.
     """
 
     kind: Literal["chat"]
     pools: tuple[PoolName, ...] = Field(min_length=1)
     """Names of the pools whose nodes run the replicas, in the order in which they scale."""
     pool_replicas: tuple[PoolReplicas, ...] = ()
-    """Bounds for individual pools. The default is ``replicas``."""
+    """Minimum and maximum number of replicas on individual pools. The default is ``replicas``."""
     load: Load
     cpus: int = Field(default=10, gt=0)
     """CPUs that a replica's pod requests."""
@@ -378,7 +379,7 @@ class TtsService(Service):
     pool: PoolName
     """Name of the pool whose nodes run the replicas."""
     sessions: int = Field(gt=0)
-    """Concurrent listeners, over all replicas."""
+    """Concurrent listeners across all replicas."""
     cpus: int = Field(default=10, gt=0)
     """CPUs that a replica's pod requests."""
     cuda_graphs: bool = True
@@ -389,15 +390,15 @@ AzureService = Annotated[PrefillDecodeCell | AggregatedService | ChatService | T
 
 
 class Router(Model):
-    """The router in front of every engine, which keeps a conversation on one replica of a service."""
+    """The router in front of all engines. It keeps a conversation on one replica of a service."""
 
     replicas: int = Field(default=2, ge=1, le=10)
-    """Router pods. At least two keep the service available when one is lost."""
+    """Router pods. With at least two, the router remains available when a pod is lost."""
 
     @model_validator(mode="before")
     @classmethod
     def _drop_routing(cls, values: object) -> object:
-        """Accept the remaining value of 0.1's ``routing``."""
+        """Accept the only value of 0.1's ``routing`` that is still valid."""
         if not isinstance(values, dict) or "routing" not in values:
             return values
         if values["routing"] != "session":
@@ -432,26 +433,26 @@ class Azure(Model):
     """Object ids of the Microsoft Entra groups whose members administer the cluster. Local accounts are disabled."""
     network: ClusterNetwork = ClusterNetwork()
     access: ClusterAccess
-    """Access of operators and pipelines to the API server and other private endpoints."""
+    """Access to the API server and other private endpoints for operators and pipelines."""
     existing: ExistingResources = ExistingResources()
     system_pool: SystemPool
     pools: tuple[GpuPool, ...] = Field(min_length=1)
     services: tuple[AzureService, ...] = Field(min_length=1)
-    """Inference services: cells, aggregated engines, chat models, text to speech."""
+    """Inference services: cells, aggregated engines, chat models and text to speech."""
     router: Router = Router()
     cpu_pool: CpuPool | None = None
     """Nodes for the services that handle calls. Required by `callers`."""
     callers: Callers | None = None
-    """Public access for callers. By default only pods of the cluster can use its services, through the router."""
+    """Public access for callers. By default, only pods in the cluster can use its services, through the router."""
     agents: AgentPods | None = None
     """Agents that answer callers by speech. Requires `callers`."""
     model_cache_gib: int = Field(default=1024, ge=100, le=MAX_FILE_SHARE_GIB)
     """Size of the file share for weights and compile caches, GiB. Azure's premium shares start at 100 GiB."""
     hub_token_secret: SecretName | None = None
-    """Name of the key vault secret that contains a Hugging Face token, for gated or private repositories. By default
+    """Name of the key vault secret that contains a Hugging Face token, for gated or private repositories. By default,
     models are downloaded anonymously."""
     commercial: bool = True
-    """Whether the deployment is for commercial use, which some licences of models restrict."""
+    """Whether the deployment is for commercial use, which the licences of some models restrict."""
     model_agreements: tuple[ModelAgreement, ...] = ()
     maintenance: MaintenanceWindow = MaintenanceWindow()
     observability: AzureObservability = AzureObservability()
@@ -484,7 +485,7 @@ class Azure(Model):
         if self.cpu_pool is None:
             raise SettingError(("callers",), "`callers` need a `cpu_pool`: gateway, VAD and ASR run on it")
         if self.access.kind == "existing-network":
-            words = "`callers` need a network that the deployment makes, with a subnet for its edge"
+            words = "`callers` require a network that the deployment creates, with a subnet for its edge"
             raise SettingError(("callers",), words)
         model = self.callers.asr.model
         if model not in {each.model for each in self.services if each.kind in {"aggregated", "prefill-decode-cell"}}:
@@ -528,7 +529,7 @@ class Azure(Model):
 
     @property
     def archive(self) -> TranscriptArchive | None:
-        """The setting of ``callers.edge``; ``None`` also without callers."""
+        """The setting in ``callers.edge``, or ``None`` if it is not set or the section has no callers."""
         return self.callers.edge.archive if self.callers else None
 
     @property

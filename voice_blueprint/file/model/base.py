@@ -26,7 +26,7 @@ def parse_private_network(value: str) -> IPv4Network:
     except ValueError as error:
         raise ValueError(f"{error}; write an IPv4 range such as 10.40.0.0/16") from None
     if str(network) != value:
-        raise ValueError(f"{value} is not how a cloud spells a range; write {network}")
+        raise ValueError(f"{value} is not in canonical form; write {network}")
     if not any(network.subnet_of(block) for block in PRIVATE_ADDRESS_RANGES):
         raise ValueError(f"{value} is not private address space; use 10/8, 172.16/12 or 192.168/16")
     return network
@@ -43,7 +43,7 @@ def format_construct_id(name: str) -> str:
 
 
 def check_unique_ids(section: tuple[str, ...], names: Sequence[str], ids: Sequence[str]) -> None:
-    """Check that different names in a section's list have different ids of constructs.
+    """Check that different names in a section's list have different construct ids.
 
     Raises:
         SettingError: Two elements have the same id.
@@ -57,12 +57,12 @@ def check_unique_ids(section: tuple[str, ...], names: Sequence[str], ids: Sequen
 
 
 class HostCount(Model):
-    """Bounds of a fleet, pool or service. Scaling selects the number between them."""
+    """Minimum and maximum size of a fleet, pool or service. Scaling keeps the size within these bounds."""
 
     min: int = Field(ge=0)
-    """Minimum number of hosts, nodes or replicas, which scaling never goes below."""
+    """Minimum number of hosts, nodes or replicas."""
     max: int = Field(gt=0)
-    """Maximum number of hosts, nodes or replicas, which scaling never exceeds."""
+    """Maximum number of hosts, nodes or replicas."""
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "HostCount":

@@ -41,7 +41,7 @@ class Environment(StrEnum):
     STAGING = "staging"
     """A teardown takes a final snapshot of the state store, and retains keys and image repositories."""
     PRODUCTION = "production"
-    """As staging. Logs are retained too, and stacks and load balancers are protected against deletion."""
+    """Like staging, but logs are also retained, and stacks and load balancers are protected against deletion."""
 
 
 class AcceptedCheck(Model):
@@ -50,14 +50,14 @@ class AcceptedCheck(Model):
     id: str
     """Id of the check; ``voice checks`` lists them."""
     reason: Annotated[str, Field(min_length=10)]
-    """Why the finding is acceptable."""
+    """Reason why the finding is acceptable."""
 
 
 class ImageSigning(Model):
-    """Signature of the images. Hosts only start images that this key has signed."""
+    """Signature of the images. Hosts start only images with a valid signature."""
 
     public_key: Annotated[str, AfterValidator(signing.validate_public_key)]
-    """Public key of the pipeline, PEM, ECDSA P-256, as printed by ``cosign public-key``."""
+    """Public key of the pipeline (PEM, ECDSA P-256), as printed by ``cosign public-key``."""
     signature: str
     """Signature of `images`, as printed by ``cosign sign-blob``. ``voice images manifest`` prints the text to sign."""
 
@@ -74,12 +74,13 @@ class Deployment(Model):
     images: dict[Image, ImageDigest] = Field(default_factory=dict, strict=False)
     """Digest of each image in the deployment's registry. Services whose image has no digest run with 0 replicas."""
     image_signing: ImageSigning | None = None
-    """Signature of the images. By default hosts start the images without verification; production requires it."""
+    """Signature of the images. By default, hosts start images without verification. Production requires a signature."""
     accepted_checks: tuple[AcceptedCheck, ...] = ()
     load: CallLoad | None = None
-    """Expected load. Without it, sizes are not compared with the load, and traffic is not priced."""
+    """Expected load. If it is omitted, sizes are not compared with the load, and traffic is not priced."""
     cells: Cells | None = None
-    """Spreads the load over cells, each as this file describes it; needs `load`. `voice plan` shows how many."""
+    """Distribution of the load across cells, which all have the settings in this file. Requires `load`. `voice plan`
+    shows the number of cells."""
     aws_section: Aws | None = Field(default=None, alias="aws")
     azure_section: Azure | None = Field(default=None, alias="azure")
 
@@ -94,7 +95,7 @@ class Deployment(Model):
     @model_validator(mode="after")
     def _check_sections(self) -> "Deployment":
         if self.aws_section is None and self.azure_section is None:
-            raise ValueError("a deployment needs a section `aws`, a section `azure`, or both")
+            raise ValueError("a deployment requires a section `aws`, a section `azure`, or both")
         return self
 
     @model_validator(mode="after")
@@ -126,8 +127,8 @@ class Deployment(Model):
     def split_by_region(self) -> tuple["Deployment", ...]:
         """Return a deployment for each AWS region. The first one contains the `azure` section too.
 
-        Each has a name of its own. Templates of the first region do not depend on the other regions. With cells, each
-        region contains one cell.
+        Each has its own name. Templates of the first region do not depend on the other regions. With cells, each region
+        contains one cell.
         """
         if self.cells:
             return self.cell.split_by_region()
@@ -162,7 +163,7 @@ class Deployment(Model):
 
     @property
     def cell(self) -> "Deployment":
-        """One cell: the deployment of the file with its share of the load while another cell is unavailable."""
+        """The deployment as one cell, with the share of the load that it serves while another cell is unavailable."""
         if not self.cells or not self.load:
             return self
         calls = math.ceil(self.load.calls / max(1, self.cell_count - 1))
@@ -172,11 +173,11 @@ class Deployment(Model):
 
     @property
     def _cells_per_region(self) -> int:
-        """Number of cells in each region of the file on AWS. On Azure the file has one region."""
+        """Number of cells in each AWS region of the file. On Azure, a file has one region."""
         return self.cell_count // (len(self.file_regions) if self.aws_section else 1)
 
     def select_cell(self) -> "Deployment":
-        """Return the cell that `cells.number` selects, under its own name and domain, or the deployment itself."""
+        """Return the cell that `cells.number` selects, with its own name and domain, or else this deployment."""
         if not self.cells or not self.cells.number:
             return self
         number = self.cells.number
@@ -225,7 +226,7 @@ class Deployment(Model):
 
     @property
     def name_in_file(self) -> str:
-        """Name in the deployment file; the name of a further region is longer."""
+        """Name in the deployment file, without the suffix that names in other regions have."""
         return self._name_in_file or self.name
 
     @property
@@ -271,6 +272,6 @@ class Deployment(Model):
         return self._source
 
     def attach_source(self, source: SourceMap) -> "Deployment":
-        """Store the file that the values were read from, for messages."""
+        """Store the locations of the values in the file, for messages."""
         self._source = source
         return self

@@ -18,7 +18,7 @@ class IamAuthorizer(Model):
 
 
 class JwtAuthorizer(Model):
-    """Callers present a token of an OpenID Connect issuer; the gateway verifies it."""
+    """Callers send a token from an OpenID Connect issuer, and the gateway verifies the token."""
 
     kind: Literal["jwt"]
     issuer: HttpsUrl
@@ -34,7 +34,7 @@ class ApiKeyAuthorizer(Model):
 
 
 class NoAuthorizer(Model):
-    """No authentication: anyone may open a session. Refused in production."""
+    """No authentication. Anyone can open a session. Not allowed in production."""
 
     kind: Literal["none"]
 
@@ -46,7 +46,7 @@ class Domain(Model):
     """A custom domain in a Route 53 zone of the same account, for ``api.<name>`` and ``media.<name>``."""
 
     name: DomainName
-    """Parent of ``api.<name>`` and ``media.<name>``, in the zone."""
+    """Parent of ``api.<name>`` and ``media.<name>``, within the zone."""
     zone_id: HostedZoneId
     """Id of the public hosted zone in Route 53."""
     zone_name: DomainName
@@ -68,13 +68,13 @@ class Throttle(Model):
     requests_per_s: int = Field(default=100, gt=0)
     """Requests per second of all callers together."""
     burst: int = Field(default=200, gt=0)
-    """Requests that may exceed the rate at once."""
+    """Maximum burst of requests above the rate."""
     requests_per_address_5_min: int = Field(default=10_000, ge=10, le=2_000_000_000)
-    """Requests within five minutes above which AWS WAF blocks an address."""
+    """Maximum requests from one IP address within five minutes. AWS WAF blocks an address that exceeds it."""
 
 
 class TaskCount(Model):
-    """Bounds of a service's task count."""
+    """Minimum and maximum number of a service's tasks."""
 
     min: int = Field(ge=1)
     """Minimum number of tasks."""
@@ -139,36 +139,36 @@ class CallerSettings(Model):
     token_ttl_s: int = Field(default=300, ge=30, le=3600)
     """Lifetime of a session token, seconds."""
     idle_timeout_s: int = Field(default=60, ge=5)
-    """Time without data after which a socket or event stream is closed, seconds. Heartbeats are sent at a third of
-    it."""
+    """Maximum idle time, seconds. A socket or event stream that exceeds it is closed. The heartbeat interval is a third
+    of this value."""
     reconnect_grace_s: int = Field(default=20, ge=5, le=300)
-    """Time to wait for a caller to reconnect after the audio socket was lost, seconds."""
+    """Time to wait for a caller to reconnect after the audio socket is lost, seconds."""
     end_of_turn_ms: int = Field(default=DEFAULT_END_OF_TURN_MS, ge=0, le=MAX_END_OF_TURN_MS)
-    """Silence that ends a turn after a complete sentence, milliseconds. After an incomplete one it is doubled. Sessions
-    may override it."""
+    """Silence that ends a turn after a complete sentence, milliseconds. After an incomplete sentence, the value is
+    doubled. Sessions can override it."""
     session_max_s: int = Field(default=3600, ge=60, le=86_400)
-    """Maximum duration of a session, seconds. Callers open another to continue."""
+    """Maximum duration of a session, seconds. To continue, callers open another session."""
     caller_sessions: int = Field(default=1000, gt=0)
-    """Maximum live sessions per caller, over all gateway tasks."""
+    """Maximum live sessions per caller, across all gateway tasks."""
     caller_creations_per_s: int = Field(default=10, gt=0)
-    """Maximum sessions that a caller may open per second, over all gateway tasks."""
+    """Maximum sessions that a caller can open per second, across all gateway tasks."""
     caller_minutes_per_day: int | None = Field(default=None, gt=0)
-    """Maximum audio per caller and day (UTC), in sessions and files, minutes. By default it is not limited."""
+    """Maximum minutes of audio per caller and day (UTC), in sessions and files. By default, audio is not limited."""
     allowed_origins: tuple[Origin, ...] = ()
     """Origins of web pages that may call the session API (CORS), such as ``https://app.example.com``."""
     archive: TranscriptArchive | None = None
-    """Archive for the transcripts of sessions that request it. By default transcripts expire within ten minutes after
+    """Archive for the transcripts of sessions that request it. By default, transcripts expire within ten minutes after
     the session."""
     trace_collector: CollectorUrl | None = None
-    """OTLP/HTTP URL, on port 443, of a collector for traces, such as ADOT. Gateways and agents are allowed to connect
-    to it. By default calls are not traced."""
+    """OTLP/HTTP URL of a trace collector, such as ADOT, on port 443. Gateways and agents are allowed to connect to it.
+    By default, calls are not traced."""
     traced_share: float = Field(default=0.01, gt=0, le=1)
-    """Fraction of calls and conversations to trace. Tracing a call costs a gateway 16 ms of CPU per minute, in addition
-    to at least 190 ms for the call itself: up to 0.2, it costs less than 2 %."""
+    """Fraction of calls and conversations to trace. Tracing a call uses 16 ms of gateway CPU time per minute, in
+    addition to at least 190 ms for the call itself. Up to a fraction of 0.2, the overhead is less than 2 %."""
 
 
 class Edge(CallerSettings):
-    """REST API for control and events, network load balancer for audio, and the gateway service."""
+    """A REST API for control and events, a network load balancer for audio, and the gateway service."""
 
     authorizer: Authorizer
     """Authentication of callers: AWS credentials, a token, an API key, or none."""
@@ -176,12 +176,12 @@ class Edge(CallerSettings):
     throttle: Throttle = Throttle()
     domain: Domain | None = None
     certificate_arn: CertificateArn | None = None
-    """ARN of the TLS listener's certificate. Required without `domain`, which creates one."""
+    """ARN of the TLS listener's certificate. Required unless `domain` is set, for which a certificate is created."""
     cross_zone: bool = False
-    """Whether load balancing spreads callers over all zones. AWS charges for traffic between zones."""
+    """Whether load balancing distributes callers across all zones. AWS charges for traffic between zones."""
 
     @model_validator(mode="after")
     def _check_certificate(self) -> "Edge":
         if (self.domain is None) == (self.certificate_arn is None):
-            raise ValueError("the TLS listener needs a certificate: give either `domain` or `certificate_arn`")
+            raise ValueError("the TLS listener requires a certificate: set either `domain` or `certificate_arn`")
         return self

@@ -14,14 +14,14 @@ from voice_blueprint.contract.network import Tier
 
 @dataclass(frozen=True)
 class CatalogName:
-    """Annotation for text that must be a name in the catalogue. Loading a file rejects other names.
+    """Annotation for strings that must be names in the catalogue. Other names are rejected when a file is loaded.
 
     The model itself accepts any name, so that constructs in another app can use types that the catalogue does not
     contain.
 
     Attributes:
-        kind: Description of the names and their file, or ``None`` if a check validates them. names: Function that
-            returns the names.
+        kind: Description of the names and their file, or ``None`` if a check validates them.
+        names: Function that returns the names.
     """
 
     kind: str | None

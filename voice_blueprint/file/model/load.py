@@ -11,12 +11,12 @@ from voice_blueprint.file.model.text import IsoDate, LoadCurveName
 class CallLoad(Model):
     """Expected load, which determines sizes, quotas, traffic and cost.
 
-    Callers connect to the `aws` section. In a file without one, they connect to the services on Azure that accept
-    audio.
+    Callers connect to the `aws` section. If the file does not have one, they connect to the services on Azure that
+    accept audio.
     """
 
     calls: int = Field(gt=0)
-    """Concurrent calls, mean over a month."""
+    """Mean number of concurrent calls over a month."""
     minutes_each: float = Field(default=3.0, gt=0, le=1440)
     """Mean length of a call, minutes."""
     speech_share: float = Field(default=0.5, gt=0, le=1)
@@ -24,29 +24,30 @@ class CallLoad(Model):
     conversation_share: float = Field(default=1.0, ge=0, le=1)
     """Fraction of the calls that are conversations with an agent. Applies if the file has `agents`."""
     peak_factor: float = Field(default=2.0, ge=1)
-    """Ratio of concurrent calls at the peak to the mean. Office hours give about 2."""
+    """Ratio of peak to mean concurrent calls. It is about 2 for office hours."""
     curve: LoadCurveName = "business-day"
-    """Load over a day, for cost, simulation and alerts: `flat`, `business-day` with one afternoon peak, `spike` of
-    an hour, or a CSV file next to this one with the header `second,calls`, from 0 to 86400."""
+    """Load curve of a day, for cost, simulation and alerts: `flat`, `business-day` with an afternoon peak, `spike` with
+    a peak of one hour, or a CSV file in the same folder. The CSV file has the header `second,calls`, and its seconds
+    range from 0 to 86400."""
 
 
 class Cells(Model):
     """Independent copies of the deployment, for more calls than one deployment can serve.
 
-    A cell is the deployment in the file with a network, state store, load balancers and name of its own.
+    Each cell has the settings in the file, and its own network, state store, load balancers and name.
     """
 
     calls: int = Field(gt=0)
-    """Maximum concurrent calls per cell. There are enough cells for the load, plus one that may fail."""
+    """Maximum concurrent calls per cell. There are enough cells for the load, plus one in case a cell fails."""
     per_account: int = Field(default=10, gt=0)
-    """Cells per AWS account or Azure subscription. They share its quotas, and fail together with it."""
+    """Cells per AWS account or Azure subscription, which share its quotas and fail together."""
 
     number: int | None = Field(default=None, ge=1)
-    """Number of the cell to deploy, from 1. Its name ends in the number, and its domain begins with it, as in
-    ``c2.<name>``. By default the file describes all cells, and is deployed as a single one."""
+    """Number of the cell to deploy, starting at 1. The cell's name ends in this number, and its domain begins with it,
+    as in ``c2.<name>``. By default, the file describes all cells but is deployed as a single one."""
 
     def calculate_cell_count(self, load: CallLoad, regions: int) -> int:
-        """Return the number of cells for a load, equal in each region; 1 if one cell is sufficient."""
+        """Return the total number of cells for a load: a multiple of ``regions``, or 1 if one cell is sufficient."""
         required_cells = math.ceil(load.calls * load.peak_factor / self.calls)
         return 1 if required_cells <= 1 else regions * math.ceil((required_cells + 1) / regions)
 
@@ -55,8 +56,8 @@ class MeasuredCapacity(Model):
     """Calls per host, as measured by `voice calibrate`."""
 
     calls: int = Field(ge=1, le=8192)
-    """Concurrent calls whose transcripts keep up."""
+    """Maximum concurrent calls for which transcripts keep up with the audio."""
     date: IsoDate
-    """Day of the measurement."""
+    """Date of the measurement."""
     conditions: str = Field(min_length=10)
     """Conditions of the measurement: model, instance type, fraction of speech."""

@@ -42,15 +42,15 @@ class MissingData(StrEnum):
 class Step(Model):
     """A step adjustment of EC2 Auto Scaling. Bounds are relative to the threshold.
 
-    A step specifies the bound nearer to the threshold, and ends where the next one begins.
+    A step specifies the bound nearer to the threshold, and ends where the next step begins.
     """
 
     adjustment: int
-    """Hosts to add (positive) or remove (negative). For the VAD fleet, in every availability zone."""
+    """Hosts to add (positive) or remove (negative). For the VAD fleet, the number applies to each availability zone."""
     lower_bound: float | None = Field(default=None, ge=0)
-    """Lower bound of a step above the threshold, in the metric's unit. That of the first step is 0."""
+    """Lower bound of a step above the threshold, in the metric's unit. The first step begins at 0."""
     upper_bound: float | None = Field(default=None, le=0)
-    """Upper bound of a step below the threshold, in the metric's unit. That of the first step is 0."""
+    """Upper bound of a step below the threshold, in the metric's unit. The first step begins at 0."""
 
 
 class StepAdjustment(NamedTuple):
@@ -62,10 +62,10 @@ class StepAdjustment(NamedTuple):
 
 
 class ScalingRule(Model):
-    """A step scaling rule: when a metric crosses the threshold, hosts are added or removed."""
+    """A step scaling rule, which adds or removes hosts when a metric crosses the threshold."""
 
     name: Name
-    """Name of the rule, unique in its fleet, and of its alarm."""
+    """Name of the rule, unique in the fleet. The name of its alarm contains it."""
     metric: MetricName
     """Name of a metric that the fleet's hosts publish."""
     statistic: Statistic
@@ -75,7 +75,7 @@ class ScalingRule(Model):
     period_s: int = Field(gt=0)
     """Length of one period, seconds."""
     datapoints_to_alarm: int = Field(gt=0)
-    """Periods that must breach (M of "M out of N")."""
+    """Periods that must breach the threshold (M of "M out of N")."""
     evaluation_periods: int = Field(gt=0)
     """Periods to evaluate (N of "M out of N")."""
     missing_data: MissingData
@@ -141,4 +141,4 @@ def _check_unique_names(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ..
 
 
 ScalingRules = Annotated[tuple[ScalingRule, ...], AfterValidator(_check_unique_names)]
-"""The rules of one fleet, whose names become the names of their alarms."""
+"""The scaling rules of one fleet. Names of alarms contain the rules' names."""

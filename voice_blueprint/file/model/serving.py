@@ -45,12 +45,12 @@ class KvCacheType(StrEnum):
 
 
 class Load(Model):
-    """Load at the peak."""
+    """Peak load of a service or a host."""
 
     sessions: int = Field(gt=0)
-    """Concurrent sessions, over all replicas of the service or on one host of the fleet."""
+    """Concurrent sessions, across all replicas of a service or on one host of a fleet."""
     session_tokens: int = Field(gt=0)
-    """Tokens of a typical session in the KV cache: prompt, audio and answer."""
+    """Tokens that a typical session occupies in the KV cache: prompt, audio and answer."""
     context_tokens: int = Field(gt=0)
     """Maximum context length of a session, tokens."""
     longest_call_s: int | None = Field(default=None, gt=0)

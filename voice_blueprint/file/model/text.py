@@ -1,7 +1,8 @@
-"""Formats of texts in a deployment file: names, addresses, ids of existing resources.
+"""Formats of strings in a deployment file: names, addresses, and ids of existing resources.
 
-Each is ASCII and as strict as the cloud's own rule, so that a mistyped id is rejected before the deploy. ``matching``
-stores a description and an example with the pattern. Messages, the schema and the settings page contain them.
+Each format is ASCII-only and as strict as the cloud's own rule, so that a mistyped id is rejected before the deploy.
+``create_text_metadata`` adds a description and an example to the pattern, for messages, the schema and the settings
+page.
 """
 
 from datetime import date
@@ -12,16 +13,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 PATTERN_MESSAGE_KEY = "patternErrorMessage"
-"""Keyword of JSON schemas with which editors replace their own message."""
+"""JSON schema keyword for a message that editors show instead of their own."""
 
 
 def create_text_metadata(pattern: str, form: str, example: str, *, max_length: int | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
-    """Return the metadata of a text with a format.
+    """Return the metadata of a string field with a format.
 
     Args:
-        pattern: Regular expression of the whole text, which pydantic compiles.
-        form: Description of the format, after "should be".
-        example: A text that matches.
+        pattern: Regular expression that matches the whole string. Pydantic compiles it.
+        form: Description of the format, which follows "should be" in messages.
+        example: A string that matches.
         max_length: Maximum length, if the pattern does not limit it.
     """
     words = f"should be {form}, such as {example}"
@@ -84,7 +85,7 @@ PoolName = Annotated[
         "^[a-z][a-z0-9]{0,11}$", "up to 12 lower-case letters and digits, beginning with a letter", "h100"
     ),
 ]
-"""The limit of AKS for Linux pools."""
+"""The limit is AKS's for Linux pools."""
 ImageDigest = Annotated[
     str,
     create_text_metadata(
@@ -215,7 +216,7 @@ MachineImage = Annotated[
         "ami-0123456789abcdef0",
     ),
 ]
-"""Id of an AMI, or an SSM parameter with one, followed by a colon and the parameter's version."""
+"""Id of an AMI, or an SSM parameter that contains one, followed by a colon and the parameter's version."""
 ReservationId = Annotated[
     str,
     create_text_metadata(
@@ -270,7 +271,7 @@ def _create_azure_id_metadata(provider: str, *levels: tuple[str, str, str]) -> A
 
     Args:
         provider: Provider without ``Microsoft.``, such as ``KeyVault``.
-        *levels: The type, the pattern of a name and an example of a name, from the outermost resource inwards.
+        *levels: Type, name pattern and example name of each resource, from the outermost inwards.
     """
     group = "[a-z0-9_().-]{0,89}[a-z0-9_()-]"
     patterns = "".join(f"/{kind}/{name}" for kind, name, _ in levels)

@@ -52,7 +52,7 @@ MAX_BUDGET_SPENT_PERCENT = 80
 MAX_BUDGET_FORECAST_PERCENT = 100
 
 SATURATION_THRESHOLD = 0.95
-"""Utilization of a replica at which scaling was evidently insufficient, since it acts at
+"""Utilization of a replica at which scaling was evidently insufficient, since scaling acts at
 ``REPLICA_TARGET_UTILIZATION``."""
 MAX_FIRST_OUTPUT_S = 1.0
 """Threshold for the first token or audio, since users notice a wait of more than 1 s:
@@ -61,7 +61,7 @@ https://www.nngroup.com/articles/response-times-3-important-limits/"""
 COUNTER_WINDOW_MINUTES = 5
 """Window for increases of a counter."""
 MAX_CAPACITY_WAIT_MINUTES = 15
-"""Duration of a wait for capacity. A new node and a cold engine need 15 to 25 minutes; a longer wait has another
+"""Maximum expected wait for capacity. A new node and a cold engine need 15 to 25 minutes; a longer wait has another
 cause."""
 MAX_START_MINUTES = 45
 MAX_UNREADY_MINUTES = 10
@@ -117,7 +117,7 @@ class RecordingRule:
 
 
 DEPLOYMENT_RULE_GROUPS = ("cluster", "callers", "agents", "objectives", "starts")
-"""Names of the rule groups of the deployment itself; that of a service has the service's name."""
+"""Names of the rule groups of the deployment itself; a service's rule group has the service's name."""
 
 
 def build_alerts(deployment: Deployment) -> tuple[Alert, ...]:

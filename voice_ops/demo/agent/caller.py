@@ -100,7 +100,7 @@ class Caller:
         await self._wait_until(lambda: self._get_received_audio().size >= seconds * self.heard_rate)
 
     async def wait_closed(self) -> int | None:
-        """Wait for the connection to close, and return its code."""
+        """Wait for the connection to close, and return the close code."""
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await self._socket.wait_closed()
         return self._socket.close_code

@@ -1,4 +1,4 @@
-"""Checks of service quotas: the account's limits and usage, the deployment's need, and pending requests."""
+"""Checks of service quotas: the account's limits and usage, the deployment's requirements, and pending requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class QuotaRequirement:
 
 
 def compare_quotas(account: Account) -> Iterator[CheckResult]:
-    """Compare the account's quotas with the need of the deployment."""
+    """Compare the account's quotas with the requirements of the deployment."""
     client = account.session.client("service-quotas")
     requested: dict[str, dict[str, PendingRequest]] = {}
     for need in _list_quota_requirements(account):

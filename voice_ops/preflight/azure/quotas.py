@@ -1,4 +1,4 @@
-"""Checks of compute and network quotas: limits, usage by others, the deployment's need, and pending requests."""
+"""Checks of compute and network quotas: limits, usage by others, requirements, and pending requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def calculate_required_vcpus(azure: Azure) -> dict[str, tuple[int, int]]:
 
 
 def compare_vcpu_quotas(account: Account) -> Iterator[CheckResult]:
-    """Compare the vCPU quotas with the need of the deployment. The case of family names is ignored."""
+    """Compare the vCPU quotas with the requirements of the deployment. The case of family names is ignored."""
     usage = {(row.name.value or "").lower(): row for row in account.compute_client.usage.list(account.location)}
     own_vcpus = _count_own_vcpus(account) or Counter()
     pending, refusal = _list_open_requests(account, COMPUTE_PROVIDER)

@@ -52,7 +52,8 @@ def create_asr_replicas(
         startup=create_http_probe(
             ENGINE_HEALTH, ENGINE_METRICS_PATH, period_s=10, failures=ENGINE_STARTUP_TIMEOUT_S // 10
         ),
-        # The readiness endpoint fails while the engine drains; the metrics endpoint responds as long as it runs.
+        # The readiness endpoint fails while the engine drains; the metrics endpoint responds as long as the engine
+        # runs.
         liveness=create_liveness_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH),
         readiness=create_http_probe(ENGINE_HEALTH, HEALTH_PATH, period_s=5, failures=2),
         extra_environment=login.build_environment(Component.ASR),

@@ -82,11 +82,11 @@ def create_cell_replica_props(context: ClusterContext, service: PrefillDecodeCel
     A cell is one pod per node. Prefill uses one NVLink pair, decode uses the other, and KV cache is transferred inside
     the node.
 
-    Engines in separate pods, or in containers that do not see each other's GPUs, silently fall back to TCP. Here the
-    containers share processes and shared memory, and all of them see all GPUs. A container that requests GPUs only sees
-    its own, so neither engine requests any: a sleeping container requests all of them, which keeps the scheduler's
-    accounting correct. As a result, the kubelet aligns the engines' NUMA nodes by their CPUs only: an engine that
-    requested four GPUs would be aligned with all four NUMA nodes, and rejected under the kubelet's policy
+    Engines in separate pods, or in containers that do not see each other's GPUs, silently fall back to TCP. Here, the
+    containers share a process namespace and shared memory, and all of them see all GPUs. A container that requests GPUs
+    only sees its own, so neither engine requests any: a sleeping container requests all of them, which keeps the
+    scheduler's accounting correct. As a result, the kubelet aligns the engines' NUMA nodes by their CPUs only: an
+    engine that requested four GPUs would be aligned with all four NUMA nodes, and rejected under the kubelet's policy
     ``restricted``. ``voice_blueprint.engines.cell`` specifies the amounts.
 
     The LMCache servers, the P/D router and the front are sidecars: they start before the engines and stop after them,
@@ -108,7 +108,8 @@ def create_cell_replica_props(context: ClusterContext, service: PrefillDecodeCel
         sidecars=_create_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
         engines=_create_engine_containers(engine_image, launch, service, sizing, size),
         triggers=build_scaling_triggers(context.azure, service)[service.pool],
-        # The pools may be counted twice, since servers keep them in their own memory or in shared memory.
+        # The KV pools may be counted twice, since LMCache servers keep them either in their own memory or in shared
+        # memory.
         shared_memory_gib=sizing.host.shared_memory_gib + sizing.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,
         uses_whole_node=True,
@@ -197,8 +198,8 @@ def create_lmcache_sidecar(
 ) -> ContainerSpec:
     """Return the sidecar that runs an LMCache server.
 
-    Engines start once the server is ready, and stop before it. The container requests no GPUs but sees all of them,
-    since the server opens the GPU memory of its engine.
+    Engines start once the server is ready, and stop before the server does. The container requests no GPUs but sees all
+    of them, since the server opens the GPU memory of its engine.
     """
     return ContainerSpec(
         name=name,
@@ -223,7 +224,7 @@ def _create_proxy_container(
     ports: dict[str, Port],
     readiness: Probe,
 ) -> ContainerSpec:
-    """Return a sidecar that forwards requests. It has no startup probe, since the engines start after it."""
+    """Return a sidecar that forwards requests. The sidecar needs no startup probe, since engines start later."""
     return ContainerSpec(
         name=name,
         image=image,

@@ -1,4 +1,4 @@
-"""Deployment and cluster of all workloads."""
+"""The deployment and the cluster that all workloads share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ClusterContext:
         return catalog.vm_sizes()[self.get_pool(pool).vm_size]
 
     def get_image_uri(self, image: Image) -> pulumi.Output[str]:
-        """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
+        """Return the URI of an image with its digest. The URI cannot be pulled if the image has no digest."""
         return pulumi.Output.concat(self.registry, f"/{image.value}@{get_image_digest(self.deployment, image)}")
 
     def must_wait_for_image(self, images: Iterable[Image]) -> bool:

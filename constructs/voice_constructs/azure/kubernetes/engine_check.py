@@ -86,7 +86,7 @@ def create_engine_readiness_probe(name: str, engines: tuple[Port, ...], front: P
 
     Args:
         name: Name of the container.
-        engines: Ports of the engines, all of which have to work.
+        engines: Ports of the engines, all of which must generate tokens.
         front: Port of the server that forwards requests to all of them.
     """
     return Probe(
@@ -122,11 +122,11 @@ def _create_exec_action(
 
 
 def _build_probe_request(server: str, model: ModelCard) -> Mapping[str, object]:
-    """Return the smallest request that makes an engine work.
+    """Return the smallest request that makes an engine generate output.
 
     Transcription models receive a moment of silence, since they do not accept text. A language is specified, since
-    language detection may fail. Speech is requested in the same way as for callers: it is unknown how vLLM-Omni handles
-    a limit of one frame, and a word is half a second of audio.
+    language detection may fail. Speech is requested in the same way as for callers, since it is unknown how vLLM-Omni
+    handles a limit of one frame. One word is only half a second of audio.
     """
     match model.task:
         case ModelTask.SPEECH:

@@ -177,8 +177,8 @@ class EngineReplicas(pulumi.ComponentResource):
         )
 
     def _build_annotations(self) -> dict[str, str] | None:
-        # A budget of several pods lets the autoscaler stop all replicas that share a node, if it removes that node.
-        # Upgrades ignore the annotation.
+        # With a disruption budget of several pods, the autoscaler could stop all replicas that share a node in order to
+        # remove the node. Upgrades ignore the annotation.
         return {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"} if self._evictable_pod_count > 1 else None
 
     @property
@@ -210,7 +210,7 @@ class EngineReplicas(pulumi.ComponentResource):
         )
 
     def _build_anti_affinity(self) -> k8s.core.v1.AffinityArgs:
-        """Return the anti-affinity that limits a node to one pod of the service, even if it has room for two."""
+        """Return the anti-affinity that limits a node to one pod of the service, even if the node has room for two."""
         term = k8s.core.v1.PodAffinityTermArgs(
             label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._build_selector()), topology_key=HOST_LABEL
         )
@@ -218,7 +218,7 @@ class EngineReplicas(pulumi.ComponentResource):
         return k8s.core.v1.AffinityArgs(pod_anti_affinity=anti_affinity)
 
     def _build_topology_spread_constraints(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
-        """Return soft constraints that spread replicas, since a zone without GPUs must not delay a replica."""
+        """Return soft constraints that spread replicas. A zone without GPUs must not delay a replica."""
         return [
             k8s.core.v1.TopologySpreadConstraintArgs(
                 max_skew=1,

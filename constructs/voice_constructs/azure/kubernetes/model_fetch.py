@@ -202,7 +202,7 @@ class ModelFetch(pulumi.ComponentResource):
                 download.name,
                 context.namespace,
                 labels=create_pod_labels(Component.MODEL_FETCH),
-                # `pulumi up` does not wait for a job without its image.
+                # `pulumi up` does not wait for a job whose image has no digest.
                 annotations={"pulumi.com/skipAwait": "true"} if must_wait_for_image else None,
             ),
             spec=k8s.batch.v1.JobSpecArgs(

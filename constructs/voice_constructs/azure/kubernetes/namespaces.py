@@ -80,7 +80,7 @@ class Namespaces(pulumi.ComponentResource):
 
 
 class SignedImagePolicy(pulumi.ComponentResource):
-    """An admission policy that rejects pods with an image that the key of ``image_signing`` has not signed.
+    """An admission policy that rejects pods with an image that is not signed with the key of ``image_signing``.
 
     The API server evaluates the policy itself, so the policy does not depend on a webhook that could be unavailable.
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/

@@ -76,7 +76,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _allow_flows(self, source: Component, destination: Component, flows: Sequence[ClusterFlow]) -> None:
-        """Allow ingress at the destination and egress at the source, if they are our pods."""
+        """Allow ingress at the destination and egress at the source, if these are pods of this deployment."""
         ports = [
             k8s.networking.v1.NetworkPolicyPortArgs(port=flow.port.number, protocol=flow.port.protocol.upper())
             for flow in flows

@@ -169,8 +169,9 @@ def create_http_probe(port: Port, path: str, *, period_s: int, failures: int, ti
 def create_liveness_probe(port: Port, path: str) -> Probe:
     """Return the liveness probe for a program of a caller tier.
 
-    A loaded program responds late, and calls end anyway after a minute without a response. The kubelet stops probing
-    when the pod is deleted (kubernetes/kubernetes, pkg/kubelet/prober/worker.go), so a drain is not interrupted.
+    An overloaded program responds late, and calls end anyway after a minute without a response. The kubelet stops
+    probing when the pod is deleted (kubernetes/kubernetes, pkg/kubelet/prober/worker.go), so a drain is not
+    interrupted.
     """
     return create_http_probe(port, path, period_s=10, failures=6)
 
@@ -282,7 +283,7 @@ def create_tmp_volume() -> Volume:
 def create_shared_memory_mount() -> Mount:
     """Return the mount of /dev/shm.
 
-    Without a volume, a container has 64 MiB of shared memory, so that NCCL fails and engines hang.
+    Without a volume, a container has 64 MiB of shared memory, with which NCCL fails and engines hang.
     """
     return Mount(name="shared-memory", mount_path="/dev/shm")  # noqa: S108  a volume of the pod
 

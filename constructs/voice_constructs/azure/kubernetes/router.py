@@ -107,7 +107,7 @@ class Router(pulumi.ComponentResource):
                     max_skew=1, topology_key=HOST_LABEL, when_unsatisfiable="ScheduleAnyway", label_selector=selector
                 )
             ],
-            # Requests pass through the router, so it drains as long as the slowest service.
+            # Requests pass through the router, so it drains for as long as the slowest service.
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + launcher.drain_s + STOP_MARGIN_S,
             containers=[self._create_router_container(launcher, files)],
             volumes=[create_tmp_volume(), *files.create_volumes()],

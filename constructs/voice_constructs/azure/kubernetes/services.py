@@ -136,7 +136,7 @@ def _create_engine_container(
 
 
 def _add_drain_hook(service: ChatService | TtsService, engine: ContainerSpec) -> ContainerSpec:
-    """Return the engine with a drain. vLLM completes requests after SIGTERM; vLLM-Omni requires a preStop hook."""
+    """Return the engine with a drain hook if required. vLLM drains after SIGTERM; vLLM-Omni requires a preStop hook."""
     if not isinstance(service, TtsService):
         return engine
     return replace(
@@ -150,5 +150,5 @@ def _add_drain_hook(service: ChatService | TtsService, engine: ContainerSpec) ->
 
 
 def _calculate_gib_per_pod(sizing: PoolSizing, gib: float) -> float:
-    """Return one pod's share of an amount per full node."""
+    """Return one pod's share of an amount that is specified for a full node."""
     return gib / sizing.replicas_per_node

@@ -25,7 +25,8 @@ class Storage(pulumi.ComponentResource):
     """Storage classes, and the model cache that every engine mounts.
 
     Attributes:
-        model_cache: Claim of an NFS share that many pods can write to. It is charged by its size, regardless of usage.
+        model_cache: Claim of an NFS share that many pods can write to. The share is billed by its size, regardless of
+            usage.
         local_nvme: Storage class of volumes on the node's local disks, which are deleted with their pod.
     """
 

@@ -86,7 +86,8 @@ class VadReplicas(pulumi.ComponentResource):
                 "azure-pip-name": cluster.require_output(ClusterOutput.RTP_ADDRESS_NAME),
                 "azure-load-balancer-resource-group": cluster.require_output(ClusterOutput.RESOURCE_GROUP),
             },
-            # The hash of a flow includes its source port: if a NAT changed a call's port, it would reach another pod.
+            # The hash of a flow includes its source port: if a NAT changed a call's port, the call would reach another
+            # pod.
             sticky=True,
             opts=child,
         )

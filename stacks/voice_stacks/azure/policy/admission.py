@@ -44,7 +44,7 @@ def check_network_admits_callers(stack: Stack) -> Iterator[Violation]:
 
 
 def _iter_inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the traffic that subnets must admit, as source, range of the subnet, port and protocol."""
+    """Yield the traffic that subnets must admit, as tuples of source, subnet range, port and protocol."""
     ranges, nodes = calculate_infrastructure_ranges(azure.network.cidr), calculate_nodes_range(azure.network.cidr)
     sources = {Component.EDGE: ranges.edge, Component.INTERNET: "Internet"}
     for flow in stack.flows:
@@ -59,7 +59,7 @@ def _iter_inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str
 
 
 def _allows_packet(group: Resource, source: str, port: str, protocol: str) -> bool:
-    """Return True if the first rule of a group that matches a packet allows it."""
+    """Return True if the first rule that matches a packet in a security group allows the packet."""
     inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
     for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
         prefix = entry["sourceAddressPrefix"].text
@@ -133,7 +133,7 @@ def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
 
 
 def _iter_drain_times(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
-    """Yield the time that a pool's node needs to drain for each workload, and the beginning of a message."""
+    """Yield, for each workload, the time that a node of the pool needs to drain, and the beginning of a message."""
     if profile.is_system and azure.services:
         yield max(service.drain_timeout_s for service in azure.services), "the router on it drains for"
     if profile.name == CPU_POOL_NAME:

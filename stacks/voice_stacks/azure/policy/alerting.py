@@ -54,7 +54,7 @@ class ValueRange:
 
 
 def calculate_value_range(expression: Expression) -> ValueRange:
-    """Return the possible values of an expression for one replica, for which a sum has one series."""
+    """Return the possible values of an expression for one replica, so that each sum has a single series."""
     match expression:
         case Number():
             return ValueRange(expression.value, expression.value, expression.value, None)
@@ -197,7 +197,7 @@ def _find_notification_problems(
     """Yield the reasons why an alert does not notify operators in time.
 
     Args:
-        duration: Time until the alert fires, in ISO 8601.
+        duration: Time until the alert fires, as an ISO 8601 duration.
         notified: Whether the alert refers to an enabled action group.
         needs_actions: Whether the alert needs actions. A recording rule does not.
     """

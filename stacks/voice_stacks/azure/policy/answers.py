@@ -1,6 +1,6 @@
 """Rules on the probes of engines.
 
-The rules require a completed request, since the HTTP server also responds while the engine hangs.
+A probe must complete a request, since the HTTP server responds even while the engine hangs.
 """
 
 import json

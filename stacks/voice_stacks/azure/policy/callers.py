@@ -1,4 +1,4 @@
-"""Rules on the path of callers: consistency of edge, load balancers, tiers, engines and the state store."""
+"""Rules on the path of calls: the edge, load balancers, tiers, engines and state store must be consistent."""
 
 import re
 from collections.abc import Iterator

@@ -200,7 +200,7 @@ def check_thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
 
 
 def _calculate_max_metric_value(stack: Stack, pod: PodTemplate, metric: str) -> float:
-    """Return the maximum value of a metric of one pod, or 0 if it is unknown."""
+    """Return the maximum value of a metric of one pod, or 0 if the maximum is unknown."""
     pod_engines = [engine for engine in list_engines(stack) if engine.pod.urn == pod.urn]
     match metric:
         case EngineMetric.KV_USAGE:

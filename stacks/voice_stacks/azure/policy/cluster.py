@@ -1,8 +1,8 @@
-"""Conversion of a stack's resources to the model of the cluster that `voice_blueprint.checks` evaluates.
+"""Converts a stack's resources to the cluster model that `voice_blueprint.checks` evaluates.
 
 The cluster's project contains the pools, and the workloads' project contains the pods. All other values are read from
 the deployment file, to which both configurations refer. The checks report findings about these values for the file, so
-policies do not repeat them.
+policies do not report them again.
 """
 
 from collections import defaultdict
@@ -85,7 +85,7 @@ def iter_pods_with_pools(stack: Stack) -> Iterator[tuple[pods.PodTemplate, NodeP
 def collect_max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the maximum number of replicas of each workload.
 
-    It is ``maxReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
+    The maximum is ``maxReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
     max_pods = {
         (pod.namespace, pod.name): int(pod.resource.props.get("spec", "replicas").number or 1)
@@ -104,7 +104,7 @@ def build_cluster(stack: Stack) -> Cluster:
     pools_by_name = {pool.name: pool for pool in file_cluster.pools} | {pool.name: pool for pool in _build_pools(stack)}
     stack_pods = tuple(_build_pods(stack, pools_by_name, file_cluster))
     if not stack_pods:
-        # The workloads' project evaluates the content of engines.
+        # Engines are evaluated in the workloads' project.
         stack_pods = tuple(
             replace(pod, pool=pool, location=pool.location, pool_location=pool.location.locate_setting(), engines=())
             for pod in file_cluster.pods

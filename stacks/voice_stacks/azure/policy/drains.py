@@ -25,7 +25,7 @@ def parse_drain_hook(engine: Engine) -> RequestDrain | None:
 
 
 def calculate_drain_times_s(engine: Engine) -> tuple[float, float]:
-    """Return the time before SIGTERM during which requests still arrive, and the time that they have to finish."""
+    """Return the time before SIGTERM during which requests still arrive, and the time allowed for them to finish."""
     if not engine.is_omni:
         return engine.container.pre_stop_delay_s, engine.parse_int_flag("--shutdown-timeout", 0)
     waits = parse_drain_hook(engine)

@@ -77,7 +77,7 @@ class Engine:
 
     @property
     def visible_gpus(self) -> tuple[int, ...]:
-        """GPUs of ``CUDA_VISIBLE_DEVICES`` in this order; empty if the kubelet assigns them."""
+        """GPUs in the order of ``CUDA_VISIBLE_DEVICES``; empty if the kubelet assigns the GPUs."""
         text = self.container.environment.get(VISIBLE_DEVICES_VARIABLE, "")
         return tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
 

@@ -134,7 +134,7 @@ OpenPort = tuple[str, str, str]
 
 
 def _collect_public_ports(stack: Stack, *, inbound: bool) -> set[OpenPort]:
-    """Return the ports of the contract's public flows. Only AKS knows the address of a public API server."""
+    """Return the ports of the contract's public flows, including those of a public API server with an unknown address."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
     return {

@@ -93,7 +93,7 @@ def _peer_selects_pod(peer: Value, pod: PodTemplate) -> bool:
 
 
 def _peer_includes_component(stack: Stack, peer: Value, component: Component) -> bool:
-    """Return True if a peer of a policy contains a component that is not a pod of the stack."""
+    """Return True if a peer of a policy includes a component that has no pods in the stack."""
     namespace = peer.get("namespaceSelector", "matchLabels").as_text_dict()
     azure = stack.azure
     match component:

@@ -105,7 +105,7 @@ vars(pulumi_policy.policy).update(
 
 
 def create_rule(check: Check) -> Rule:
-    """Return a rule that evaluates a check of the deployment file on resources, with the same id."""
+    """Return a rule that applies a check of the deployment file to resources. The rule has the check's id."""
 
     def find_violations(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
@@ -132,8 +132,8 @@ def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
     """Return all rules as policies. A finding that the deployment file accepts is only a warning.
 
     Args:
-        folder: Folder of the pack. Relative paths in the configuration of a project, whose folder is next to the
-            pack, are resolved in this folder.
+        folder: Folder of the pack, which is next to the projects' folders. Relative paths in a project's configuration
+            are resolved in this folder.
     """
     deployment = load_configured_deployment(folder)
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()

@@ -215,7 +215,7 @@ def _read_grace_period_s(pod: PodTemplate) -> float:
 
 
 def _fails_while_draining(readiness: Value) -> bool:
-    """Return True if readiness depends on the program's health path and its HTTP status."""
+    """Return True if readiness depends on the HTTP status of the program's health path."""
     return readiness.get("httpGet", "path").text == HEALTH_PATH
 
 

@@ -194,7 +194,7 @@ def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_unfetched_file_violations(pod: PodTemplate, classes: Mapping[str, Resource]) -> Iterator[Violation]:
-    """Yield a violation for each file that a container reads but its volume's SecretProviderClass does not fetch."""
+    """Yield a violation for each file that a container reads but that the volume's SecretProviderClass omits."""
     for container in pod.containers:
         for path in container.environment.values():
             folder, _, file = path.rpartition("/")

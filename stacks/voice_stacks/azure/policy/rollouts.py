@@ -177,7 +177,7 @@ def check_scaling_adds_pods_in_time(stack: Stack) -> Iterator[Violation]:
 
 
 def _calculate_max_evicted_pods(stack: Stack, pod: PodTemplate) -> int:
-    """Return the maximum number of a workload's pods that draining a node evicts at once; 0 with a surge node."""
+    """Return the maximum number of a workload's pods evicted at once when a node is drained; 0 with a surge node."""
     pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
     if pool is None or pool.surge_nodes or not pod.gpu_count:
         return 0
@@ -187,7 +187,7 @@ def _calculate_max_evicted_pods(stack: Stack, pod: PodTemplate) -> int:
 def collect_min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the minimum number of replicas of each workload.
 
-    It is ``minReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
+    The minimum is ``minReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
     min_replicas_all = {(pod.namespace, pod.name): _read_configured_replicas(pod) for pod in list_pods(stack)}
     for scaled in stack.find_resources(":ScaledObject"):

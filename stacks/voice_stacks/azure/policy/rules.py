@@ -15,8 +15,8 @@ class Resource:
 
     Attributes:
         type: Pulumi's type token, such as ``kubernetes:apps/v1:Deployment``.
-        props: Inputs from the program; for a whole stack, merged with the provider's outputs.
-        dependencies: URNs that each property is computed from.
+        props: Inputs from the program. If the whole stack is evaluated, they are merged with the provider's outputs.
+        dependencies: URNs of the resources that each property is computed from.
     """
 
     urn: str

@@ -221,7 +221,7 @@ def check_monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_scrape_violations(stack: Stack, pod: PodTemplate) -> Iterator[Violation]:
-    """Yield a violation for each metrics port that no monitor scrapes, and each label that a monitor omits."""
+    """Yield a violation for each metrics port that no monitor scrapes, and for each label that a monitor omits."""
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
     desired = {flow.port.number for flow in flows if flow.destination.value == component}
@@ -257,7 +257,7 @@ def _list_monitored_pods(monitor: Resource, stack: Stack) -> list[PodTemplate]:
 
 
 def _is_redundant_port(pod: PodTemplate, port: Value) -> bool:
-    """Return True if a port only repeats other metrics, as the front of a cell does for its decode engine."""
+    """Return True if a port only repeats the metrics of another one, as a cell's front does for its decode engine."""
     names = {each["name"].text for container in pod.running_containers for each in container.spec["ports"]}
     return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names
 

@@ -95,7 +95,7 @@ def check_local_data_uses_local_disks(stack: Stack) -> Iterator[Violation]:
 
 
 def _iter_local_claims(stack: Stack, pod: PodTemplate) -> Iterator[tuple[str, float]]:
-    """Yield the storage class and size of each of a pod's volumes on local disks."""
+    """Yield the storage class and the size of each volume that a pod has on local disks."""
     for volume in pod.spec["volumes"]:
         claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
         name, size = claim["storageClassName"].text, claim.get("resources", "requests", "storage").text
@@ -104,7 +104,7 @@ def _iter_local_claims(stack: Stack, pod: PodTemplate) -> Iterator[tuple[str, fl
 
 
 def _has_capacity(capacity: Resource, pod: PodTemplate, class_name: str, gib: float) -> bool:
-    """Return True if an object states that new nodes of a pod's pool have room for a volume."""
+    """Return True if a storage capacity object states that new nodes of a pod's pool have room for a volume."""
     labels = capacity.props.get("nodeTopology", "matchLabels").as_text_dict()
     return (
         capacity.props["storageClassName"].text == class_name

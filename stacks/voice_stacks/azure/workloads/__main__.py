@@ -34,7 +34,7 @@ cluster_options = pulumi.ResourceOptions(
         k8s.Provider(
             "cluster",
             kubeconfig=pulumi.Output.secret(cluster.require_output(ClusterOutput.KUBECONFIG)),
-            # Otherwise, another address of the same cluster, which depends on `access`, would replace every object.
+            # Otherwise, a change of the cluster's address, which depends on `access`, would replace every object.
             cluster_identifier=cluster.require_output(ClusterOutput.OIDC_ISSUER),
         )
     ]

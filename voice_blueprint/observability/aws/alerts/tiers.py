@@ -30,7 +30,7 @@ from voice_blueprint.observability.aws.series import (
 )
 
 SATURATION_THRESHOLD = 0.9
-"""Average utilization of a task that counts as saturated; scaling aims at 0.7."""
+"""Average utilization at which a task counts as saturated; scaling aims at 0.7."""
 
 MAX_LATE_SAMPLE_PERCENT = 5
 """Percentage of late samples above which an alert on a latency fires."""
@@ -39,8 +39,8 @@ MAX_LATE_SAMPLE_PERCENT = 5
 def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the tier that receives packets."""
     fleet = names.VAD_FLEET
-    # The seed document specifies this threshold. It is not a scaling rule: flows stay with their host, so new hosts do
-    # not relieve it.
+    # The seed document specifies this threshold. It is not a scaling rule: flows stay on their host, so new hosts do
+    # not relieve a saturated host.
     yield Alert(
         "vad-ring-full",
         Tier.VAD,
