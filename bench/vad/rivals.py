@@ -17,7 +17,10 @@ CONTEXT_SAMPLES = 64
 
 
 class SileroVad:
-    """Silero's 16 kHz model on one thread. The model classifies 32 ms, and a frame uses the chunk at its centre."""
+    """Silero's 16 kHz model on one thread.
+
+    The model classifies chunks of 32 ms. Each frame has the class of the chunk at the frame's centre.
+    """
 
     def __init__(self, threshold: float = 0.5) -> None:
         package = importlib.util.find_spec("silero_vad")

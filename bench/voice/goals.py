@@ -74,7 +74,10 @@ def check_out_commit(commit: str, folder: Path) -> Path:
 
 
 def measure_faster_whisper(model: Path, kind: str, streams: int) -> tuple[float, float]:
-    """Return the word error rate and the CPU seconds per minute of faster-whisper alone, whole calls, beam size 1."""
+    """Return the word error rate and the CPU seconds per minute of faster-whisper alone.
+
+    faster-whisper transcribes whole calls with a beam size of 1.
+    """
     whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     start_cpu_s = time.process_time()
     for number in range(streams):

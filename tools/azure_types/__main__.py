@@ -79,7 +79,7 @@ class TypeDefinitionReader:
     def _convert_union(self, types: list[Any], type_: Mapping[str, Any]) -> DefinitionNode:
         of = [types[int(each["$ref"].partition("#/")[2])] for each in type_["elements"]]
         values = [each["value"] for each in of if each["$type"] == "StringLiteralType"]
-        # Microsoft.Compute no longer updates its list of VM sizes (the newest are of 2018), so sizes are validated by
+        # Microsoft.Compute no longer updates its list of VM sizes (the newest are from 2018), so sizes are validated by
         # the catalogue.
         return {"enum": values} if values and "Standard_A0" not in values else "any"
 
@@ -93,7 +93,7 @@ class TypeDefinitionReader:
     ) -> Iterator[tuple[str, Any]]:
         for name, each in properties.items():
             read_only = each["flags"] & READ_ONLY and name != "name"
-            # The SDK omits `properties`, and the parent has the children of `properties`.
+            # The SDK omits `properties`, so the children of `properties` belong to the parent.
             children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
             yield name, [flags, "any" if read_only else self._convert_type(types, each["type"], children)]

@@ -30,7 +30,7 @@ def refresh(
 ) -> None:
     """Read the options and features of the releases in the catalogue of engines: flags, connectors, kernels and more.
 
-    Wheels are downloaded once (700 MB in total) and never installed or imported; `git diff` shows the changes of a
+    Wheels are downloaded once (700 MB in total) and never installed or imported; `git diff` shows the changes in a
     release. Exit codes: 0 for success, 1 if a release cannot be downloaded or parsed, 2 for an unknown engine.
 
     Example: python -m tools.engine_tables vllm

@@ -87,7 +87,7 @@ class FlagReader:
         owner: Definition | None,
         arguments: dict[str, FieldArguments | ArgumentSpec],
     ) -> FieldArguments | None:
-        """Interpret a function, and return the field arguments that were passed to it, with its changes to them."""
+        """Interpret a function, and return the field arguments passed to it, with the function's changes to them."""
         node, module = function.node, function.scope.module
         if not isinstance(node, ast.FunctionDef):
             return None

@@ -29,7 +29,7 @@ class Recipe:
         endpoints: Folders or files whose routes are served.
         kernels: Function that selects an attention kernel.
         environment: Function of ``offered.VARIABLE_FINDER_BY_KIND`` that finds the environment variables and their
-            defaults, with its arguments; later ones take precedence.
+            defaults, with its arguments; later functions take precedence.
         registries: Function that registers names, by the function that lists them.
     """
 

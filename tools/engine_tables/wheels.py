@@ -22,7 +22,7 @@ def fetch_wheel(package: str, version: str, known_sha256: str | None = None) -> 
 
     Args:
         known_sha256: Hash of the wheel that was used last time. A wheel with another hash is rejected. By default, pip
-            verifies the hash of the package index.
+            verifies the hash from the package index.
 
     Raises:
         DownloadError: There is no such wheel, its hash differs, or the index is unreachable.

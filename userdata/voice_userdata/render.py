@@ -61,8 +61,8 @@ def render_user_data(boot: HostUserDataConfig) -> str:
     """Render the user data of a fleet's hosts.
 
     The script starts with the values as quoted assignments, so that CDK tokens in them reach CloudFormation unchanged.
-    The compressed bodies of the required step files follow. Comments and indentation are removed from them, so strings
-    in step files must not depend on indentation or lines that start with ``#``.
+    The compressed bodies of the required step files follow. Comments and indentation are removed from these bodies, so
+    strings in step files must not depend on indentation or lines that start with ``#``.
 
     Raises:
         ValueError: A value spans several lines, or the script exceeds EC2's limit.
@@ -163,7 +163,8 @@ def render_preparation_script(job: PreparationJob) -> str:
 def _list_step_files(boot: HostUserDataConfig) -> list[str]:
     """Return the names of the step files, in the order in which they run.
 
-    AF_XDP creates the queues that ENA Express tunes; VFIO changes the interface that containers use.
+    The AF_XDP step creates the queues that the ENA Express step tunes. The VFIO step changes the interface that
+    containers use.
     """
     optional = (
         ("huge_pages", boot.huge_pages),

@@ -241,7 +241,7 @@ class HostUserDataConfig:
         auto_scaling_group: Literal name of the group. A reference would be circular, since the group refers to the
             launch template, which contains this value.
         hooks: Lifecycle hooks of the group.
-        containers: Containers. Telemetry is last, since it is stopped after the others have drained.
+        containers: Containers. Telemetry is last, since it is stopped after the other containers have drained.
         log_group: CloudWatch log group of hosts and containers.
         state: Access to the state store.
         environment: Variables of every container, such as the port of the state store.

@@ -22,7 +22,7 @@ def is_ami_id(machine_image: str) -> bool:
 
 
 def is_mutable_image(machine_image: str | None) -> bool:
-    """Return True if the image can change without an edit of the file: AWS's latest, or an unversioned parameter."""
+    """Return True if the image can change without an edit to the file: AWS's latest, or an unversioned parameter."""
     return machine_image is None or not (is_ami_id(machine_image) or ":" in machine_image)
 
 

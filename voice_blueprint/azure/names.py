@@ -211,7 +211,7 @@ GPU_LABEL = "voice-serve/gpu"
 GPU_COUNT_LABEL = "voice-serve/gpu-count"
 AUTOSCALER_GPU_LABEL = "accelerator"
 """The cluster autoscaler's ``GPULabel`` for Azure: the autoscaler waits for the GPUs of a new node before it adds
-another one."""
+another node."""
 SPOT_LABEL = "kubernetes.azure.com/scalesetpriority"
 
 

@@ -177,7 +177,7 @@ def _build_resource_hints(size: VmSize, free: FreeResources, request: ContainerR
 def _build_numa_hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_TopologyHint]:
     """Return every set of NUMA nodes with enough free resources for a request.
 
-    Sets as small as those of an empty node are preferred.
+    A set is preferred if it is as small as the smallest sufficient set of an empty node.
     """
     min_nodes = _calculate_min_node_count(total, amount)
     return [

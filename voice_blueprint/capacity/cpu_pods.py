@@ -18,8 +18,7 @@ AGENT_CPUS = 1.0
 AGENT_POD_MEMORY_GIB = 1
 """Memory of an agent's pod, GiB. The process uses 140 MiB, and 14 MiB per conversation (voice models are shared)."""
 SIDECAR_CPUS = 0.15
-"""CPUs of the sidecars of a pod, which sign in to the state store and export the metrics of its program to
-Prometheus."""
+"""CPUs of a pod's sidecars, which sign in to the state store and export the program's metrics to Prometheus."""
 SIDECAR_MEMORY_GIB = 0.375
 """Memory of these sidecars, GiB."""
 
@@ -75,7 +74,7 @@ def build_cpu_pods_by_tier(callers: Callers | None, agents: AgentPods | None) ->
 def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPodGroup], counts: Mapping[str, int]) -> int:
     """Return the number of nodes of a size for a number of pods of each tier.
 
-    Each node may leave as many CPUs unused as the largest pod requests. The result is at least the number of nodes
+    On each node, as many CPUs as the largest pod requests may remain unused. The result is at least the number of nodes
     required if each node runs as many pods of a single tier as its CPUs and memory allow.
     """
     cpus = calculate_allocatable_cpus(vm_size)

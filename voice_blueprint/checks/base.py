@@ -149,7 +149,7 @@ class Finding:
     check: Check
     violation: Violation
     acceptance_reason: str | None
-    """Reason of the operator, if the deployment file accepts this check."""
+    """The operator's reason, if the deployment file accepts this check."""
 
     @property
     def is_blocking(self) -> bool:

@@ -45,7 +45,7 @@ class ChunkFlag(IntFlag):
     SILENCE = 8
     """No part of the chunk was classified as speech (pre-roll or hangover). Such chunks are shed first."""
     COMMIT = 16
-    """The sender requests the transcript up to this point. During silence, a separate chunk has this flag; it neither
-    starts nor ends an utterance."""
+    """The sender requests the transcript up to this point. During silence, a separate chunk has this flag; that chunk
+    neither starts nor ends an utterance."""
     LAST = 32
     """As ``COMMIT``. In addition, the sender has ended the session, so no further chunks follow."""

@@ -58,8 +58,7 @@ CLIENT_SECRETS_PATH = "/v1/realtime/client_secrets"
 LISTEN_PATH = "/v1/listen"
 """WebSocket on the media port for Deepgram's clients."""
 PRESENCE_PATH = "/v1/presence"
-"""WebSocket on the media port that keeps a session open while its audio is sent elsewhere, such as an agent's
-session."""
+"""WebSocket on the media port that keeps a session, such as an agent's, open while its audio is sent elsewhere."""
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
 """Path on the media port for the transcription of files by OpenAI's clients."""
 MAX_FILE_BYTES = 128 << 20

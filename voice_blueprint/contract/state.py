@@ -40,8 +40,8 @@ SESSION_KEY = "session:{ssrc}"
 """Hash of a session, by its SSRC in decimal. Only gateways write it; ``SessionField`` lists its fields."""
 
 SRTP_KEYING_MATERIAL_KEY = "srtp:{ssrc}"
-"""Base64 of the master key and salt of a session with ``external`` audio, whose length determines the suite. The
-gateway writes the value, VAD hosts read it, and no other tier has access."""
+"""Base64 of the master key and salt of a session with ``external`` audio. The length determines the suite. The gateway
+writes the value, VAD hosts read it, and no other tier has access."""
 
 SENT_AUDIO_KEY = "shipped:{ssrc}"
 """Hash of a session's audio that the VAD tier has sent; ``SentAudioField`` lists its fields."""
@@ -53,7 +53,7 @@ SESSION_LEASE_KEY = "lease:{ssrc}"
 """Id of the ASR host that transcribes the session. The host renews the key before it expires."""
 
 CALLER_SESSIONS_KEY = "session:of:{caller}"
-"""Sorted set of a caller's active sessions, scored by their expiry. It limits the sessions of an API key."""
+"""Sorted set of a caller's active sessions, scored by their expiry. The set limits the sessions per API key."""
 
 CALLER_USAGE_KEY = "session:usage:{caller}:{day}"
 """Hash of a caller's usage on a UTC day: ``audio_s``, ``speech_s`` and ``characters``."""
@@ -145,8 +145,9 @@ class SessionField(StrEnum):
     GATEWAY = "gateway"
     """IPv4 address from which plain RTP is accepted, written when the session's socket opens."""
     BEGINS_AT = "begins_at"
-    """RTP timestamp of the first frame of the session's first socket. Positions in the audio are relative to it,
-    regardless of the VAD host. For external sessions, the VAD tier writes ``SentAudioField.BEGINS_AT`` instead."""
+    """RTP timestamp of the first frame of the session's first socket. Positions in the audio are relative to this
+    timestamp, regardless of the VAD host. For external sessions, the VAD tier writes ``SentAudioField.BEGINS_AT``
+    instead."""
     MEDIA = "media"
     """Format of the session's packets, such as ``96 L16/16000/1 20`` (the default): payload type, codec, rate,
     channels, milliseconds. Payload types of telephone events follow, such as ``110,126``, if they differ from 101."""
@@ -188,8 +189,8 @@ class SentAudioField(StrEnum):
     SEEN_AT = "seen_at"
     """Seconds since 1970 of the last packet."""
     BEGINS_AT = "begins_at"
-    """RTP timestamp of the first frame of an external session. Positions in its audio are relative to it, regardless of
-    the VAD host. It is absent before the first packet, and for a gateway's session."""
+    """RTP timestamp of the first frame of an external session. Positions in the session's audio are relative to this
+    timestamp, regardless of the VAD host. The field is absent before the first packet, and for a gateway's session."""
     WRONG_PAYLOAD = "wrong_payload"
     """Authenticated packets that do not match ``media``, if any."""
 
@@ -234,7 +235,7 @@ class HostField(StrEnum):
     ZONE = "zone"
     """Availability zone of an ASR host; the VAD tier prefers hosts in its own zone. Empty if unknown."""
     SLOTS = "slots"
-    """Maximum number of sessions. Gateways admit sessions by this number for ASR hosts."""
+    """Maximum number of sessions. For ASR hosts, gateways limit the admitted sessions by this number."""
     LANGUAGES = "languages"
     """Comma-separated languages that an ASR host supports. Empty if unknown."""
     FREE_SLOTS = "free_slots"

@@ -63,8 +63,7 @@ class Cluster:
         )
 
     def fetch_properties(self, child: str = "") -> Mapping[str, Any] | None:
-        """Return the properties of the cluster or of a child such as ``/agentPools/gpu``. Return None if it is
-        missing."""
+        """Return the properties of the cluster or of a child such as ``/agentPools/gpu``, or None if it is missing."""
         try:
             result = self.account.resource_client.resources.get_by_id(f"{self.id}{child}", api_version=API_VERSION)
         except ResourceNotFoundError:

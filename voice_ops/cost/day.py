@@ -1,4 +1,4 @@
-"""Hosts over the designed day, from the simulator: the expected case of `voice cost`.
+"""Number of hosts over the designed day, as simulated: the expected case of `voice cost`.
 
 The mean number of hosts differs from the number for the mean load, since fleets change in steps, wait before they scale
 in, and have a minimum and a maximum. Therefore, the file's own rules are simulated over the day, and the number of

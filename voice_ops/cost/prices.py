@@ -95,7 +95,7 @@ def load_downloaded_prices(file: Path) -> list[Price]:
 
 
 def save_downloaded_prices(file: Path, prices: Iterable[Price]) -> None:
-    """Save downloaded prices, and keep earlier ones of other regions and items."""
+    """Save downloaded prices, and keep earlier prices of other regions and items."""
     merged = {(price.item, price.region): price for price in [*load_downloaded_prices(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(price) for price in merged.values()], indent=1) + "\n", encoding="utf-8")

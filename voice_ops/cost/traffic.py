@@ -55,7 +55,7 @@ PRICED_ITEMS = frozenset(
 EVENTS_PER_S, EVENT_BYTES = 3, 400
 """Rate and size of the transcript events while a caller speaks. The size is ASSUMED."""
 MAX_STREAM_MINUTES = 15
-"""Maximum duration of an event stream on API Gateway; the caller then opens another one."""
+"""Maximum duration of an event stream on API Gateway; the caller then opens another stream."""
 LOG_BYTES_PER_CALL = 25_000
 """Log volume of a call: flow records and the gateway's log; on Azure, the logs of the engines and the router. A
 conversation with an agent adds the same amount. ASSUMED."""
@@ -250,9 +250,9 @@ def _calculate_caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str,
 
 
 def calculate_edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO_AMOUNT) -> Amount:
-    """Return the capacity units of the edge beyond the reserved ones.
+    """Return the capacity units of the edge in addition to the reserved units.
 
-    A unit has three dimensions, of which Azure charges the most used one.
+    A unit has three dimensions; Azure charges for the dimension with the highest usage.
 
     Args:
         extra_gb: Data in addition to the calls, GB per hour.

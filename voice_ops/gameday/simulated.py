@@ -1,4 +1,4 @@
-"""Simulates faults, and compares the lost calls with the same hours without the fault."""
+"""Simulates faults, and compares the lost calls with those of the same hours without the fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

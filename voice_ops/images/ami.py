@@ -31,7 +31,7 @@ class ImageProposal:
 
 
 def propose_images(account: Account) -> Iterator[ImageProposal]:
-    """Yield the newest image that the pipeline of each fleet has built, or otherwise AWS's latest image."""
+    """For each fleet, yield the newest image that its pipeline has built, or otherwise AWS's latest image."""
     for fleet in iter_fleets(account.deployment):
         yield _propose_baked_image(account, fleet) or _propose_public_image(account, fleet)
 

@@ -1,8 +1,9 @@
 """Adds licenses to the SBOM of an image: ``python -m voice_ops.images.sbom NAME build/images/NAME.cdx.json``.
 
 A scanner finds the packages of an image with the licenses in their metadata, but neither the libraries that a wheel
-bundles nor reviewed licenses. Both come from ``images/packages.yaml`` and ``images/licenses.yaml``. The program exits
-with status 1 if a Python package of an image based on a plain distribution is not permitted.
+bundles nor reviewed licenses. These libraries and licenses come from ``images/packages.yaml`` and
+``images/licenses.yaml``. The program exits with status 1 if a Python package of an image based on a plain distribution
+is not permitted.
 """
 
 import json

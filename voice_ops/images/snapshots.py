@@ -1,7 +1,7 @@
 """Snapshots of the Debian bases: ``python -m voice_ops.images.snapshots``, which ``make lock`` runs.
 
-A snapshot is a time at which Debian's archive contained every version that the images pin. It is only written while the
-archive contains all of them, so that https://snapshot.debian.org keeps them permanently.
+A snapshot is a time at which Debian's archive contained every version that the images pin. A snapshot is only written
+while the archive contains all of these versions, so that https://snapshot.debian.org keeps them permanently.
 """
 
 import lzma

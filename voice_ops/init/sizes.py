@@ -405,6 +405,5 @@ def _create_too_many_calls_error(calls: int, limit: str = "one state store") -> 
 
 
 def _find_min_price(usd_per_hour: Mapping[str, float]) -> float:
-    """Return the lowest price in any region. This price is used to compare types, since some are not priced in a
-    region."""
+    """Return the lowest price in any region. Types are compared by this price, since some lack a regional price."""
     return min(usd_per_hour.values(), default=math.inf)

@@ -1,8 +1,8 @@
 """Comparison of two endpoints: interleaved rounds, and confidence intervals of differences.
 
 Rounds alternate A B, B A, A B ..., so that a drift of the machine or its neighbours affects both. The interval is a
-two-level bootstrap: rounds are drawn with replacement, then the requests inside each, because requests of one round
-share its conditions and are not independent.
+two-level bootstrap: rounds are drawn with replacement, then the requests inside each round, because requests of one
+round share its conditions and are not independent.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -48,7 +48,7 @@ class Driver(Protocol):
     def endpoint(self) -> Endpoint: ...
 
     async def send(self, index: int, trace: RequestTrace) -> None:
-        """Send request number ``index``, and record the arrivals on the trace.
+        """Send request number ``index``, and record the arrivals in the trace.
 
         Raises:
             EndpointResponseError, aiohttp.ClientError, OSError: The request failed.

@@ -51,7 +51,7 @@ class LoadRun:
     load: Load
     traces: list[RequestTrace] = field(default_factory=list)
     elapsed_s: float = 0.0
-    """Time from the first scheduled start to the end of the last request. For merged runs, it is the sum."""
+    """Time from the first scheduled start to the end of the last request; for merged runs, the sum of these times."""
     loop_lags_s: list[float] = field(default_factory=list)
     """Delays of the client's event loop, sampled every 10 ms, which limit the accuracy of timestamps."""
     cpu_s: float = 0.0

@@ -10,8 +10,8 @@ class PriceError(ValueError):
 def find_hourly_price(instance_type: str, region: str | None, gpus: int) -> tuple[float, str]:
     """Return the On-Demand price of an endpoint's accelerators, and its derivation.
 
-    For a type with several accelerators, the endpoint is charged its share. AWS instance types and Azure VM sizes are
-    supported.
+    For a type with several accelerators, only the endpoint's share is charged. AWS instance types and Azure VM sizes
+    are supported.
 
     Args:
         region: Region of the price. The default is the cheapest region.

@@ -1,1 +1,1 @@
-"""`voice new`: create a repository for a platform team, which depends on this package."""
+"""`voice new`: create a repository that depends on this package, for a platform team."""

@@ -1,4 +1,4 @@
-"""`voice new`: create a repository for a platform team, which depends on this package."""
+"""`voice new`: create a repository that depends on this package, for a platform team."""
 
 from pathlib import Path
 from typing import Annotated

@@ -27,7 +27,7 @@ class QuotaState:
     """A quota with its usage by others and the deployment's requirements.
 
     Attributes:
-        name: The cloud's name of the quota.
+        name: The cloud's name for the quota.
         unit: Unit of the quota, such as vCPU.
         limit: The current limit.
         used_by_others: Usage in the account without this deployment.

@@ -19,7 +19,7 @@ class CheckStatus(StrEnum):
     """The deploy works, but a later problem is expected, or the catalogue is out of date."""
     BLOCKING = "blocks"
     UNKNOWN = "unanswered"
-    """The request failed: denied, throttled, or unreachable."""
+    """The request was denied or throttled, or the cloud was unreachable."""
     SKIPPED = "not asked"
     """There are no credentials, or an earlier result makes the check meaningless."""
 
@@ -47,7 +47,7 @@ class QuotaIncrease:
     """A quota increase that is needed but not yet requested.
 
     Attributes:
-        quota: The cloud's name of the quota.
+        quota: The cloud's name for the quota.
         limit: The current limit.
         desired: The limit to request.
         submit: Function that submits the request and returns the cloud's response; raises `QuotaIncreaseError`.

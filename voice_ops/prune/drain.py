@@ -13,8 +13,8 @@ from voice_ops.prune.removals import GROUP_TYPE, SERVICE_TYPE, Removal
 
 POLL_INTERVAL_S = 5.0
 DNS_CACHE_TTL_S = 60.0
-"""Time after which clients resolve a name again. It is Route 53's TTL for alias records that point to an API. Source:
-https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
+"""Time after which clients resolve a name again. The value is Route 53's TTL for alias records that point to an API.
+Source: https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
 TASK_STOP_TIMEOUT_S = 300
 """Maximum time for ECS to stop unprotected tasks, which is Fargate's timeout of 120 s plus a margin."""
 HEALTH_CHECK_TYPE = "AWS::Route53::HealthCheck"

@@ -38,7 +38,8 @@ class ResourceChange:
         changes_type: Whether the created resource replaces one of another type, which CloudFormation rejects.
         downgrades: Properties that the service does not downgrade, with both values.
         keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
-        has_name_conflict: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
+        has_name_conflict: Whether another resource of the stack has the same explicit name, which CloudFormation
+            rejects.
     """
 
     op: OpType
@@ -108,7 +109,7 @@ def diff_stacks(old: TemplatesByStack, new: TemplatesByStack) -> list[ResourceCh
 
 
 def _collect_resources(templates: TemplatesByStack) -> dict[ResourceKey, dict[str, Any]]:
-    """Return resources with the defaults of their parameters substituted."""
+    """Return resources with template parameters replaced by their default values."""
     resources = {}
     for stack, template in templates.items():
         defaults = {name: each.get("Default") for name, each in template.get("Parameters", {}).items()}

@@ -1,4 +1,4 @@
-"""Inventory of the local AWS by resource kind. It must be the same before a deployment and after its teardown."""
+"""Inventory of the local AWS by resource kind, which must be the same before a deployment and after its teardown."""
 
 from collections import Counter
 from collections.abc import Iterable

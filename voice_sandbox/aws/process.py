@@ -28,8 +28,8 @@ class LocalAws:
         log: File for the server's errors.
         region: Region in `environment`.
         hosted_zone: Id and name of a DNS zone that exists from the start.
-        real_hosts: Whether machines complete lifecycle hooks; otherwise, stand-ins do.
-        stores: Folder for an actual Redis of each replication group; without one, groups store no data.
+        real_hosts: Whether machines complete lifecycle hooks; otherwise, simulated hosts do.
+        stores: Folder for the Redis servers of the replication groups; without a folder, the groups store no data.
         faults: File of resources that cannot be created; it may change while the server runs.
 
     Attributes:
@@ -117,7 +117,7 @@ class LocalAws:
         )
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """Return the client of a service; each is created once, since its creation takes longer than most calls."""
+        """Return the client of a service. Each client is created once, since its creation is slower than most calls."""
         key = service, region
         if key not in self._clients:
             self._clients[key] = self.create_session(region).client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
@@ -147,7 +147,7 @@ class LocalAws:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-        # A killed server leaves its stores behind. They are in its process group.
+        # A killed server does not stop its Redis servers, which are in its process group.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -19,9 +19,9 @@ class UnknownPropertyError(ValueError):
 def conform_to_shape(shape: Shape, value: Json, path: str) -> Json:
     """Return `value` in the format of an API's input shape.
 
-    Names are matched case-insensitively (`LogGroupName` is `logGroupName`), and scalars are converted ("5" is 5, "true"
-    is true). A policy document becomes its JSON text, and a list of tags becomes a map if the API requires a map. A
-    value in place of a structure with a single member becomes that member.
+    Names are matched case-insensitively (`LogGroupName` matches `logGroupName`), and scalars are converted ("5" becomes
+    5, and "true" becomes true). A policy document becomes its JSON text, and a list of tags becomes a map if the API
+    requires a map. A value in place of a structure with a single member becomes that member.
 
     Args:
         shape: botocore's shape of the operation's input.

@@ -55,7 +55,7 @@ def get_id_template(kind: str) -> str:
 
 
 def _derive_id_template(kind: str) -> str:
-    """Derive a template from Azure's name of a type, and from the name inputs of its parents and of the type itself.
+    """Derive a template from Azure's name for a type, and from the name inputs of its parents and of the type itself.
 
     For a type that the definitions lack, Azure's name is assumed to be the same as the SDK's.
     """
@@ -102,7 +102,7 @@ def get_name_input(kind: str) -> str:
 
 
 def list_id_inputs(kind: str) -> tuple[str, ...]:
-    """Return the inputs in the id of a type's resources, outermost first."""
+    """Return the inputs that make up the id of a resource of a type, outermost first."""
     return tuple(_INPUT_PATTERN.findall(get_id_template(kind)))
 
 
@@ -115,7 +115,7 @@ def generate_name(kind: str, name: str, urn: str) -> str:
 
 
 def build_arm_id(kind: str, inputs: Properties) -> str | None:
-    """Return a resource's id, or `None` while one of its inputs is unknown or missing."""
+    """Return a resource's id, or `None` while an input in the id is unknown or missing."""
     values = {field: reveal_secrets(inputs.get(field)) for field in list_id_inputs(kind)}
     if any(value is None or isinstance(value, Unknown) for value in values.values()):
         return None

@@ -23,7 +23,8 @@ _MAX_RESPONSE_BYTES = 4096
 class LanguageHost(AbstractContextManager["LanguageHost"]):
     """A language host, which ends with the `with` block, as do its forks.
 
-    Nothing is written to the stdin of the processes. They exit when it is closed, even if the caller has crashed.
+    Nothing is written to the stdin of the processes. When stdin is closed, even by a crash of the caller, the
+    processes exit.
 
     Args:
         programs: Pulumi programs to run. The host imports their dependencies in advance.

@@ -183,7 +183,7 @@ def shorten_type(kind: str) -> str:
 
 
 def format_resource_label(graph: Graph | Mapping[str, Resource], urn: str) -> str:
-    """Return the label of a resource, or a label from the URN if the graph does not contain the resource."""
+    """Return the label of a resource. If the graph does not contain the resource, the label is derived from the URN."""
     resources_by_urn = graph.resources_by_urn if isinstance(graph, Graph) else graph
     if urn in resources_by_urn:
         return resources_by_urn[urn].label

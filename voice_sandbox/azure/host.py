@@ -1,4 +1,4 @@
-"""The language host: a process that imports the dependencies of programs and policy packs, and runs each in a fork.
+"""The language host: a process that imports the dependencies of programs and policy packs, and forks to run them.
 
 The command is `python -m voice_sandbox.azure.host <socket> <programs>`. Requests and responses are lines of JSON.
 
@@ -91,7 +91,7 @@ def _start_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
 def _import_dependencies(program: Path) -> None:
     """Import the program's external dependencies, which its runs share.
 
-    A failed import is repeated and reported in the run.
+    A failed import is repeated in the run, which reports the error.
     """
     with suppress(SyntaxError):
         for node in ast.parse(program.read_text(encoding="utf-8")).body:

@@ -93,7 +93,7 @@ def _select_computed_outputs(resource: Resource) -> dict[str, object]:
 
 
 def validate_creation_order(graph: Graph) -> None:
-    """Check the order of a simulated up.
+    """Check the order in which a simulated up creates resources.
 
     Raises:
         DependencyError: Resources do not wait for their dependencies; the message contains both resources of each pair.

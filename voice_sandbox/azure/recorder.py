@@ -98,7 +98,7 @@ class Recorder:
             return created
 
     def read(self, declared: Resource) -> Resource:
-        """Look up a resource that was created elsewhere: another stack, or an object with an id."""
+        """Look up a resource that was created elsewhere, such as another stack or an object with an id."""
         with self._lock:
             lookup = (
                 self._read_stack_reference(declared)

@@ -1,7 +1,7 @@
 """Definitions of the installed Pulumi SDKs: resource types, their inputs and outputs; and Azure's own definitions.
 
-Their sources are parsed, not imported: azure-native's modules take up to 1.3 s each to import, and the engine does not
-run in the program's process. All classes are generated with the same format.
+The SDKs' sources are parsed, not imported: azure-native's modules take up to 1.3 s each to import, and the engine does
+not run in the program's process. All classes are generated with the same format.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ def disable_provider_calls() -> None:
     """Disable the unnecessary calls in the SDK of this process."""
     # Every debug message is a round trip to the engine.
     pulumi.log.debug = _do_nothing
-    # The engine receives aliases as given. Only older engines need their URNs, and azure-native has thousands.
+    # The engine receives aliases as given. Only older engines need the URNs of aliases, and azure-native has thousands
+    # of aliases.
     pulumi.resource.collapse_alias_to_urn = _do_nothing  # type: ignore[attr-defined, assignment]
     # Otherwise, the SDK would read the location of each resource from the source code.
     pulumi.runtime.resource._get_stack_trace = StackTrace

@@ -157,7 +157,7 @@ class EngineProcess:
             raise EngineError(f"{self.name} did not exit within {within_s:.0f} s:\n{self.read_log_tail()}") from None
 
     def kill(self) -> None:
-        """Kill the process and its children, as the loss of a node does.
+        """Kill the process and its children, as if the node had been lost.
 
         Wait until all of them have exited, since they share the port.
         """

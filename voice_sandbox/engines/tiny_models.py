@@ -1,7 +1,8 @@
 """Models with the architectures of deployed models and as few weights as possible, all of them random.
 
-Run it in the engines' own environment: ``.tools/engines/bin/python voice_sandbox/engines/tiny_models.py FOLDER``.
-Engines load the models with ``--load-format dummy``, which creates the same weights in every process for one seed.
+Run this module in the engines' own environment: ``.tools/engines/bin/python voice_sandbox/engines/tiny_models.py
+FOLDER``. Engines load the models with ``--load-format dummy``, which creates the same weights in every process that
+uses the same seed.
 """
 
 import hashlib
@@ -179,7 +180,7 @@ def _create_byte_tokenizer(special: list[str]) -> Tokenizer:
 
 
 def _iter_mistral_control_tokens() -> Iterable[str]:
-    """Yield a thousand names, of which mistral_common's audio encoder looks up those at 24, 25 and 34."""
+    """Yield a thousand names. mistral_common's audio encoder looks up those with the ids 24, 25 and 34."""
     named = {
         0: "<unk>", 1: "<s>", 2: "</s>", 3: "[INST]", 4: "[/INST]", 5: "[AVAILABLE_TOOLS]", 6: "[/AVAILABLE_TOOLS]",
         7: "[TOOL_RESULTS]", 8: "[/TOOL_RESULTS]", 9: "[TOOL_CALLS]", 10: "[IMG]", 11: "<pad>", 12: "[IMG_BREAK]",

@@ -170,7 +170,7 @@ class SimulatedCloud:
         return Store(self.network.services_address, at, users, authority=authority, folder=self.folder)
 
     def _start_balancer(self) -> UdpLoadBalancer:
-        """Start the load balancer with the target group of its UDP listener and the hosts registered there."""
+        """Start the load balancer with the target group of its UDP listener and the hosts registered in that group."""
         client = self.aws.client("elbv2")
         listeners = [
             listener
@@ -236,7 +236,7 @@ class SimulatedCloud:
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in group_state["Instances"]}
 
     def _extend_hook_timeouts(self) -> None:
-        """Set each launch hook's timeout to the maximum. An emulated image pull alone exceeds the deployed one."""
+        """Set each launch hook's timeout to the maximum. An emulated image pull alone exceeds the deployed timeout."""
         client = self.aws.client("autoscaling")
         for group in client.describe_auto_scaling_groups()["AutoScalingGroups"]:
             name = group["AutoScalingGroupName"]
@@ -259,7 +259,7 @@ class SimulatedCloud:
             }
 
     def find_or_launch_instance(self, group: str) -> str:
-        """Return the newest instance of a group that waits in its launch hook, or launch one if there is none."""
+        """Return a group's newest instance that is waiting in its launch hook, or launch one if there is none."""
         client = self.aws.client("autoscaling")
         states = self.list_instance_states(group).values()
         if LAUNCH_WAIT_STATE not in states:

@@ -48,7 +48,7 @@ def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[Verification
     yield VerificationResult(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
         yield from _verify_af_xdp(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
-    # No server listens at this address; bash logs the reason that the connection failed.
+    # No server listens at this address; bash logs why the connection failed.
     reason = (
         run(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET_ADDRESS}/80' 2>&1 || true").strip().rpartition(": ")[2]
     )

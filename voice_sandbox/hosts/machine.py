@@ -123,7 +123,7 @@ class Machine:
             *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
             *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
-            # This must be last, since QEMU connects the following devices to the last bus.
+            # These arguments must be last, since QEMU connects any devices after them to the last bus.
             *_iter_memory_arguments(hardware),
         ]
         self._start = time.monotonic()
@@ -162,7 +162,7 @@ class Machine:
         return self._process.poll() is None
 
     def find_line(self, text: str, *, since_s: float = 0) -> ConsoleLine | None:
-        """Return the first console line with the given text, starting at a time after power-on."""
+        """Return the first console line that contains the text, starting at a time after power-on."""
         return next((line for line in self.console_lines if line.elapsed_s >= since_s and text in line.text), None)
 
     def read_last_lines(self) -> str:
@@ -198,7 +198,7 @@ class Machine:
         deadline = time.monotonic() + _RESPONSE_TIMEOUT_S
         if self._agent is None:
             self._agent = self._connect(self._agent_path)
-            # A response to a request from before a reboot may still arrive, so the number identifies the response.
+            # A response to a request from before a reboot may still arrive, so a number identifies the response.
         request_id = time.monotonic_ns()
         self._send("guest-sync", {"id": request_id})
         self._send(command, arguments)

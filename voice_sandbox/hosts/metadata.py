@@ -1,4 +1,4 @@
-"""Instance metadata service (version 2 only), with a tree for each host that can only be read with a token."""
+"""Instance metadata service (version 2 only). Each host has its own tree, which can only be read with a token."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Network:
     """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
 
     The rehearsal's servers have two addresses: one in the VPC, to which private names resolve, and one on the internet,
-    to which all other AWS names resolve. No other names exist.
+    to which all other AWS names resolve. No other names resolve.
 
     Args:
         subnets: Subnets; the value is True if a subnet has a route to the internet.

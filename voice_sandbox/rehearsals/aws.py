@@ -23,7 +23,7 @@ from voice_sandbox.rehearsals.verify_fleets import FleetVerifier
 
 
 class Rehearsal:
-    """Deploys a deployment to a local AWS, verifies it, runs drills, and destroys it.
+    """Creates a deployment in a local AWS, verifies it, runs drills, and destroys it.
 
     Use it as a context manager, which always removes the local AWS and its folder.
 
@@ -87,7 +87,7 @@ class Rehearsal:
         return dict(sorted(counts.items()))
 
     def verify(self, deployment: Deployment | None = None) -> list[VerificationResult]:
-        """Compare the deployed system with a deployment, by default that of the rehearsal."""
+        """Compare the deployed system with a deployment, by default the rehearsal's own."""
         return [
             claim
             for regional in (deployment or self._deployment).split_by_region()

@@ -44,7 +44,8 @@ OUTAGE_TEXT_BY_TYPE: Mapping[str, str] = {
 }
 """Outages by resource type. Durations are estimates from `docs/cold-start.md`."""
 _TYPES_DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
-"""Types that Azure deletes only after the resources that use them. The deletion of those is reported as the outage."""
+"""Types that Azure deletes only after the resources that use them. The deletion of those resources is reported as the
+outage."""
 
 
 def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:

@@ -1,4 +1,4 @@
-"""The CDK CLI, configured for the local AWS or for another AWS."""
+"""The CDK CLI, configured for the local AWS or for another AWS environment."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ class CdkError(Exception):
 
 
 class CdkTarget(Protocol):
-    """An AWS to which the CDK deploys."""
+    """An AWS environment to which the CDK deploys."""
 
     @property
     def account(self) -> str: ...
@@ -152,8 +152,8 @@ class Cdk:
 
     def _build_environment(self) -> dict[str, str]:
         environment = self._aws.build_environment(self._home)
-        # jsii and the CLI must find this project's Node even without an activated virtual environment. With its own
-        # home directory, each rehearsal would unpack the packages again.
+        # jsii and the CLI must find this project's Node even without an activated virtual environment. If each
+        # rehearsal had its own home directory, it would unpack the packages again.
         environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGE_CACHE))
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
         return environment

@@ -33,7 +33,8 @@ class Scenario:
     Attributes:
         samples: One value per alarm period, oldest first.
         should_fire: Whether the rule must fire; otherwise, nothing may change.
-        other_rules: Other rules of the fleet that add hosts. Meanwhile, their metrics report half of the load.
+        other_rules: Other rules of the fleet that add hosts. During the scenario, their metrics report half of the
+            load.
         is_idle: Whether the scenario starts with the number of hosts before the drill, since a fleet at its maximum
             cannot grow.
     """
@@ -159,7 +160,7 @@ class Drill:
         before = self._list_capacities(scenario.fleet)
         self._clock += timedelta(hours=1)
         state = AlarmState.OK
-        # Two periods without data follow, since a breach that has ended must not fire late.
+        # Two periods without data follow, since a breach that has ended must not fire the alarm late.
         for value in (*scenario.samples, None, None):
             if value is not None:
                 alarm.publish(value, self._clock)

@@ -81,7 +81,7 @@ class EdgeVerifier:
         )
 
     def _list_forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
-        """Return the protocol and port of each listener with a scheme, and those of its target group."""
+        """Return the protocol and port of each listener with a load balancer scheme, and those of its target group."""
         groups = {
             group["TargetGroupArn"]: (group["Protocol"], group["Port"])
             for group in self._elbv2.describe_target_groups()["TargetGroups"]
@@ -121,7 +121,7 @@ class EdgeVerifier:
         for alert in build_alerts(self._deployment):
             name = alert.format_alarm_name(self._deployment)
             alarm = actual.get(name)
-            # Tests compare its numbers in the templates with docs/runbooks/README.md.
+            # Tests compare the alarm's numbers in the templates with docs/runbooks/README.md.
             yield VerificationResult(
                 f"{name}: with a runbook and an action",
                 alarm is not None

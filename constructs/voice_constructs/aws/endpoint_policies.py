@@ -22,8 +22,8 @@ _PUBLIC_BUCKETS = (
     "ec2imagebuilder-toe-{region}-prod",  # the program that builds host images
     "ec2imagebuilder-managed-resources-{region}-prod",
 )
-"""Buckets of AWS that hosts read (``vpc_endpoint_policies/s3_endpoint_policy.json`` in the examples above), and that
-machines of Image Builder read (https://docs.aws.amazon.com/imagebuilder/latest/userguide/vpc-interface-endpoints.html).
+"""AWS buckets that hosts read (``vpc_endpoint_policies/s3_endpoint_policy.json`` in the examples above) or that Image
+Builder machines read (https://docs.aws.amazon.com/imagebuilder/latest/userguide/vpc-interface-endpoints.html).
 """
 
 

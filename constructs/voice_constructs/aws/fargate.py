@@ -26,7 +26,8 @@ from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
 
 TOKEN_SIGNING_KEY_LENGTH = 64
-"""Length of the key that signs session tokens. With 62 possible characters, it exceeds the 256 bits of HMAC-SHA-256."""
+"""Length of the key that signs session tokens. With 62 possible characters, the key exceeds the 256 bits of
+HMAC-SHA-256."""
 
 PROTECTION_ACTIONS = ("ecs:GetTaskProtection", "ecs:UpdateTaskProtection")
 """Permissions for a task to enable its scale-in protection.

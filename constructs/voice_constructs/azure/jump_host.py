@@ -15,7 +15,7 @@ from voice_constructs.azure.scope import Scope
 _DISK_GIB = 256
 """Space for building the images of this repository, the largest of which unpacks to about 30 GiB."""
 _PACKAGES = ("buildah", "git", "make", "python3-venv")
-"""Packages of Ubuntu for `make setup` and `voice images build-args --tool buildah`."""
+"""Ubuntu packages for `make setup` and `voice images build-args --tool buildah`."""
 
 
 def create_unusable_public_key() -> str:

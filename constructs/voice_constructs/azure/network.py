@@ -139,7 +139,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             )
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
-        """Create a zonal NAT gateway of the Standard SKU. The gateway can be moved, since its address is zone-redundant.
+        """Create a zonal NAT gateway of the Standard SKU. Its zone-redundant address allows the gateway to be moved.
 
         The zone-redundant StandardV2 is not part of the installed provider's API version. If the zone fails, only new
         connections to the internet fail, since the registry, the vault and a private API server are inside the network.

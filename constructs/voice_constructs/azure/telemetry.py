@@ -20,7 +20,7 @@ _CONTROL_PLANE_LOGS = (
     "kube-controller-manager",
     "kube-scheduler",
 )
-"""``kube-audit-admin`` is the audit log without read requests, which are most of its volume.
+"""``kube-audit-admin`` is the audit log without read requests, which make up most of the volume.
 
 Source: https://learn.microsoft.com/azure/aks/monitor-aks-reference
 """

@@ -152,7 +152,7 @@ class PodGroup:
 
     @property
     def max_pods_per_node(self) -> int:
-        """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs, or more than a node."""
+        """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs or more GPUs than a node."""
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
     @property

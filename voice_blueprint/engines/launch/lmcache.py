@@ -1,8 +1,8 @@
 """``lmcache server``: keeps the KV cache of sessions that may return, in host memory and optionally on disk.
 
-Servers with ``PeerAccess`` also look up chunks on the servers of other pods. They discover each other through ``lmcache
-coordinator``, which maintains a list of servers and is not involved in lookups. If the coordinator is unavailable,
-servers keep their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
+Servers with ``PeerAccess`` also look up chunks on the servers of other pods. These servers discover each other through
+``lmcache coordinator``, which maintains a list of servers and is not involved in lookups. If the coordinator is
+unavailable, servers keep their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
 ``v1/multiprocess/modules/p2p_controller.py``).
 """
 
@@ -26,8 +26,7 @@ PEER_LOAD_TIMEOUT_S = 2.0
 PEER_EXPIRY_S = 15
 """Time until a server is removed from the list: three missed heartbeats at an interval of 5 s."""
 UCX_HOST_TRANSPORTS = "tcp,sm,self"
-"""UCX transports between host memory, the only memory from which peers read chunks. No NC size has
-InfiniBand."""
+"""UCX transports between host memory, the only memory from which peers read chunks. No NC size has InfiniBand."""
 
 _UNPRIVILEGED_ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108  /tmp of the pod

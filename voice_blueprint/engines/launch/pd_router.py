@@ -13,7 +13,7 @@ MAX_HEALTH_CHECK_FAILURES = 2
 three failures and two successes, a cell rejected callers for two minutes after a restarted engine was ready again
 (measured, vllm-router 0.1.17)."""
 METRICS_PORT = 29000
-"""Default port of the router on the loopback. Its metrics repeat those of the engines."""
+"""Default metrics port of the router on the loopback. The router's metrics repeat those of the engines."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ to the decode engine."""
 
 HEALTH_PATH = "/health"
 """Path of health checks. The P/D router responds with 503 while an engine is missing, so a cell that cannot serve chat
-is unhealthy even if its decode engine is ready."""
+requests is unhealthy even if its decode engine is ready."""
 
 
 @dataclass(frozen=True)

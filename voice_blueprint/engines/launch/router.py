@@ -26,10 +26,10 @@ REQUEST_TIMEOUT_S = 30
 """Timeout for a request's head and for the part of its body that fits ``BUFFER_SIZE_MIB``."""
 BUFFER_SIZE_MIB = 1
 """Size of a connection's buffer. A request that fits the buffer is kept until its response begins, and is sent to
-another pod if its pod fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed;
-if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests to
-a killed engine failed with 502 (tests/router/test_lost_requests.py). Each connection occupies a buffer while its
-request waits for the response."""
+another pod if its pod fails. This size covers 30 s of speech as WAV, and conversations as JSON. A larger body is
+streamed; if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most
+requests to a killed engine failed with 502 (tests/router/test_lost_requests.py). Each connection occupies a buffer
+while its request waits for the response."""
 MAX_ATTEMPTS = 3
 """Maximum number of connection attempts of a request; each retry uses another pod."""
 HEALTH_CHECK_INTERVAL_S = 2

@@ -278,7 +278,7 @@ def create_dcgm_launcher() -> DcgmExporter:
 
 
 def create_fleet_launcher(fleet: AsrFleet) -> VllmServer:
-    """Return the vLLM server of a fleet's hosts, which listens on the loopback for our engine.
+    """Return the vLLM server of a fleet's hosts, which listens on the loopback for requests from our engine.
 
     Weights are downloaded at the first start, unless the fleet has artifacts.
 

@@ -20,7 +20,7 @@ GPU_MEMORY_UTILIZATION = 0.92
 
 ACTIVATION_RESERVE_GIB = 4.0
 """Reserve for activations, CUDA graphs and NCCL buffers of one GPU. ASSUMED, not measured: vLLM profiles the actual
-figure at start and logs it. It grows with ``max_num_batched_tokens`` and is smaller for small models."""
+figure at start and logs it. The figure grows with ``max_num_batched_tokens`` and is smaller for small models."""
 
 
 def get_element_bytes(kv_cache_type: KvCacheType) -> int:

@@ -30,7 +30,7 @@ class Turn:
     Attributes:
         number: Number of the turn, starting at 1.
         prompt_tokens: Tokens of the request, without the system prompt.
-        uncached_tokens: Tokens after the longest prefix that an earlier request shares; an engine with a cache computes
+        uncached_tokens: Tokens after the longest prefix shared with an earlier request; an engine with a cache computes
             only these.
         generated_tokens: Tokens of the answer.
     """

@@ -115,7 +115,7 @@ def _format_denied_actions(denied: list[str]) -> str:
 
 
 def _find_denied_actions(account: Account, principal: str, actions: list[str]) -> list[str]:
-    """Return the actions that IAM's simulator does not allow a principal on every resource."""
+    """Return the actions that a principal may not perform on all resources, according to IAM's simulator."""
     batches = [
         actions[start : start + MAX_ACTIONS_PER_SIMULATION]
         for start in range(0, len(actions), MAX_ACTIONS_PER_SIMULATION)
@@ -124,7 +124,7 @@ def _find_denied_actions(account: Account, principal: str, actions: list[str]) -
 
 
 def _find_actions_denied_on_resource(account: Account, principal: str, actions: list[str], resource: str) -> list[str]:
-    """Return the actions that IAM's simulator does not allow a principal on a resource."""
+    """Return the actions that a principal may not perform on a resource, according to IAM's simulator."""
     path = "EvaluationResults[?EvalDecision != 'allowed'].EvalActionName"
     query = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
     return list(account.iter_paginated_items("iam", "simulate_principal_policy", path, None, **query))

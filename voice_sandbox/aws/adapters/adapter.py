@@ -1,4 +1,4 @@
-"""Adapters that create, change and delete a resource as the table's row for its type describes."""
+"""Adapters that create, change and delete a resource as described by the table's row for its type."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ResourceScope:
 class Adapter:
     """A resource that is managed through the API of its service.
 
-    A type that a row cannot fully describe extends the class: `translate` for properties that differ in the API,
-    `configure` for additional calls, `build_identifying_arguments` and `get_attributes` for its identifying arguments
-    and its attributes.
+    For a type that a row cannot fully describe, a subclass overrides methods: `translate` for properties that differ in
+    the API, `configure` for additional calls, `build_identifying_arguments` and `get_attributes` for its identifying
+    arguments and its attributes.
 
     Attributes:
         resource_type: The CloudFormation type.
@@ -203,7 +203,7 @@ class Adapter:
     def must_replace(self, new: Properties) -> bool:
         """Return True if new properties require a new resource.
 
-        They do if CloudFormation's schema requires it, or if the row has no call that can make the change.
+        They do if CloudFormation's schema requires a replacement, or if the row has no call that can make the change.
         """
         old = self.properties
         if not all(self._can_change(key) for key in find_changed_keys(old, new)):
@@ -349,7 +349,7 @@ class Adapter:
         )
 
     def _list_separate_properties(self) -> set[str]:
-        """Return the properties that have calls of their own, so that other operations need not accept them."""
+        """Return the properties that have calls of their own, and that other operations therefore need not accept."""
         kind = self.kind
         tags = {"Tags"} if kind.service in TAG_OPERATIONS else set()
         return {*kind.settings, *kind.members, *kind.own_properties} | tags

@@ -22,7 +22,8 @@ class SeparateProperty:
         put: Operation that sets the property.
         argument: The operation's argument for the value; empty if the value contains the arguments.
         remove: Operation that removes the value.
-        default: Value to set when the property is removed. If neither is set, the previous value remains.
+        default: Value to set when the property is removed. With neither `remove` nor `default`, the previous value
+            remains.
     """
 
     put: str
@@ -54,7 +55,7 @@ class ResourceKind:
 
     An operation receives the properties under their names in the template, which are matched case-insensitively.
     Strings with braces are formatted with `str.format`: with the properties, `id`, `account`, `region`, `unique` (a new
-    name), and where documented with a response.
+    name) and, where documented, a response.
 
     Attributes:
         service: boto3's name of the service.

@@ -267,7 +267,7 @@ def _assign_new_name(target: Resource, current: Resource, properties: Properties
 def is_importable(body: Mapping[str, Any], kind: ResourceKind) -> bool:
     """Return True if automatic import applies to a resource.
 
-    It does if the template contains the resource's name as a literal, and if the deletion policy retains the resource.
+    The template must contain the resource's name as a literal, and the deletion policy must retain the resource.
 
     Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html
     """

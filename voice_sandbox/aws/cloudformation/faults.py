@@ -8,7 +8,7 @@ _fault_files: list[Path] = []
 
 
 def add_fault_file(file: Path) -> None:
-    """Read the faults from a file with one ``stack/logical id`` per line. Changes to the file also take effect."""
+    """Read the faults from a file with one ``stack/logical id`` per line. Later changes also take effect."""
     _fault_files.append(file)
 
 

@@ -44,7 +44,7 @@ def create_stack(
     exports: Mapping[str, Export],
     claim: ClaimExportsCallback,
 ) -> None:
-    """Deploy a stack for the first time, and delete its resources after a failure.
+    """Deploy a stack for the first time, and delete its resources if the deployment fails.
 
     Args:
         stack: The stack without resources.
@@ -148,7 +148,7 @@ def _format_deletion_failure(failed: Mapping[str, str]) -> str | None:
 def delete_stack(stack: Stack, claim: ClaimExportsCallback) -> bool:
     """Delete a stack's resources, and return True if all of them are deleted or retained.
 
-    As in AWS, a stack whose exports are in use keeps its status, with the reason.
+    As in AWS, a stack whose exports are in use keeps its status, and the reason is recorded.
     """
     before = stack.status
     stack.set_status("DELETE_IN_PROGRESS", "User Initiated")

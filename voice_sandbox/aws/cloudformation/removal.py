@@ -32,7 +32,7 @@ def delete_resources(
         keep: Values of that attribute that retain the resource.
 
     Returns:
-        The reason for each logical id that could not be deleted; dependencies of such a resource are kept as well.
+        The reason for each logical id that could not be deleted. The dependencies of these resources are kept as well.
     """
     by_name = {resource.logical_id: resource for resource in resources}
     order = sort_by_dependency({name: resource.dependencies for name, resource in by_name.items()})

@@ -28,7 +28,7 @@ class Resource:
         reason: Reason for the status.
         timestamp: Time of the status.
         is_imported: Whether the resource existed before the stack, so that a rollback does not delete it.
-        drift: Description of the last drift detection; empty before the first and after a change.
+        drift: Description of the last drift detection; empty before the first detection and after a change.
     """
 
     adapter: Adapter

@@ -48,7 +48,7 @@ class PatchedIntegration(Integration):
 
 
 class PatchedApiGateway(APIGatewayResponse):
-    """moto's API Gateway API, extended by the operations that it lacks."""
+    """moto's API Gateway API, extended with the operations that moto lacks."""
 
     def put_integration(self) -> TYPE_RESPONSE:
         status, headers, _ = super().put_integration()

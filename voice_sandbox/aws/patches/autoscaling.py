@@ -35,7 +35,7 @@ _request_lock = threading.RLock()
 
 
 class PatchedAutoScaling(AutoScalingResponse):
-    """moto's Auto Scaling API, extended by the operations that it lacks."""
+    """moto's Auto Scaling API, extended with the operations that moto lacks."""
 
     def call_action(self) -> TYPE_RESPONSE:
         """Apply the changes that are due since the last request, then handle the current request."""
@@ -71,7 +71,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return answer
 
     def delete_auto_scaling_group(self) -> ActionResult:
-        """Handle DeleteAutoScalingGroup; all parts of the group are deleted. With force, its hosts are terminated."""
+        """Handle DeleteAutoScalingGroup; all parts of the group are deleted. `ForceDelete` terminates its hosts."""
         group = self._find_requested_group()
         backend = self._backend
         if group.instance_states and not self._get_bool_param("ForceDelete", False):

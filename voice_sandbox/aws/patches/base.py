@@ -18,7 +18,7 @@ def replace_response_class(urls: ModuleType, original: type[BaseResponse], patch
     Args:
         urls: The service's module of routes.
         original: moto's responses.
-        patched: A subclass of them.
+        patched: A subclass of ``original``.
     """
     for path, handler in list(urls.url_paths.items()):
         if getattr(handler, "__self__", None) is original:

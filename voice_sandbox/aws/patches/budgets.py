@@ -1,4 +1,4 @@
-"""Budgets: changes of a budget, and the subscribers of its notifications."""
+"""Budgets: changes to a budget, and the subscribers to its notifications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from voice_sandbox.aws.patches.base import replace_response_class
 
 
 class PatchedBudgets(BudgetsResponse):
-    """moto's Budgets API, extended by the operations that it lacks."""
+    """moto's Budgets API, extended with the operations that moto lacks."""
 
     def update_budget(self) -> str:
         new = self._get_param("NewBudget")

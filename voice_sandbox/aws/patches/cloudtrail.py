@@ -13,7 +13,7 @@ from voice_sandbox.aws.patches.base import replace_response_class
 
 
 class PatchedCloudTrail(CloudTrailResponse):
-    """moto's CloudTrail API, extended by the operation that it lacks."""
+    """moto's CloudTrail API, extended with the operation that moto lacks."""
 
     def lookup_events(self) -> str:
         """Reject LookupEvents, since the sandbox records no calls."""

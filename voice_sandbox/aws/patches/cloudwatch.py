@@ -1,4 +1,4 @@
-"""CloudWatch: composite alarms, metric math, alarms that start without data and keep their state after a change."""
+"""CloudWatch: composite alarms, metric math, and alarms that start without data and keep their state when changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from voice_sandbox.aws.patches.metric_math import evaluate_expression
 
 
 class PatchedCloudWatch(CloudWatchResponse):
-    """moto's CloudWatch API, extended by the operations that it lacks."""
+    """moto's CloudWatch API, extended with the operations that moto lacks."""
 
     def put_metric_alarm(self) -> ActionResult:
         """Handle PutMetricAlarm; moto would set the state to OK on every change."""

@@ -16,7 +16,7 @@ from voice_sandbox.aws.patches.ec2_network import Ec2NetworkResponse
 
 
 class PatchedEc2(Ec2NetworkResponse):
-    """moto's EC2 API, extended by the operations that it lacks."""
+    """moto's EC2 API, extended with the operations that moto lacks."""
 
     def create_launch_template_version(self) -> ActionResult:
         """Handle CreateLaunchTemplateVersion; moto would store the user data as text, so that no host could start."""
@@ -27,7 +27,10 @@ class PatchedEc2(Ec2NetworkResponse):
         return answer
 
     def describe_launch_templates(self) -> ActionResult:
-        """Handle DescribeLaunchTemplates; moto would return 15 templates, no next token, and their initial tags."""
+        """Handle DescribeLaunchTemplates with up to 200 templates and their current tags.
+
+        moto would return only 15 templates, without a next token and with their initial tags.
+        """
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
         for template in get_action_result(answer)["LaunchTemplates"]:

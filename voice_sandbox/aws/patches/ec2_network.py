@@ -1,4 +1,4 @@
-"""EC2: VPCs, NAT gateways and VPC endpoints that are completely deleted."""
+"""EC2: complete deletion of VPCs, NAT gateways and VPC endpoints."""
 
 from __future__ import annotations
 

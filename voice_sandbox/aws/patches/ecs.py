@@ -27,7 +27,7 @@ _STORED_FIELDS = (
 
 
 class PatchedEcs(EC2ContainerServiceResponse):
-    """moto's ECS API, extended by the operations that it lacks."""
+    """moto's ECS API, extended with the operations that moto lacks."""
 
     def create_service(self) -> ActionResult:
         answer = super().create_service()

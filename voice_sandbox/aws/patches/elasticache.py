@@ -27,10 +27,10 @@ _ZONE_SUFFIXES = "abc"
 
 
 class PatchedElastiCache(ElastiCacheGroupResponse):
-    """moto's ElastiCache API, extended by the operations that it lacks."""
+    """moto's ElastiCache API, extended with the operations that moto lacks."""
 
     def create_replication_group(self) -> ActionResult:
-        """Handle CreateReplicationGroup; the groups to which it refers must exist."""
+        """Handle CreateReplicationGroup; the groups to which the request refers must exist."""
         params = self._get_params()
         for name in params.get("UserGroupIds", []):
             self._find_user_group(name)

@@ -11,7 +11,7 @@ from voice_sandbox.aws.patches.base import JsonObject, get_stored_records, store
 
 
 class ElastiCacheGroupResponse(ElastiCacheResponse):
-    """moto's ElastiCache API, extended by the groups that it lacks."""
+    """moto's ElastiCache API, extended with the groups that moto lacks."""
 
     def create_user_group(self) -> ActionResult:
         """Handle CreateUserGroup; each user must exist, and one must have the name `default`."""

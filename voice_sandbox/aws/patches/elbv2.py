@@ -1,4 +1,4 @@
-"""Elastic Load Balancing: ARNs, names and listeners of network load balancers, deletion protection, deletion."""
+"""Elastic Load Balancing: ARNs, names, listeners, deletion protection and deletion of network load balancers."""
 
 from __future__ import annotations
 

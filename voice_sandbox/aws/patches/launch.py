@@ -1,4 +1,4 @@
-"""EC2 Auto Scaling launches with the launch template's settings, of which moto itself uses only some."""
+"""Launches by EC2 Auto Scaling with all settings of the launch template; moto itself uses only some of them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Hosts of an Auto Scaling group: their states, hooks, the warm pool, and replacement.
 
 Changes caused by time alone (a hook's timeout, a host that EC2 has lost) are applied at the next request. Not
-supported: instances that return to a warm pool, terminating hooks of an abandoned launch, suspended processes.
+supported: instances that return to a warm pool, terminating hooks of an abandoned launch, and suspended processes.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def end_activity(activity: Activity, status: str, message: str | None = None) ->
 
 
 class LifecycleGroup(FakeAutoScalingGroup):
-    """A group whose hosts pass its lifecycle hooks. In moto, hosts are in service immediately.
+    """A group whose hosts run through its lifecycle hooks. In moto, hosts are in service immediately.
 
     Attributes:
         pool: Hosts of its warm pool.
@@ -138,7 +138,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         return {"LaunchTemplateId": template.id, "Version": str(self.launch_template_version)} if template else {}
 
     def set_launch_template(self, template: dict[str, str]) -> None:
-        """Use another launch template, or another version of it, for new hosts."""
+        """Use another launch template, or another version of the same one, for new hosts."""
         self._set_launch_configuration("", template, {})
 
     @property
@@ -189,8 +189,8 @@ class LifecycleGroup(FakeAutoScalingGroup):
             if not free:
                 break
             zones = Counter(host.availability_zone for host in active_hosts)
-            # As in the default termination policy: in the zone with the most hosts, those with the oldest template
-            # first.
+            # As in the default termination policy, the hosts with the oldest template in the zone with the most hosts
+            # are terminated first.
             leaving_host = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
             active_hosts.remove(leaving_host)
             self.terminate_host(
@@ -199,7 +199,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         self._reconcile_warm_pool()
 
     def terminate_host(self, host: Host, reason: str) -> None:
-        """Start a termination, which hooks may delay."""
+        """Start the termination of a host, which hooks may delay."""
         self._deregister(host)
         description, now = f"Terminating EC2 instance: {host.instance_id}", utcnow()
         if host.is_starting:

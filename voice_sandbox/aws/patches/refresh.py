@@ -1,7 +1,7 @@
 """Instance refresh: hosts are replaced a few at a time, monitored by alarms, with pauses at checkpoints.
 
 Not supported: waiting for warm-up, protected and standby hosts, skipping hosts that match already, Auto Scaling's own
-rollbacks (CloudFormation makes its own), the strategy that replaces root volumes.
+rollbacks (CloudFormation makes its own), and the strategy that replaces root volumes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class InstanceRefresh:
             group.terminate_host(host, "in response to an instance refresh")
 
     def _is_paused(self) -> bool:
-        """Return True if a checkpoint pauses the refresh; several that are reached at once pause it only once."""
+        """Return True if a checkpoint pauses the refresh. Several checkpoints reached at once pause it only once."""
         checkpoints_passed = sum(
             self.percent_complete >= mark for mark in self.preferences.get("CheckpointPercentages", [])
         )

@@ -17,7 +17,7 @@ class PatchedBucket(FakeBucket):
     """A bucket without authorization."""
 
     def get_permission(self, action: str, resource: str) -> PermissionResult:  # noqa: ARG002
-        """Neither allow nor deny, as a bucket without a policy does."""
+        """Neither allow nor deny access, as if the bucket had no policy."""
         return PermissionResult.NEUTRAL
 
 

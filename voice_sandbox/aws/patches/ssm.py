@@ -8,7 +8,7 @@ from moto.ssm.models import Parameter, SimpleSystemManagerBackend, ssm_backends
 
 
 class PatchedSsm(SimpleSystemManagerBackend):
-    """moto's Systems Manager, which would list thousands of public parameters after the first read."""
+    """moto's Systems Manager, without the thousands of public parameters that it would list after the first read."""
 
     __module__ = SimpleSystemManagerBackend.__module__  # module in which moto looks for the service's routes
 

@@ -13,7 +13,7 @@ from voice_sandbox.azure.values import Secret, Unknown
 
 @dataclass(frozen=True)
 class RequestPart:
-    """An object in a request, or a nested object.
+    """The body of a request, or an object nested in it.
 
     Attributes:
         value: The object; other values are treated as an object without properties.

@@ -23,7 +23,7 @@ IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAss
 
 
 def find_principal_ids(request: Request, ids: list[str]) -> set[str]:
-    """Return the object ids of those identities with the given resource ids that exist."""
+    """Return the object ids of the existing identities with the given resource ids."""
     identity_ids = {each.lower() for each in ids}
     return {
         str(RequestPart(resource.outputs).get("principalId"))

@@ -85,7 +85,7 @@ def forbid(*paths: str, when: Condition = matches_any_request) -> Evaluator:
 
 
 def require(path: str, *values: object, when: Condition = matches_any_request) -> Evaluator:
-    """Reject a request without a value at a path or, if values are given, with a missing or another value."""
+    """Reject a request without a value at a path or, if values are given, without one of these values."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)

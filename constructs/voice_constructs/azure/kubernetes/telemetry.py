@@ -15,7 +15,7 @@ from voice_constructs.azure.kubernetes.programs import create_telemetry_program
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 
 SIDECAR_RESOURCES = ContainerResources(cpus=0.1, memory_gib=0.25)
-"""Resources of the sidecar, a Python program that reads once per second. ASSUMED, not measured."""
+"""Resources of the sidecar, a Python program that reads its source once per second. ASSUMED, not measured."""
 METRICS_PORT_NAME = "metrics"
 """Name of the port that a tier's monitor scrapes, in any container."""
 

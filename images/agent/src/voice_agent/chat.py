@@ -71,7 +71,7 @@ class ChatLLMService(OpenAILLMService):
         self._usage = usage
 
     def create_client(self, *arguments: Any, **client_options: Any) -> Any:  # noqa: ANN401  Pipecat's
-        """Create the engine's client with shorter timeouts than its defaults."""
+        """Create the client for the engine, with shorter timeouts than the client's defaults."""
         client = super().create_client(*arguments, **client_options)
         return client.with_options(timeout=CHAT_TIMEOUT_S, max_retries=1)
 
@@ -112,7 +112,7 @@ class AudioChatLLMService(ChatLLMService, NvidiaOmniLLMService):
     """A language model that receives the audio of a question, and transcribes the question before answering.
 
     Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions are sent as the same
-    audio again, so that an engine can use its prefix cache, up to Voxtral's limit for a request. Above this limit, the
+    audio again, up to Voxtral's limit for a request, so that an engine can use its prefix cache. Above this limit, the
     older half of the questions is replaced with text at once. If they were replaced one by one, each request would have
     a different prefix.
 

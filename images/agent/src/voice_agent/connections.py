@@ -64,7 +64,7 @@ class CallerConnection:
 
     Attributes:
         conversation: Conversation to resume; empty for a new one.
-        authorization: Credentials for the gateway: the value of an ``Authorization`` header.
+        authorization: Credentials for the gateway, as the value of an ``Authorization`` header.
         token: Token of the conversation to resume.
         serializer: Converts messages to Pipecat's frames.
     """

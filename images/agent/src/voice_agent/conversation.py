@@ -57,7 +57,7 @@ OUTPUT_SAMPLE_RATE = 24000
 """Sample rate of the audio that callers receive, Hz."""
 
 LAST_TURN_TIMEOUT_S = 20.0
-"""Maximum duration of a last turn before a caller is asked to reconnect to another agent."""
+"""Maximum duration of a caller's last turn, after which the caller is asked to reconnect to another agent."""
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def select_newest_messages(messages: list[LLMContextMessage]) -> list[LLMContext
     """Return all messages if they do not exceed the maximum. Otherwise, return the newer half, starting at a question.
 
     If the oldest message were dropped after each turn, each request would have a different prefix, and an engine could
-    not use its cache. A tool's result is only valid after the call, and both follow a question.
+    not use its cache. A tool result is only valid after its tool call, and both follow a question.
     """
     if len(messages) <= MAX_MESSAGES:
         return messages
@@ -374,5 +374,5 @@ class Conversation:
             caller_connection.socket.ending = CONVERSATION_TAKEN_OVER
             await worker.cancel(reason=CONVERSATION_TAKEN_OVER.reason)
         except RedisError:
-            # The conversation continues; only a reconnect would miss this turn.
+            # The conversation continues. Only after a reconnect would this turn be missing.
             log.exception("a turn could not be stored")

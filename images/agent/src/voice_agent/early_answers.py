@@ -33,7 +33,7 @@ class EarlyAnswerStrategy(TurnAnalyzerUserTurnStopStrategy):
 
     async def _schedule_transcription(self) -> None:
         """Start to transcribe the speech so far, if the turn sounds complete."""
-        # Audio continues in the meantime, so that the voice detector can detect further speech.
+        # Audio is still processed in the meantime, so that the voice detector can detect further speech.
         self.task_manager.create_task(self._transcribe_if_complete(), f"{self}::_transcribe_if_complete")
 
     async def _transcribe_if_complete(self) -> None:

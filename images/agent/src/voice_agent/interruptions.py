@@ -1,8 +1,8 @@
 """Decides whether a sound from the caller interrupts a pending or spoken answer.
 
 An answer is paused at the first sound, so that the caller does not have to talk over it. It continues if the sound was
-a cough, a word of assent such as "mhm", or the agent's own voice from the caller's loudspeaker. Longer speech, or other
-words, interrupt.
+a cough, a word of assent such as "mhm", or the agent's own voice from the caller's loudspeaker. Longer speech and other
+words interrupt the answer.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ MIN_INTERRUPTION_S = 1.0
 """Minimum duration of detected speech that interrupts regardless of its words. "Mhm", a cough and an echo are shorter:
 an echo ends one round trip after the answer is paused. While the answer is paused, the caller hears silence."""
 MIN_ECHO_RATIO = 0.7
-"""Minimum share of a transcript's words that match the answer if the transcript is an echo. Audio from a loudspeaker is
+"""Minimum share of words that the transcript of an echo has in common with the answer. Audio from a loudspeaker is
 transcribed with errors."""
 DECISION_TIMEOUT_S = 3.0
-"""Maximum time for which an answer is paused for a transcript."""
+"""Maximum time for which a paused answer waits for a transcript."""
 INTERRUPTION_TIMEOUT_S = 1.0
 """Timeout for an interruption to pass through the pipeline, which takes milliseconds."""
 BACKCHANNELS = frozenset({

@@ -15,7 +15,7 @@ from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_
 
 MAX_MESSAGES = 200
 """Maximum number of messages that are stored, and that a conversation sends to the language model: an hour of short
-turns, of about 10,000 tokens."""
+turns, or about 10,000 tokens."""
 LEASE_S = 5
 """Time after which any agent may take over a conversation whose lease is not renewed."""
 
@@ -47,7 +47,8 @@ class ConversationHistory:
     async def take_over(self) -> list[Message]:
         """Take over the conversation from any other connection, and return the history.
 
-        A caller can detect the loss of the old connection, and reconnect, before that connection's agent detects it.
+        A caller can detect the loss of the old connection and reconnect before that connection's agent detects the
+        loss.
         """
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.set(self._lease_key, self._owner_token, ex=LEASE_S)
@@ -90,7 +91,7 @@ class ConversationHistory:
             while True:
                 await pipe.watch(self._lease_key)
                 holder = await pipe.get(self._lease_key)
-                # There is no holder if the store was unavailable for longer than the lease.
+                # If the store was unavailable for longer than the lease, the lease has no holder.
                 if holder not in (self._owner_token, None):
                     raise LostLeaseError
                 pipe.multi()

@@ -1,4 +1,4 @@
-"""Converts callers' messages to frames of the pipeline, and rejects all others.
+"""Converts callers' messages to frames of the pipeline, and rejects invalid messages.
 
 Pipecat's serializers trust their clients. They create any frame that a client names, and raise arbitrary parser errors.
 """
@@ -17,11 +17,11 @@ SAMPLE_BYTES = 2
 
 
 class MalformedMessageError(Exception):
-    """A caller sent an invalid message, after which the socket is closed."""
+    """A caller sent an invalid message, so the socket is closed."""
 
 
 class ProtobufSerializer(ProtobufFrameSerializer):
-    """Pipecat's protobuf serializer, which only accepts audio from callers.
+    """A version of Pipecat's protobuf serializer that accepts only audio from callers.
 
     Text, transcripts and interruptions from callers are ignored, since only the agent creates them.
     """

@@ -1,4 +1,4 @@
-"""Serves the agent's metrics to Prometheus on a separate port, and logs the metrics for alarms to CloudWatch."""
+"""Serves the agent's metrics to Prometheus on a separate port, and logs the metrics that CloudWatch alarms use."""
 
 import logging
 import time

@@ -18,7 +18,7 @@ since a smoothed volume has to rise. A click may pause an answer, but does not i
 
 
 MIN_PAUSE_S = 0.08
-"""Silence after which a turn may be over. Pipecat ends the turn after 200 ms of silence. By then, work that starts
+"""Silence after which a turn may be over. Pipecat ends the turn after 200 ms of silence. By then, the work that starts
 after this shorter silence is complete."""
 
 
@@ -68,8 +68,8 @@ class TurnAnalyzer(LocalSmartTurnAnalyzerV3):
 class TurnModels:
     """Silero's voice detector and smart-turn's end-of-turn detector.
 
-    Each call of Pipecat's constructors loads a model, which blocks audio processing for 110 ms, and uses 48 MiB per
-    conversation. In this class, each conversation has its own state, but weights and a thread are shared.
+    Pipecat's constructors load the models again for each conversation, which blocks audio processing for 110 ms and
+    uses 48 MiB. With this class, each conversation has its own state, but weights and a thread are shared.
 
     Args:
         incomplete_within_s: Silence that ends a turn that smart-turn classifies as incomplete, seconds.

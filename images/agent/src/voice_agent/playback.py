@@ -52,7 +52,7 @@ class _PausableOutput(FastAPIWebsocketOutputTransport):
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
         # The queue is empty now. If the piece that is being written were not discarded, it would wait for the end of
-        # the caller's turn. It would be played then, or the write would time out and end the conversation.
+        # the caller's turn. Then it would be played, or the write would time out and end the conversation.
         if isinstance(frame, InterruptionFrame):
             self.playback.discard()
         # These frames wait for all earlier audio, but the words and the end of an answer do not. Without this wait, a

@@ -35,7 +35,7 @@ JsonObject = dict[str, Any]
 
 
 class SessionUpdateEvent(BaseModel):
-    """An update of the session. It has no effect, but clients wait for the response."""
+    """An update of the session. The update has no effect, but clients wait for the response."""
 
     type: Literal["session.update"]
 
@@ -48,7 +48,7 @@ class AudioAppendEvent(BaseModel):
 
 
 class IgnoredEvent(BaseModel):
-    """An event from a client with its own turn detection, to end a turn or request an answer. The event is ignored."""
+    """An ignored event with which a client that detects turns itself ends a turn or requests an answer."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
 

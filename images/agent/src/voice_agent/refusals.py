@@ -6,7 +6,7 @@ from starlette.responses import JSONResponse
 
 HTTP_SERVICE_UNAVAILABLE = 503
 FORWARDED_STATUSES = (401, 403, 429, HTTP_SERVICE_UNAVAILABLE)
-"""Statuses of the gateway's responses that are forwarded, since they concern the caller, not the agent."""
+"""Statuses of gateway responses that are forwarded to the caller, since they concern the caller and not the agent."""
 
 
 class RefusedError(Exception):

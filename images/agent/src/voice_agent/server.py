@@ -245,7 +245,7 @@ class _Caller:
 
     Attributes:
         name: Name of the caller; empty if the gateway does not distinguish callers.
-        connection: Connection of the caller's session at the gateway, which is closed when this context exits.
+        connection: Connection to the gateway for the caller's session, which is closed when this context exits.
     """
 
     name: str
@@ -262,7 +262,7 @@ class _Caller:
 
 
 class _ConversationApp:
-    """An ASGI application that serves a protocol. Starlette would pass its own WebSocket class to a function."""
+    """An ASGI application that serves a protocol. Starlette would pass its own WebSocket class to a plain function."""
 
     def __init__(self, agent: Agent, connection_type: type[CallerConnection]) -> None:
         self._agent = agent
@@ -305,7 +305,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
-    """Run until a signal requests the shutdown, and all conversations are over or the timeout has expired.
+    """Run until a signal requests the shutdown, and then until all conversations are over or the timeout has expired.
 
     Raises:
         OSError: A port is in use, or a password file cannot be read.
@@ -364,7 +364,10 @@ async def publish_metrics(agent: Agent) -> None:
 
 
 async def announce_slots(agent: Agent) -> None:
-    """Announce free slots to the other agents once per second and after each change, and finally the shutdown."""
+    """Announce free slots to the other agents once per second and after each change.
+
+    Announce the shutdown at the end.
+    """
     while not agent.shutting_down.is_set():
         agent.count_changed.clear()
         with contextlib.suppress(RedisError, OSError):  # in the meantime, the other agents forward nothing to this one

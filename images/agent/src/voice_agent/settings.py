@@ -15,7 +15,7 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104  a container, whose security group rest
 
 
 class AgentSettings(BaseSettings):
-    """The contract's variables except those of Valkey, followed by variables of the agent only.
+    """The contract's variables except those of Valkey, followed by variables that only the agent uses.
 
     Attributes:
         deployment: Deployment in metrics.
@@ -38,7 +38,7 @@ class AgentSettings(BaseSettings):
         twilio_token: Auth token of that account for verifying Twilio's signatures; if empty, they are not verified.
         language: Spoken language, such as ``en``; if empty, it is detected from the audio.
         answer_tokens: Maximum tokens of an answer.
-        listening: Input of the language model: a question's ``transcript`` by the gateway, or its ``audio``.
+        listening: Input of the language model: the gateway's ``transcript`` of a question, or the question's ``audio``.
         trace_collector: OTLP/HTTP URL for traces, or empty.
         traced_share: Share of traced conversations.
         forwarded: Whether a proxy in front of the agent appends to X-Forwarded-For. Without such a proxy, clients could
@@ -46,7 +46,7 @@ class AgentSettings(BaseSettings):
         bind_address: Address of the port; an explicit address is also announced to siblings.
         prometheus_port: Port of the metrics, separate from callers; 0 disables them.
         final_within_s: Maximum time from the end of speech to a final transcript. A turn does not wait if its last
-            final is known to cover it.
+            final transcript is known to cover the whole turn.
         incomplete_within_s: Silence that ends a turn which the end-of-turn model classifies as incomplete, seconds.
         unheard_within_s: Silence that ends a turn without any recognized word, seconds.
     """

@@ -15,11 +15,11 @@ import time
 SECRET_PREFIX = "whsec_"  # noqa: S105  not a secret
 """Prefix of a base64 secret in that specification."""
 MIN_KEY_BYTES = 24
-"""Minimum length of a key in the specification, whose maximum is 64."""
+"""Minimum length of a key in the specification. The maximum length is 64."""
 
 
 def decode_key(secret: str) -> bytes:
-    """Return the key of a secret, which is decoded from base64 if the secret starts with ``whsec_``.
+    """Return the key of a secret. The key is decoded from base64 if the secret starts with ``whsec_``.
 
     Raises:
         ValueError: The secret is not valid base64, or the key is too short.

@@ -163,7 +163,7 @@ class SpeechSynthesisService(TTSService):
     def _calculate_next_audio_position_s(self) -> float:
         """Return the position of the next sound in the answer.
 
-        It is the end of the last sound, or a later position if that sound has already been played.
+        The position is the end of the last sound, or a later position if that sound has already been played.
         """
         now = time.monotonic()
         self._started_at = self._started_at or now

@@ -35,7 +35,7 @@ SILENCE_TIMEOUT_S = 5.0
 """Time without audio from the microphone after which silence is sent, so that the gateway does not close the
 session."""
 SEND_TIMEOUT_S = 5.0
-"""Timeout for sending a message to a gateway. A send only blocks if the gateway has stopped reading."""
+"""Timeout for sending a message to a gateway. Sending only blocks if the gateway has stopped reading."""
 CLOSE_TIMEOUT_S = 2.0
 """Timeout for the gateway's response to a close."""
 RECONNECT_PAUSE_S = 0.5
@@ -57,7 +57,7 @@ class GatewayConnection(ClientConnection):
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection, and drop it if the gateway does not respond in time."""
-        # The timeout of websockets begins once the close was written, which a full buffer prevents.
+        # The timeout of the websockets library begins once the close frame is written, which a full buffer prevents.
         with self._abort_after(CLOSE_TIMEOUT_S):
             await super().close(code, reason)
 
@@ -146,10 +146,10 @@ class PresenceConnection:
 class GatewaySTTService(OpenAIRealtimeSTTService):
     """The gateway as Pipecat's speech-to-text service.
 
-    A commit follows each end of speech. Its response contains everything said since the previous one, regardless of the
-    number of utterances at the gateway. Transcripts are passed on with the response to the last commit, marked as the
-    turn's last transcript, so that no further wait is needed. If they were passed on earlier, the turn would end before
-    the caller's last words.
+    A commit follows each end of speech. The response to a commit contains everything said since the previous commit,
+    regardless of the number of utterances at the gateway. Transcripts are passed on with the response to the last
+    commit, marked as the turn's last transcript, so that no further wait is needed. If they were passed on earlier, the
+    turn would end before the caller's last words.
 
     Args:
         connection: The first connection, opened before the caller was accepted.

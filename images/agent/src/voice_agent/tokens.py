@@ -12,7 +12,7 @@ CONVERSATION_AUDIENCE = "voice-conversation"
 """Audience of the tokens. It differs from the gateway's audience, so that a session's token is not valid for a
 conversation, and vice versa."""
 MIN_KEY_BYTES = 32
-"""Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
+"""Minimum length of the key, which is the size of the hash (RFC 7518, section 3.2)."""
 CALLER_CLAIM = "caller"
 
 
@@ -20,7 +20,7 @@ def create_token(key: str, conversation: str, lifetime_s: int, caller: str = "")
     """Return a signed token for resuming a conversation, which is valid for ``lifetime_s`` seconds.
 
     Args:
-        caller: The gateway's name of the owner; empty if callers are not distinguished.
+        caller: The gateway's name for the owner; empty if callers are not distinguished.
     """
     expires = datetime.now(UTC) + timedelta(seconds=lifetime_s)
     claims = {"sub": conversation, "aud": CONVERSATION_AUDIENCE, "exp": expires, CALLER_CLAIM: caller}

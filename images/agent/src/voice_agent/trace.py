@@ -33,7 +33,7 @@ class ConversationTracer:
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(collector)))
 
     def begin(self) -> "Trace":
-        """Start the trace of a connection. Call ``set_conversation`` on it once the conversation is known."""
+        """Start the trace of a connection. Call ``set_conversation`` on the trace once the conversation is known."""
         return Trace(self._provider.get_tracer("voice_agent"))
 
     def close(self) -> None:
@@ -45,9 +45,9 @@ class Trace:
     """A connection's trace. Every request to an engine contains the trace's id and sampling flag.
 
     Attributes:
-        session_digest: Value that is the same for all requests of a conversation, even after a reconnect, so that they
-            reach the same replica and its caches. A digest is used, since a call's id grants access to the call's
-            conversation.
+        session_digest: Value that is the same for all requests of a conversation, even after a reconnect, so that the
+            requests reach the same replica and its caches. A digest is used, since a call's id grants access to the
+            call's conversation.
     """
 
     def __init__(self, tracer: Tracer) -> None:

@@ -37,7 +37,7 @@ class _StreamStart(BaseModel):
 
 
 class _Event(BaseModel):
-    """A message of Twilio. Only messages up to the start of a stream are parsed as events."""
+    """A message from Twilio. Only messages up to the start of a stream are parsed as events."""
 
     event: str
     start: _StreamStart | None = None
@@ -56,13 +56,13 @@ class _Message(BaseModel):
 
 
 class TwilioSerializer(TwilioFrameSerializer):
-    """Pipecat's serializer for validated messages."""
+    """A version of Pipecat's serializer that validates messages."""
 
     async def deserialize(self, data: str | bytes) -> Frame | None:
         """Return the frame of a message.
 
         Raises:
-            MalformedMessageError: The message has another format.
+            MalformedMessageError: The message has a different format.
         """
         try:
             _Message.model_validate_json(data)
@@ -76,8 +76,9 @@ class TwilioSerializer(TwilioFrameSerializer):
 def compute_signature(auth_token: str, url: str) -> str:
     """Return Twilio's signature of a WebSocket request.
 
-    HMAC-SHA1 over the URL as written in TwiML: https://www.twilio.com/docs/usage/security#validating-requests. The
-    algorithm is Twilio's choice, and HMAC-SHA1 is not broken.
+    The signature is an HMAC-SHA1 over the URL as written in TwiML:
+    https://www.twilio.com/docs/usage/security#validating-requests. The algorithm is Twilio's choice, and HMAC-SHA1 is
+    not broken.
     """
     return base64.b64encode(hmac.digest(auth_token.encode(), url.encode(), "sha1")).decode()
 

@@ -78,9 +78,9 @@ async def get_health(request: Request) -> Response:
 async def get_liveness(request: Request) -> Response:
     """Respond with 200 while the event loop runs and a replacement of this process would not help.
 
-    All gateways share one store, so a failover does not require a replacement. However, a deployment must fail before
-    it replaces other tasks if its new tasks cannot reach the store. If only one task has lost its connection to the
-    store, it is replaced.
+    All gateways share one store, so a failover does not require a replacement. However, if a deployment's new tasks
+    cannot reach the store, the deployment must fail before it replaces other tasks. If only one task has lost its
+    connection to the store, that task is replaced.
     """
     gateway: Gateway = request.app.state.gateway
     failure = gateway.fleet.store_failure_reason

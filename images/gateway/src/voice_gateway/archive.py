@@ -1,8 +1,8 @@
 """Stores transcripts in an archive, with one object per session in an S3 bucket or an Azure Blob Storage container.
 
-An object contains gzipped JSON lines: the session, followed by a line for each final. The object's key is derived from
-the session's id, so that reading and deleting need no lookup. Index objects contain the entries of many sessions, and
-are read by query engines (docs/archive.md).
+An object contains gzipped JSON lines: the session, followed by a line for each final transcript. The object's key is
+derived from the session's id, so that reading and deleting need no lookup. Index objects contain the entries of many
+sessions, and are read by query engines (docs/archive.md).
 """
 
 import gzip
@@ -35,9 +35,9 @@ class ArchiveEntry:
         began_at: Time at which the session was opened (ISO 8601, UTC).
         ended_at: Time at which the session ended.
         language: First detected language, or the requested one.
-        duration_ms: End of the last final in the audio.
-        finals: Number of finals with words.
-        characters: Characters of all finals.
+        duration_ms: End of the last final transcript in the audio.
+        finals: Number of final transcripts with words.
+        characters: Characters of all final transcripts.
         complete: Whether all speech has been transcribed.
         lost_ms: Audio that never reached an engine.
         key: Key of the object.
@@ -78,7 +78,7 @@ class ArchivedTranscript:
     """The content of an archived object.
 
     Attributes:
-        lines: The finals, as the API returns them.
+        lines: The final transcripts, as the API returns them.
     """
 
     session: ArchiveEntry
@@ -188,5 +188,5 @@ def _format_iso_time(timestamp_s: float) -> str:
 
 
 def iter_nonempty_finals(finals: Iterable[Transcript]) -> Iterator[Transcript]:
-    """Yield the finals with text. An utterance without words has an empty final."""
+    """Yield the final transcripts with text. An utterance without words has an empty final transcript."""
     return (final for final in finals if final.text)

@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 class Archiver:
-    """Archives the transcripts of ended sessions, if their callers requested an archive.
+    """Archives the transcripts of ended sessions whose callers requested archiving.
 
     A gateway claims a session before archiving it, and removes the session afterwards. If the gateway fails, its claim
     expires, and another gateway writes the same object again. While the archive is unavailable, sessions wait for as
-    long as the state store keeps their transcripts (``state.SESSION_RETENTION_S``). After that, the transcript is lost,
-    and an error is logged.
+    long as the state store keeps their transcripts (``state.SESSION_RETENTION_S``). After that time, the transcripts
+    are lost, and an error is logged.
     """
 
     def __init__(self, store: Redis, archive: Archive) -> None:
@@ -95,7 +95,7 @@ class Archiver:
         if await self._archive_session(ssrc, ended_at):
             await self._store.zrem(
                 state.SESSIONS_TO_ARCHIVE_KEY, str(ssrc)
-            )  # the claim expires after this, so no other gateway starts in between
+            )  # the claim expires later, so no other gateway starts in the meantime
         else:
             await self._store.delete(claim)
 
@@ -120,7 +120,7 @@ class Archiver:
         return True
 
     async def write_pending_index_entries(self) -> None:
-        """Write pending index entries, unless another gateway has done so within the minute."""
+        """Write pending index entries, unless another gateway has done so within the last minute."""
         if not await self._store.set(state.INDEX_CLAIM_KEY, "1", nx=True, ex=INDEX_INTERVAL_S):
             return
         async with asyncio.timeout(WRITE_TIMEOUT_S):  # the claim lasts longer, so no other gateway removes entries

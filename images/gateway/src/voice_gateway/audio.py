@@ -22,7 +22,7 @@ MIN_RATE, MAX_RATE = 8_000, 192_000
 MAX_CHANNELS = 2
 
 MAX_OPUS_PACKET_SAMPLES = SAMPLE_RATE_HZ * 120 // 1000
-"""Maximum number of samples in a packet, which lasts 120 ms (RFC 6716, section 3.2.5)."""
+"""Maximum number of samples in a packet, which is 120 ms of audio (RFC 6716, section 3.2.5)."""
 
 Samples = NDArray[np.int16]
 
@@ -31,7 +31,7 @@ class Encoding(StrEnum):
     """Encoding of a socket's binary messages.
 
     Attributes:
-        PCM16: Samples, little-endian; messages may end anywhere, also inside a sample.
+        PCM16: Samples, little-endian; messages may end anywhere, even within a sample.
         MULAW: One byte per sample, mu-law (ITU-T G.711), as in telephony.
         ALAW: One byte per sample, A-law.
         OPUS: One packet per message (RFC 6716), as in RTP and WebCodecs, without Ogg or WebM.

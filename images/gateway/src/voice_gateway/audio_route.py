@@ -41,8 +41,8 @@ async def receive_audio(websocket: WebSocket) -> None:
             frame = calculate_first_frame_number()
             await gateway.sessions.set_gateway(session, address, calculate_rtp_timestamp(frame))
             await websocket.accept(SUBPROTOCOL)
-            # The session is only resumed now, since the client may have left while the socket was opening. If the store
-            # is unavailable, the session is resumed when the socket renews its lease.
+            # The session is only resumed now, since the client may have disconnected while the socket was opening. If
+            # the store is unavailable, the session is resumed when the socket renews its lease.
             with contextlib.suppress(RedisError):
                 await gateway.sessions.resume(session)
             await AudioSocket(gateway, websocket, session, lease, frame).serve()

@@ -25,7 +25,8 @@ from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import STREAM_START
 
 MAX_MESSAGE_BYTES = 64 * 1024
-"""Maximum size of a message, which is 2 s at 16 kHz. The server closes the socket with code 1009 for a larger one."""
+"""Maximum size of a message: 2 s of audio at 16 kHz. After a larger message, the server closes the socket with code
+1009."""
 SESSION_CHECK_INTERVAL_S = 2.0
 """Interval at which a socket checks its session, and renews its lease. Two intervals fit into the lifetime of the
 lease."""
@@ -36,8 +37,8 @@ EARLIER_EVENTS_TIMEOUT_S = 0.2
 none."""
 EVENT_TIMEOUT_S = 60.0
 NORMAL_CLOSURE = 1000
-"""Close code of a caller that ends its audio on purpose (RFC 6455, section 7.4.1). A closed page sends 1001, and a lost
-connection sends no code."""
+"""Close code that a caller sends to end its audio on purpose (RFC 6455, section 7.4.1). A page that is closed sends
+1001, and a lost connection has no code."""
 FLUSH_TIMEOUT_S = MAX_REDUCED_BUFFER_S + 2
 """Maximum time for sending buffered audio, if the socket closes before its caller has ended the audio."""
 MAX_CLOSE_REASON_BYTES = 123
@@ -340,7 +341,7 @@ class AudioSocket:
         return SERVICE_RESTART
 
     async def _measure_transcript_latency(self) -> None:
-        """Measure how long this caller waits for transcripts, unless the session had transcripts before."""
+        """Measure how long this caller waits for transcripts, unless the session already had transcripts."""
         followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), STREAM_START
         trace = self._gateway.traces.begin(self._session, self._requested_at)
         if await followers.wait_for_next_events(self._session.ssrc, after, EARLIER_EVENTS_TIMEOUT_S):

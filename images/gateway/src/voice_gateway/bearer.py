@@ -1,10 +1,10 @@
 """Authenticates clients of other speech services by their key.
 
 These clients only send ``Authorization: Bearer KEY`` (Deepgram's clients send ``Token KEY``). The key is a session's
-token, or credentials for the deployment file's authorizer that this process can verify. These are a token of the
-issuer, or any value if there is no authentication. API Gateway verifies AWS credentials and API keys, but does not
-support WebSockets. A caller with such credentials opens a session through API Gateway, and uses the session's token as
-the key.
+token, or credentials for the deployment file's authorizer that this process can verify. These credentials are a token
+of the issuer, or any value if the deployment has no authentication. API Gateway verifies AWS credentials and API keys,
+but does not support WebSockets. A caller with such credentials opens a session through API Gateway, and uses the
+session's token as the key.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,8 @@ async def open_or_resume_session(
 ) -> tuple[Session, bool]:
     """Open a session for a caller, or resume the session whose token is the caller's key.
 
-    Return the session, and True if it outlives the socket, since a caller with a session's token can reconnect.
+    Return the session, and True if the session outlives the socket. It does if the caller has the session's token, and
+    can therefore reconnect.
 
     Args:
         settings: Settings of the client, as fields of a session request.

@@ -19,18 +19,18 @@ ANONYMOUS_CALLER = "api"
 """Shared name of all callers, if they cannot be distinguished."""
 
 SIGNATURE_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Algorithms with a public key. With a shared secret, the verifier could also sign."""
+"""Algorithms with a public key. With a shared secret, the verifier could also sign tokens."""
 
 SIGNING_KEYS_TTL_S = 3600
 MIN_RELOAD_INTERVAL_S = 30
-"""Minimum interval between reloads of the keys, which a token with an unknown key triggers."""
+"""Minimum interval between reloads of the keys. A token with an unknown key triggers a reload."""
 RETRY_DELAY_S = 1
 """Pause before the next request to an issuer that has not responded."""
 
 ISSUER_TIMEOUT_S = 5.0
 MAX_WAITING_CALLERS = 256
-"""Maximum number of callers with an unknown key that wait for the issuer. Above this number, the oldest waiting caller
-of the address with the most waiting callers is refused."""
+"""Maximum number of callers that wait for the issuer because their key is unknown. Above this number, the oldest
+waiting caller of the address with the most waiting callers is refused."""
 MAX_CLOCK_SKEW_S = 30
 """Permitted deviation of the issuer's clock."""
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 HEALTH_CHECK_TTL_S = 5.0
-"""Time until a cell is checked again."""
+"""Time after which a cell is checked again."""
 HEALTH_CHECK_TIMEOUT_S = 1.0
 
 log = logging.getLogger(__name__)

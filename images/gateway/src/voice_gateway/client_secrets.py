@@ -1,7 +1,7 @@
 """``POST /v1/realtime/client_secrets``: a key for one call, for browser clients of OpenAI's API.
 
 https://platform.openai.com/docs/api-reference/realtime-sessions/create-realtime-client-secret. A server sends its own
-key, and passes the response's ``value`` to a page, which connects with it.
+key, and passes the response's ``value`` to a page, which uses the value as the key of its connection.
 """
 
 from pydantic import BaseModel, ValidationError

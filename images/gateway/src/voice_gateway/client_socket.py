@@ -31,11 +31,12 @@ from voice_runtime.transcripts import STREAM_START, EventId, EventKind, Transcri
 MAX_OUTBOX_MESSAGES = 256
 """Maximum number of queued messages for a slow client. Further transcripts wait in the store."""
 FINALS_TIMEOUT_S = 30.0
-"""Maximum time for which a client that has sent all audio waits for its last finals."""
+"""Maximum time for which a client that has sent all audio waits for its last final transcripts."""
 SPEECH_PAUSE_TIMEOUT_S = 2.0
 """Maximum time for which a stopping process waits for a speaker to pause, if the session ends with the socket."""
 SHUTDOWN_TIMEOUT_S = 2.5
-"""Maximum time for which a stopping process then waits for the last finals, within a total of five seconds."""
+"""Maximum time for which a stopping process then waits for the last final transcripts, within a total of five
+seconds."""
 ASSUMED_DELIVERY_DELAY_S = 1.0
 """Messages that were sent this long before a message of the client are assumed to have arrived. Later messages are
 repeated on the client's next socket."""
@@ -65,7 +66,7 @@ class ClientSocket(AudioSocket):
     """Base class of sockets that implement another service's protocol, such as OpenAI's Realtime API.
 
     A session that was opened for this socket ends with the socket. A session whose token the caller has presented waits
-    for the caller as usual, and continues after the last final that was sent.
+    for the caller as usual, and continues after the last final transcript that was sent.
     """
 
     close_reasons_sent_after_flush = (NORMAL_END, SERVICE_RESTART, SHUTDOWN)
@@ -115,7 +116,7 @@ class ClientSocket(AudioSocket):
         """Reserve the resources of a socket for a session.
 
         A session that was opened for the socket has a grace period until the socket is accepted, since its client may
-        leave before then, or the store may become unavailable.
+        disconnect before then, or the store may become unavailable.
 
         Args:
             resources: Stack that counts the connection until the stack is closed.
@@ -234,7 +235,7 @@ class ClientSocket(AudioSocket):
             await tasks.cancel_tasks((flush_task, disconnect_task))
 
     async def _wait_for_disconnect(self) -> None:
-        """Wait until the client has disconnected. It cannot return to a session that ends with the socket."""
+        """Wait until the client has disconnected. A client cannot return to a session that ends with the socket."""
         while not self._is_disconnected:
             self._is_disconnected = (await self._websocket.receive())["type"] == "websocket.disconnect"
 

@@ -22,13 +22,13 @@ from av.container import InputContainer
 SAMPLE_RATE_HZ = 16_000
 MAX_MEMORY_BYTES = 1 << 30
 MAX_CPU_S = 180
-"""Maximum CPU time: five times the CPU time for an hour of AAC on x86."""
+"""Maximum CPU time: five times the CPU time for decoding an hour of AAC on x86."""
 NICENESS = 10
 STREAMING_OPTIONS = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
 """Options for a growing file, whose format must be detected from its start. By default, FFmpeg would wait for 5 s of
 audio."""
 FORMAT_WHITELIST = "aac,flac,matroska,mov,mp3,ogg,wav"
-"""Demuxers that only read one file. Other demuxers also open files that this file references."""
+"""Demuxers that read only one file. Other demuxers also open the files that this file references."""
 
 
 CHANNEL_NOT_FOUND_EXIT_CODE = 2

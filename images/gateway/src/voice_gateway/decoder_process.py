@@ -12,7 +12,7 @@ from voice_gateway.audio import InvalidAudioError
 
 READ_SIZE_BYTES = 1 << 17
 QUIET_PERIOD_S = 0.1
-"""Time without output after which a decoder has processed all of its input."""
+"""Time without output after which a decoder is assumed to have processed all of its input."""
 SETTLE_TIMEOUT_S = 1.0
 
 
@@ -82,7 +82,7 @@ class IncrementalDecoder:
 
     Args:
         max_duration_s: Maximum duration of the audio, seconds.
-        on_samples: Callback with decoded PCM16; the decoder waits until it returns.
+        on_samples: Callback that receives decoded PCM16; the decoder waits until the callback returns.
     """
 
     def __init__(self, max_duration_s: int, on_samples: Callable[[bytes], Awaitable[None]]) -> None:

@@ -24,7 +24,7 @@ RECONNECT_DELAY_MS = 1000
 SETTLE_DELAY_S = 2.0
 """Time for which a closed session's stream remains open. Without BYE, the VAD tier may still send an utterance."""
 FINALS_TIMEOUT_S = 30.0
-"""Maximum time for which a closed session's stream waits for its last finals."""
+"""Maximum time for which a closed session's stream waits for its last final transcripts."""
 
 NO_SLOT_DETAIL = "no ASR host takes this session: what is said now is not transcribed; connect again"
 
@@ -113,7 +113,8 @@ class EventStream:
 
         The flag is ``None`` until the session is over.
         """
-        # Completion is checked before the events are read, since a final is published before it counts as transcribed.
+        # Completion is checked before the events are read, since a final transcript is published before its audio
+        # counts as transcribed.
         complete = await self._check_completion()
         try:
             return await self._wait_for_next_events(immediately=complete is not None), complete

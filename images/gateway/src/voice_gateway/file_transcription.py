@@ -1,7 +1,7 @@
 """Transcribes files, for all protocols.
 
 A file is split into pieces, which wait in the state store for an ASR host with capacity that live calls do not use. A
-response starts when the first piece is transcribed, so that an earlier error has its own status. If a later piece
+response starts when the first piece is transcribed, so that an error before then has its own status. If a later piece
 fails, the response is aborted.
 """
 

@@ -1,4 +1,4 @@
-"""Measures how long callers wait for transcripts, as two metrics for all calls, and as traces for some calls."""
+"""Records how long callers wait for transcripts, as two metrics for all calls and as traces for some calls."""
 
 from collections.abc import Callable
 

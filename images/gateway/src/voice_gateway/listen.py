@@ -1,7 +1,7 @@
 """``WS /v1/listen``: Deepgram's live transcription, for its clients.
 
 https://developers.deepgram.com/reference/speech-to-text/listen-streaming. Query parameters other than those of
-``DeepgramQuery`` are ignored, as Deepgram does with options that a model does not support.
+``DeepgramQuery`` are ignored, just as Deepgram ignores options that a model does not support.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ ENCODINGS_BY_NAME = {
     "flac": Encoding.CONTAINER,
     None: Encoding.CONTAINER,
 }
-"""Encodings by Deepgram's name. Audio without an encoding's name is in a container, which specifies the codec."""
+"""Encodings by Deepgram's names. If the client specifies no encoding, the audio is in a container, which specifies the
+codec."""
 SELF_DESCRIBING_ENCODINGS = (Encoding.OPUS, Encoding.CONTAINER)
 
 JsonObject = Mapping[str, Any]
@@ -126,7 +127,7 @@ REDACTIONS_BY_NAME = {
     "true": (Redaction.CARD, Redaction.EMAIL),
     "false": (),
 }
-"""Redactions by Deepgram's name."""
+"""Redactions by Deepgram's names."""
 
 
 def parse_session_settings(query: QueryParams) -> dict[str, object]:
@@ -296,7 +297,7 @@ class DeepgramSocket(ClientSocket):
     def _build_delayed_utterance_end(self, at_s: float) -> Iterator[JsonObject]:
         """Yield the message for the end of the last utterance if the next one starts after the requested silence.
 
-        The timer may not have expired yet, since it starts only when the final arrives.
+        The timer may not have expired yet, since it starts only when the final transcript arrives.
         """
         silence_ms = self._query.utterance_end_ms
         if self._last_word_s is not None and silence_ms is not None and 1000 * (at_s - self._last_word_s) >= silence_ms:

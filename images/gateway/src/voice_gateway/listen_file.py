@@ -1,7 +1,7 @@
 """``POST /v1/listen``: transcription of files, for Deepgram's clients.
 
 https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded. Query parameters other than those of
-``DeepgramFileQuery`` are ignored, except an unsupported redaction.
+``DeepgramFileQuery`` are ignored, but an unsupported redaction is refused.
 """
 
 import asyncio

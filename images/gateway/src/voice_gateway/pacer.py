@@ -68,7 +68,7 @@ class Pacer:
             now = self._loop.time()
             self._due_at = max(self._due_at, now)
             if self._due_at <= now + FRAME_S:
-                self._tick()  # audio in real time needs no timer, which would be a third of the cost per frame
+                self._tick()  # audio in real time needs no timer, which would cost a third of the CPU time per frame
             else:
                 self._timer = self._loop.call_at(self._due_at, self._tick)
 

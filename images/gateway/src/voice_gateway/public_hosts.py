@@ -1,6 +1,6 @@
 """Checks the public host names with requests that pass through DNS, TLS, the load balancer and a gateway.
 
-If one of these fails, no calls arrive, so call metrics would not show the failure.
+If one of these components fails, no calls arrive, so call metrics would not show the failure.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ PROBE_TIMEOUT_S = 10.0
 SECONDS_PER_DAY = 86_400
 PROBE_ID = "front-door"
 """Session id and token of a request to the session API, to which the gateway responds with 401. API Gateway forwards
-the request although it has no credentials. If it did not, it would respond with another status."""
+the request although the request has no credentials. Otherwise, API Gateway would respond with another status."""
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """``WS /v1/realtime?intent=transcription``: OpenAI's realtime transcription, for its clients.
 
-https://platform.openai.com/docs/api-reference/realtime. Only the events of transcription are supported, not those of
+https://platform.openai.com/docs/api-reference/realtime. Only events for transcription are supported, not those for
 conversations.
 """
 
@@ -120,7 +120,7 @@ class SessionUpdate(BaseModel):
 
 
 class ClientEvent(BaseModel):
-    """An event of a client. An ``error`` event contains the id of the event that caused it."""
+    """An event from a client. An ``error`` event contains the id of the event that caused it."""
 
     event_id: Annotated[str, Field(max_length=MAX_ID_CHARACTERS)] | None = None
 
@@ -155,7 +155,7 @@ class ConversationItem:
     """A transcribed item: an utterance, or all audio that the client commits at once.
 
     Attributes:
-        finals: Texts of the item's finals.
+        finals: Texts of the item's final transcripts.
         sent_text: Text sent in deltas, which cannot be withdrawn.
         is_committed: Whether the client was notified that the item contains no further audio.
         audio_ms: Duration of transcribed audio.
@@ -268,7 +268,7 @@ class RealtimeSocket(ClientSocket):
 
     def _commit(self) -> None:
         if not self._has_uncommitted_audio:
-            # An error would end the stream in some clients, and nothing is lost.
+            # An error would end the stream in some clients, although no audio is lost.
             self._enqueue_messages(self._build_completed_events(ConversationItem(), immediately=True))
             return
         self._send_commit()

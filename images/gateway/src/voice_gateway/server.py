@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process, which runs two servers."""
+    """A server that leaves the handling of signals to the process, since the process runs two servers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -143,7 +143,7 @@ def _create_metrics(settings: GatewaySettings) -> Metrics:
 async def _drain(gateway: Gateway) -> float:
     """Wait for the stop signal, and then for callers to finish.
 
-    After the timeout, ask the remaining callers to reconnect. Return the event loop's time by which all of them must
+    After the timeout, ask the remaining callers to reconnect. Return the event loop's time by which all callers must
     have left. Until then, the process may wait for the usage of their sessions.
     """
     await gateway.draining.wait()

@@ -12,10 +12,10 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class GatewaySettings(BaseSettings):
-    """The contract's variables except those of Valkey, followed by variables of the gateway only.
+    """The contract's variables except those of Valkey, followed by variables that only the gateway uses.
 
     Attributes:
-        token_ttl_s: Lifetime of a session token, seconds; event streams deliver new ones.
+        token_ttl_s: Lifetime of a session token, seconds; event streams deliver new tokens.
         authorizer: Kind of authorizer, as in the deployment file.
         media_host: Host name for audio.
         idle_timeout_s: Time without audio, or without a reader's acknowledgement, after which a connection is closed,
@@ -26,14 +26,14 @@ class GatewaySettings(BaseSettings):
         session_max_s: Maximum duration of a session.
         caller_sessions: Maximum active sessions per caller.
         caller_minutes_per_day: Maximum audio per caller and day (UTC), minutes; empty or 0 for no limit.
-        caller_creations_per_s: Maximum sessions that a caller may open per second, over all gateways.
+        caller_creations_per_s: Maximum sessions that a caller may open per second, across all gateways.
         max_connections: Maximum audio sockets and event streams of this process.
         allowed_origins: Origins of web pages that may use the session API, comma-separated.
         other_regions: Session APIs of other regions, comma-separated, to which callers are referred if this region is
             full.
         api_host: Public host name of the session API, or empty.
         api_url: Session API of this region or cell, for callers that use another name.
-        cells: Health address of each cell by its session API, as ``api=health``; comma-separated.
+        cells: Session API and health address of each cell, as ``api=health``, comma-separated.
         trace_collector: OTLP/HTTP URL for traces, or empty.
         traced_share: Share of traced calls.
         forwarded: Whether a proxy in front of the gateway appends to X-Forwarded-For. Without such a proxy, clients

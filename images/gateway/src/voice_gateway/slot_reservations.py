@@ -1,4 +1,4 @@
-"""Reserves slots of ASR hosts for callers, over all gateways.
+"""Reserves slots of ASR hosts for callers, across all gateways.
 
 An engine assigns a slot to the first session that sends speech. Without a reservation, an admitted session could find
 all slots in use at its first speech, and would not be transcribed.

@@ -1,4 +1,4 @@
-"""Limits a session to one audio socket, over all gateways."""
+"""Limits a session to one audio socket, across all gateways."""
 
 import secrets
 
@@ -18,7 +18,8 @@ class SocketLease:
     async def acquire(self) -> None:
         """Take the lease over from any other socket.
 
-        A caller can detect the loss of the old connection, and reconnect, before that connection's gateway detects it.
+        A caller can detect the loss of the old connection and reconnect before that connection's gateway detects the
+        loss.
         """
         await self._store.set(self._key, self._owner_id, ex=state.SESSION_LEASE_TTL_S)
 

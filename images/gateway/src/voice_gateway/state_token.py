@@ -1,6 +1,6 @@
 """Keeps a token for the state store in a file: ``python -m voice_gateway.state_token``, a sidecar on Azure.
 
-Azure Managed Redis accepts tokens of Microsoft Entra as passwords, and closes a connection whose token has expired.
+Azure Managed Redis accepts Microsoft Entra tokens as passwords, and closes a connection whose token has expired.
 Programs read the file for each new connection, as with a rotating password, so it must always contain a valid token.
 https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow#third-case-access-token-request-with-a-federated-credential
 """

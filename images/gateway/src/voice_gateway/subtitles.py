@@ -128,7 +128,7 @@ def format_header(output_format: TranscriptFormat) -> str:
 def format_segments(output_format: TranscriptFormat, transcript: FileTranscript, new_segments: list[Segment]) -> str:
     """Return the output for new segments in the requested format.
 
-    For JSON, this is white space before the document, which keeps the connection alive.
+    For JSON, the output is white space before the document, which keeps the connection alive.
     """
     first = len(transcript.segments) - len(new_segments) + 1
     if output_format is TranscriptFormat.TEXT:

@@ -1,4 +1,4 @@
-"""Makes synthetic calls from the gateway itself through the public name, the data plane and the engine.
+"""Makes synthetic calls from the gateway itself through the public host name, the data plane and the engine.
 
 Health checks only show that a gateway is reachable. A synthetic call also fails if its audio is not transcribed.
 """

@@ -15,7 +15,7 @@ import jwt
 SIGNATURE_ALGORITHM = "HS256"
 SESSION_TOKEN_AUDIENCE = "voice-session"  # noqa: S105
 MIN_KEY_BYTES = 32
-"""Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
+"""Minimum length of the key, which is the size of the hash (RFC 7518, section 3.2)."""
 
 
 SESSION_ID_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")

@@ -160,7 +160,7 @@ async def _generate_diarized_document(
         Refusal: The file has one channel.
     """
     try:
-        # The last channel is first, so that a file without it is refused before the response starts.
+        # The last channel is transcribed first, so that a file without it is refused before the response starts.
         for channel in reversed(range(MAX_CHANNELS)):
             async for _ in transcribe_file(gateway, options.hints, file, transcripts[channel], channel):
                 yield format_segments(TranscriptFormat.DIARIZED_JSON, transcripts[channel], [])

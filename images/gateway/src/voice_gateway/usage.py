@@ -1,7 +1,7 @@
 """Counts the usage of callers, for billing and for a daily limit.
 
-Usage is counted in the state store over all gateways, and logged once per session as a JSON object whose ``message`` is
-``usage``. Days are in UTC; ``usage_report.py`` writes the usage of each day to the archive.
+Usage is counted in the state store across all gateways, and logged once per session as a JSON object whose ``message``
+is ``usage``. Days are in UTC; ``usage_report.py`` writes the usage of each day to the archive.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, SessionKind, SessionStore
 
 FINALS_TIMEOUT_S = 30.0
-"""Maximum wait for a session's last final. Afterwards, the usage is logged without this final."""
+"""Maximum wait for a session's last final transcript. Afterwards, the usage is logged without this transcript."""
 POLL_INTERVAL_S = 0.5
 CHUNK_DURATION_S = 0.1
 

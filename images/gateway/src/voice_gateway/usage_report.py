@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class UsageReporter:
     """Writes the usage of past days. Any gateway can write the file of any day.
 
-    If a gateway fails, or its archive is unavailable, its claim expires, and another gateway writes the file.
+    If a gateway fails, or the archive is unavailable, the gateway's claim expires, and another gateway writes the file.
     """
 
     def __init__(self, store: Redis, archive: Archive) -> None:

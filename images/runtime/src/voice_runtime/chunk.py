@@ -1,4 +1,4 @@
-"""``AudioChunk``: a datagram from the VAD tier with 100 ms of a session."""
+"""``AudioChunk``: a datagram from the VAD tier with 100 ms of a session's audio."""
 
 from dataclasses import dataclass
 from enum import StrEnum

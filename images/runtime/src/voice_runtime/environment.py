@@ -1,4 +1,4 @@
-"""Settings from the environment. Errors contain the name of the variable."""
+"""Reads settings from the environment. Errors contain the name of the variable."""
 
 import sys
 from typing import TypeVar

@@ -21,7 +21,7 @@ class PieceTranscript(BaseModel):
 
     Attributes:
         words: Words with times relative to the piece; empty if the engine does not report them.
-        failed: Whether the engine could not transcribe it.
+        failed: Whether the engine could not transcribe the piece.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -16,7 +16,7 @@ from voice_runtime.replies import decode_fields, decode_text
 
 
 class HostKind(StrEnum):
-    """Compute of an ASR host, or kind of another host."""
+    """Kind of a host. For an ASR host, it is the host's compute."""
 
     NEURON = "neuron"
     GPU = "gpu"
@@ -84,7 +84,7 @@ class HostRegistry:
     async def send_heartbeat(self, host: Host) -> None:
         key = state.build_host_key(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
-            # Readers remove ids with an expired record from the set.
+            # Readers remove ids whose record has expired from the set.
             pipe.sadd(state.build_hosts_key(self._tier), host.id)
             pipe.hset(
                 key,
@@ -115,8 +115,8 @@ class HostRegistry:
     async def read_live_hosts(self) -> list[Host]:
         """Return the hosts with a recent heartbeat, sorted by id.
 
-        A host that is seen for the first time counts as alive. In the first read after a failed one, all hosts count as
-        alive, since no heartbeats could be read in the meantime.
+        A host that is seen for the first time counts as alive. In the first read after a failed read, all hosts count
+        as alive, since no heartbeats could be read in the meantime.
         """
         try:
             ids = sorted(map(decode_text, await self._store.smembers(state.build_hosts_key(self._tier))))

@@ -1,4 +1,4 @@
-"""HTTP/1.1 for public programs, which limits the duration and the number of connections without a request."""
+"""HTTP/1.1 for public programs, with limits on the duration and the number of connections without a request."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Log lines, one JSON object each, which never contain credentials."""
+"""Writes logs as one JSON object per line, without credentials."""
 
 import io
 import json

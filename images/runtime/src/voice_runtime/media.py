@@ -18,7 +18,7 @@ from voice_blueprint.contract.media import (
 
 @dataclass(frozen=True)
 class MediaFormat:
-    """Codec and packets of a session.
+    """Codec and packet format of a session.
 
     Attributes:
         telephone_events: Payload types of DTMF digits (RFC 4733), which are ignored.
@@ -78,7 +78,7 @@ class MediaFormat:
         return ""
 
     def to_sdp(self, host: str, port: int, *, ssrc: int, suite: str, key: str) -> str:
-        """Return the SDP of the stream, as its sender describes the destination, the format and the encryption key."""
+        """Return the SDP with which a stream's sender describes the destination, format and encryption key."""
         extra_formats = [(number, f"telephone-event/{self.rate}") for number in self.telephone_events]
         if self.rate == TELEPHONE_SAMPLE_RATE_HZ:
             extra_formats.append((COMFORT_NOISE, f"CN/{self.rate}"))

@@ -1,4 +1,4 @@
-"""Protection of programs without authentication from web pages.
+"""Protects programs that have no authentication against requests from web pages.
 
 A browser sends requests from any page to any address, including the local machine, and opens WebSockets without a
 preflight (RFC 6455, section 10.2). If the attacker's own name resolves to 127.0.0.1, the requests are same-origin (DNS
@@ -26,8 +26,8 @@ class OriginCheckMiddleware:
 
     Args:
         allowed: Origins of pages that may send requests anyway.
-        same_origin: Whether a page must also have the same host as a request to an address other than the local
-            machine's.
+        same_origin: Whether a request to an address other than the local machine's must also come from a page of the
+            same host.
     """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str] = (), *, same_origin: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Protection of ECS tasks with calls from scale-in and deployments.
+"""Protects ECS tasks with active calls against scale-in and deployments.
 
 Fargate allows at most 120 s for stopping a task. ECS does not stop a protected task for up to 48 hours:
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html

@@ -14,7 +14,8 @@ from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 MIN_CARD_DIGITS = 12
 """Minimum number of digits in a card number, as for Maestro. ISO/IEC 7812-1 allows up to 19 digits."""
 MIN_PARTIAL_CARD_DIGITS = 7
-"""Minimum number of digits at the end of a final that may start a card number, which continues in the next final."""
+"""Minimum number of digits at the end of a final transcript that may start a card number. The number continues in the
+next final transcript."""
 DIGIT_WORDS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 REPEAT_WORDS = frozenset({"double", "triple"})
 SEPARATOR_WORDS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
@@ -57,7 +58,7 @@ def find_redacted_spans(
     Args:
         words: Words of the transcript with punctuation.
         is_final: Whether the transcript is complete; otherwise, digits at its end are omitted.
-        digits_before: Digits at the end of the session's last final.
+        digits_before: Digits at the end of the session's last final transcript.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
     spans: list[RedactedSpan] = []
@@ -77,7 +78,7 @@ def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], 
     """Return a transcript in which the text and the words are redacted.
 
     Args:
-        digits_before: Digits at the end of the session's last final.
+        digits_before: Digits at the end of the session's last final transcript.
     """
     is_final = transcript.kind is EventKind.FINAL
     parts = transcript.text.split()
@@ -116,9 +117,9 @@ def _merge_words(words: Sequence[TimedWord], label: str) -> TimedWord:
 
 
 def count_trailing_digits(words: Sequence[str], before: int = 0) -> int:
-    """Return the number of digits at the end of a final.
+    """Return the number of digits at the end of a final transcript.
 
-    The digits of the previous final are included if the final contains nothing else.
+    The digits of the previous final transcript are included if this one contains only digits.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
     *_, last = [(0, 0, 0), *_find_digit_runs(plain)]

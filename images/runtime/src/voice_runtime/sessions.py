@@ -92,7 +92,7 @@ class Session:
 
     @property
     def ends_at(self) -> int:
-        """Seconds since 1970 at which the session ends, unless its caller closes it before."""
+        """Seconds since 1970 at which the session ends, unless its caller closes it earlier."""
         return min(self.expires_at, self.reconnect_by or self.expires_at)
 
     @property
@@ -228,7 +228,7 @@ class SessionStore:
         """Accept plain RTP only from a gateway's address.
 
         Args:
-            begins_at: RTP timestamp of the first frame of this socket; that of the session's first socket is kept.
+            begins_at: RTP timestamp of this socket's first frame; the session keeps the value of its first socket.
         """
         key = state.build_session_key(session.ssrc)
         async with self._store.pipeline(transaction=True) as pipe:
@@ -250,7 +250,7 @@ class SessionStore:
             await self._store.hincrbyfloat(key, SessionField.AUDIO_S, audio_s)
 
     async def mark_usage_reported(self, session: Session) -> bool:
-        """Mark a session's usage as reported, and return True if it was not before."""
+        """Mark a session's usage as reported, and return True if it was not reported before."""
         key = state.build_session_key(session.ssrc)
         return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
 
@@ -318,7 +318,7 @@ class SessionStore:
             pipe.expire(state.build_session_key(session.ssrc), state.SESSION_RETENTION_S)
             pipe.delete(state.build_srtp_entry_key(session.ssrc))
             pipe.zrem(state.build_caller_sessions_key(session.caller), str(session.ssrc))
-            # A second request has no effect, since the session ended at the first.
+            # A second request has no effect, since the session ended with the first.
             pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(session.ssrc): int(time.time())}, xx=True, lt=True)
             await pipe.execute()
 

@@ -50,11 +50,11 @@ USAGE_RETENTION_S = 3 * 86_400
 
 MAX_TRANSCRIPT_EVENTS = 4096
 """Maximum number of events of a transcript: about twenty minutes of partial transcripts at three per second. There are
-far fewer finals."""
+far fewer final transcripts."""
 
 MAX_FINALS = 20_000
-"""Maximum number of finals of an archived session: one every four seconds for a day, the maximum duration in a
-deployment file."""
+"""Maximum number of final transcripts of an archived session: one every four seconds for a day, the maximum duration in
+a deployment file."""
 
 ARCHIVE_INDEX_RETENTION_S = 86_400
 """Time for which index entries wait for an unavailable archive."""
@@ -62,7 +62,7 @@ ARCHIVE_INDEX_RETENTION_S = 86_400
 MAX_AUDIO_CHUNKS = 4096
 """Maximum number of chunks of a session without a final transcript, 3.2 kB and 100 ms each. The longest utterance of
 engines with streaming input lasts 300 s, which is 3,000 chunks. The remaining chunks are 110 s of the next utterance,
-until the final of the first."""
+until the first utterance has its final transcript."""
 
 AUDIO_RETENTION_S = 120
 """Maximum time for which unfinished audio waits for another host."""
@@ -135,7 +135,7 @@ def build_day_callers_key(day: str) -> str:
 
 
 def build_usage_report_claim_key(day: str) -> str:
-    """Return the key of the claim of the gateway that reports the usage of a day."""
+    """Return the key of a gateway's claim to report the usage of a day."""
     return DAILY_REPORT_KEY.format(day=day)
 
 
@@ -155,12 +155,12 @@ def build_transcript_key(ssrc: int) -> str:
 
 
 def build_finals_key(ssrc: int) -> str:
-    """Return the key of an archived session's finals."""
+    """Return the key of an archived session's final transcripts."""
     return FINALS_KEY.format(ssrc=ssrc)
 
 
 def build_archive_claim_key(ssrc: int) -> str:
-    """Return the key of the claim of the gateway that archives a session."""
+    """Return the key of a gateway's claim to archive a session."""
     return ARCHIVE_CLAIM_KEY.format(ssrc=ssrc)
 
 

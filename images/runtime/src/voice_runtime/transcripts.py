@@ -29,11 +29,11 @@ class EventKind(StrEnum):
     PARTIAL = "partial"
     """Text that may still change."""
     FINAL = "final"
-    """Final text of an utterance. A long utterance has several finals. The text is empty if no words were
+    """Final text of an utterance. A long utterance has several final transcripts. The text is empty if no words were
     recognized."""
     SPEECH_STARTED = "speech_started"
     SPEECH_STOPPED = "speech_stopped"
-    """End of an utterance, which precedes its final."""
+    """End of an utterance. This event precedes the utterance's final transcript."""
     GAP = "gap"
     """Audio was lost between the VAD tier and the engine, so speech in it is not transcribed."""
     END = "end"
@@ -42,7 +42,8 @@ class EventKind(StrEnum):
 
 
 MAX_RECENT_EVENTS = 256
-"""Number of recent events that are searched for the last final. An utterance has fewer events before its final."""
+"""Number of recent events that are searched for the last final transcript. An utterance has fewer events before its
+final transcript."""
 GAP_NUMBER_BASE = 2**31
 """Base of the number of a gap inside an utterance, to which the gap's position is added. Gaps follow all partials, and
 precede the end."""
@@ -80,10 +81,11 @@ class Transcript(BaseModel):
         utterance: Start in the audio, in 20 ms frames, which identifies the utterance within the session.
         start_ms: Start in milliseconds.
         end_ms: End of the transcribed audio.
-        committed: Start of the text that no longer changes.
+        committed: Beginning of the text, which no longer changes.
         words: Words of the text; empty if the engine does not report them.
-        speech_final: Whether the utterance ends with this final. A long utterance has several finals.
-        commit: Whether the final responds to a request for the transcript so far.
+        speech_final: Whether the utterance ends with this final transcript. A long utterance has several final
+            transcripts.
+        commit: Whether the final transcript responds to a request for the transcript so far.
         stages_ms: Duration of each stage, by name.
     """
 
@@ -108,7 +110,7 @@ class EventId:
 
     Attributes:
         utterance: Start of its utterance, in 20 ms frames.
-        number: Counts an utterance's events from 1; a final has the highest number.
+        number: Counts an utterance's events from 1; a final transcript has the highest number.
     """
 
     utterance: int
@@ -157,8 +159,8 @@ class TranscriptStore:
                 utterance.
         """
         event_id = EventId(transcript.utterance, FIXED_EVENT_NUMBER_BY_KIND.get(transcript.kind, number))
-        # For an archived session, the final is appended there first: if a host fails in between, nothing has been
-        # published, and its successor appends both.
+        # For an archived session, a final transcript is first appended to the archived ones: if a host fails in
+        # between, nothing has been published, and its successor appends the transcript to both streams.
         if transcript.kind is EventKind.FINAL and await self._store.hexists(
             state.build_session_key(ssrc), SessionField.ARCHIVED_FROM
         ):
@@ -191,10 +193,10 @@ class TranscriptStore:
         return is_new
 
     async def mark_transcribed(self, ssrc: int, sequence: int, chunks: int, characters: int = 0) -> None:
-        """Record the last sequence and the number of chunks that the finals of a session cover.
+        """Record the last sequence and the number of chunks that the final transcripts of a session cover.
 
         Args:
-            characters: Characters of the last final.
+            characters: Characters of the last final transcript.
         """
         fields: dict[Any, str] = {
             TranscribedAudioField.TRANSCRIBED_TO: str(sequence),
@@ -243,13 +245,13 @@ class TranscriptStore:
         return found
 
     async def read_finals(self, ssrc: int) -> list[Transcript]:
-        """Return the finals of an archived session."""
+        """Return the final transcripts of an archived session."""
         answer: Any = await self._store.xrange(state.build_finals_key(ssrc))
         events = (self._parse_event(ssrc, fields) for _, fields in decode_entries(answer))
         return [event for event in events if event]
 
     async def read_last_final(self, ssrc: int) -> Transcript | None:
-        """Return the last published final."""
+        """Return the last published final transcript."""
         answer: Any = await self._store.xrevrange(state.build_transcript_key(ssrc), count=MAX_RECENT_EVENTS)
         events = (self._parse_event(ssrc, fields) for _, fields in decode_entries(answer))
         return next((event for event in events if event and event.kind is EventKind.FINAL), None)

@@ -28,8 +28,8 @@ MAX_UNREAD_BYTES = 64 * 1024
 class SlowReaderTimeoutProtocol(asyncio.Protocol):
     """Base of uvicorn's protocols, which closes connections whose client does not read its data.
 
-    A closed transport keeps its connection until all written data has been read, and a sending application waits as
-    long. A client that reads nothing would block both indefinitely.
+    A closed transport keeps its connection until all written data has been read, and an application that sends data
+    waits until then as well. A client that reads nothing would block both indefinitely.
     """
 
     loop: asyncio.AbstractEventLoop

@@ -38,7 +38,7 @@ class CloudWatchPublisher:
     """Buffers samples, and publishes them to CloudWatch.
 
     Attributes:
-        lost_count: Number of values that were discarded, since CloudWatch was unavailable for too long or rejected
+        lost_count: Number of values that were discarded because CloudWatch was unavailable for too long or rejected
             them.
     """
 

@@ -29,7 +29,7 @@ class LatestSampleCollector(Collector):
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def update(self, samples: list[Sample], min_time: float) -> None:
-        """Add new values, and remove values that were read before ``min_time``, whose source no longer responds."""
+        """Add new values, and remove values read before ``min_time``, since their source no longer responds."""
         for sample in samples:
             self._sums[sample.name, sample.dimension_value] += sample.value
         latest = self._samples | {(sample.name, sample.dimension_value): sample for sample in samples}

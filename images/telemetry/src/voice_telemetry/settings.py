@@ -45,4 +45,4 @@ class Settings(BaseSettings):
     start_phases: Path = Path(START_PHASES_FILE)
     read_every_s: float = Field(default=1.0, gt=0, le=60)
     publish_every_s: float = Field(default=5.0, gt=0, le=60)
-    """Publishing interval. Alarms evaluate every 10 s, so that a value may be late by half of this time."""
+    """Publishing interval. Alarms are evaluated every 10 s, so values may be late by half of that time."""

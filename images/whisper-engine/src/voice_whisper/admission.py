@@ -21,7 +21,7 @@ from voice_whisper.window import FRAME_MS
 UNKNOWN_SESSION_TTL_S = 5.0
 """Time for which an unknown session is not looked up again."""
 FULL_REPORT_INTERVAL_S = 2.0
-"""Interval at which a full host reports to a session that it is full."""
+"""Interval at which a full host reports to a session's gateway that the host is full."""
 MAX_REFUSED_SESSIONS = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""

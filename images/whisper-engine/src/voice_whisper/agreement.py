@@ -1,8 +1,8 @@
 """The stable part of a growing utterance: words on which two consecutive hypotheses agree (LocalAgreement-2).
 
 Each second, the engine transcribes the utterance so far again. Words that are equal in two transcripts are committed
-and never change; the following words are tentative. Machacek et al., "Turning Whisper into Real-Time Transcription
-System" (2023).
+and never change; the following words are tentative. Source: Machacek et al., "Turning Whisper into Real-Time
+Transcription System" (2023).
 """
 
 import zlib

@@ -14,7 +14,7 @@ from voice_whisper.backends.base import DecodedText, Word
 from voice_whisper.messages import StatesLayout
 
 MAX_ATTEMPTS = 3
-"""Number of crashed workers after which a window is given up."""
+"""Number of crashed workers after which a window is abandoned."""
 
 
 MAX_PARTIAL_WAIT_S = 3.0

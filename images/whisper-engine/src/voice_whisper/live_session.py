@@ -62,7 +62,7 @@ class SessionContext:
 
 @dataclass(eq=False)
 class _PendingEvent:
-    """An event to publish. A final waits for its transcript, and all following events wait for the final.
+    """An event to publish. A final event waits for its transcript, and all following events wait for the final event.
 
     Attributes:
         number: Number of the event, if its kind does not determine it.
@@ -76,7 +76,9 @@ class _PendingEvent:
 
 @dataclass(eq=False)
 class _EarlyTranscript:
-    """Early transcript of an utterance whose speaker is silent. It becomes the final unless speech continues.
+    """Early transcript of an utterance whose speaker is silent.
+
+    The early transcript becomes the final transcript unless speech continues.
 
     Attributes:
         end_frame: Position after the last transcribed frame.
@@ -111,7 +113,7 @@ class LiveSession:
         )
         self._apply_settings(record)
         self._previous_digits = 0
-        """Number of digits at the end of the last final, for redacting card numbers."""
+        """Number of digits at the end of the last final transcript, for redacting card numbers."""
         self._services = services
         self._outbox: deque[_PendingEvent] = deque()
         self._publishing = asyncio.Lock()
@@ -155,7 +157,7 @@ class LiveSession:
         self.start_due_transcripts()
 
     def start_due_transcripts(self) -> None:
-        """Start the transcripts that are due: finals of completed utterances, and a partial of the current one."""
+        """Start the final transcripts of completed utterances and, if it is due, a partial of the current utterance."""
         now = time.monotonic()
         for utterance in self._audio.pop_finished(now):
             self._stop_partial(utterance)
@@ -257,7 +259,7 @@ class LiveSession:
         await self._publish()
 
     def _continue_agreement(self, utterance: Utterance) -> None:
-        """Continue the words of the utterance from which an utterance was split."""
+        """Continue the words of the utterance from which the given utterance was split."""
         if utterance.split_from:
             utterance.agreement.continue_from(utterance.split_from.agreement)
             utterance.split_from = None
@@ -335,7 +337,7 @@ class LiveSession:
 
     async def _publish_event(self, due: _PendingEvent, transcript: Transcript) -> None:
         services, ssrc, utterance, is_new = self._services, self._ssrc, due.ended_utterance, False
-        # A LAST mark during silence has no final, unless the transcript was requested.
+        # A LAST mark during silence has no final transcript, unless the transcript was requested.
         if utterance is None or not utterance.is_mark or transcript.commit:
             publishing = partial(services.transcripts.publish, ssrc, transcript, due.number)
             is_new = await retry_until_done("an event", publishing)
@@ -366,7 +368,7 @@ class LiveSession:
             return
         if utterance is not self._partial_utterance:
             self._partial_utterance, self._partial_frames = utterance, 0
-        # Under load, all partials are slightly delayed, rather than some skipped.
+        # Under load, all partials are slightly delayed, instead of some being skipped.
         waiting = sum(self._services.transcriber.queue_depths)
         frames = PARTIAL_INTERVAL_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
         due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / QUEUE_THRESHOLD_WINDOWS)
@@ -396,7 +398,7 @@ class LiveSession:
     async def _publish_partial(self, utterance: Utterance, frames: int, result: WindowTranscript) -> None:
         transcript = self._apply_redaction(_create_transcript(EventKind.PARTIAL, utterance, frames, result))
         async with self._publishing:
-            # After a partial of a later utterance, Valkey would reject the final of an earlier one.
+            # After a partial of a later utterance, Valkey would reject the final transcript of an earlier utterance.
             if self._outbox or not utterance.is_announced or not transcript.text:
                 return
             try:
@@ -417,7 +419,10 @@ class LiveSession:
         return redactions
 
     def _publish_stable_part(self, utterance: Utterance) -> None:
-        """Publish the stable part of a long utterance as a final, so that the audio to transcribe again stays short."""
+        """Publish the stable part of a long utterance as a final transcript.
+
+        The audio that is transcribed again therefore stays short.
+        """
         committed = utterance.agreement.committed
         if not committed or utterance.end is not None or utterance is not self._audio.current_utterance:
             return

@@ -59,8 +59,8 @@ class WorkerPool:
     """A pool of workers in stages, through which a window of speech passes in order.
 
     Each window has a slot in shared memory, to which the features are written. If prefill and decode have separate
-    processes, an encoder replaces them with hidden states, which a decoder reads. If they are colocated, hidden states
-    stay in the process.
+    processes, an encoder replaces the features with hidden states, which a decoder reads. If prefill and decode are
+    colocated, the hidden states stay in the process.
 
     Attributes:
         stages: Stages by role, in order.
@@ -229,7 +229,7 @@ class WorkerPool:
     def _withdraw_job(self, job: Job) -> bool:
         """Remove a job that is no longer needed from its queue, and return True if it was still queued.
 
-        A worker that is processing the job drops it afterwards.
+        A worker that is processing the job discards the result.
         """
         if job in self._waiting_for_slot:
             self._waiting_for_slot.remove(job)

@@ -56,7 +56,7 @@ class WorkerProcess:
         """Start a worker, and wait until it has loaded its model.
 
         Args:
-            number: Index among the workers of its role, from 0, which assigns one of the host's GPUs.
+            number: Index among the workers of its role, from 0, which determines the worker's GPU.
 
         Raises:
             WorkerDiedError: The worker exited without a message.

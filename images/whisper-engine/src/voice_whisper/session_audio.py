@@ -186,8 +186,8 @@ class SessionAudio:
         gap = chunk.sequence - utterance.last > MAX_GAP_FRAMES
         if (another or ended or gap) and not self._continues_utterance(index, chunk):
             return self._begin_utterance(index + 1, chunk, starts=starts)
-        # The chunk that spans the previous cut does not shift the next cut, since a host that continues may not have
-        # it.
+        # The chunk that spans the previous cut does not shift the next cut, since a host that takes over the session
+        # may not have that chunk.
         is_shared = utterance.start - utterance.begin < CHUNK_FRAMES
         begin = utterance.start if is_shared else utterance.begin
         pieces = (chunk.sequence - begin) // self._longest_frames

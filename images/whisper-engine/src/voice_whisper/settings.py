@@ -40,7 +40,7 @@ class EngineSettings(BaseSettings):
     engine: Literal["whisper", "vllm", "vllm-realtime"] = "whisper"
     drain_timeout_s: int = Field(ge=1)
     health_address: str = "127.0.0.1"
-    """Address of the health port, which a cluster queries from outside of the pod."""
+    """Address of the health port, which a cluster queries from outside the pod."""
     vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
     """API of vLLM or of a router for the engine ``vllm``; for ``vllm-realtime``, API of one vLLM server."""
     vllm_model: str = ""

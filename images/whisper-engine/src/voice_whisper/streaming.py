@@ -18,7 +18,8 @@ from voice_whisper.utterance import Utterance
 from voice_whisper.window import FRAME_MS
 
 MAX_UTTERANCE_FRAMES = 300_000 // FRAME_MS
-"""Maximum length of an utterance. Its audio is kept until its final, for another stream or host."""
+"""Maximum length of an utterance. Its audio is kept for another stream or host until the final transcript is
+available."""
 OVERLAP_SAMPLES = 2 * SAMPLE_RATE_HZ
 """Number of samples that the next stream repeats, so that a word at the boundary is complete in one of the streams."""
 MAX_OVERLAP_WORDS = 8
@@ -30,7 +31,8 @@ MAX_DELAY_FRAMES = 200 // FRAME_MS
 """Time after which a missing chunk counts as lost. Until then, a partial ends before the chunk."""
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum number of attempts, which cover a restart of the engine. After the last attempt, an utterance is given up."""
+"""Maximum number of attempts, which cover a restart of the engine. After the last attempt, an utterance is
+abandoned."""
 
 
 class StreamError(Exception):
@@ -41,7 +43,7 @@ class Stream(Protocol):
     """A stream of audio.
 
     Attributes:
-        text: Text so far, which is only extended.
+        text: Text so far. Later words are only appended.
     """
 
     text: str
@@ -175,7 +177,7 @@ class StreamingTranscriber:
     async def _transcribe_audio(self, utterance: Utterance, attempts: int, is_partial: bool) -> str:
         if (progress := self._progress.get(utterance)) is None:
             progress = self._progress[utterance] = _UtteranceProgress(utterance.begin)
-            # The final of a session that another host has taken over is never requested.
+            # The final transcript of a session that another host has taken over is never requested.
             finalize(utterance, self._close_stream, progress).atexit = False
         async with progress.lock:
             for attempt in range(attempts):

@@ -14,7 +14,7 @@ class Transcriber(Protocol):
         languages: Supported languages; empty if unknown.
         max_utterance_frames: Maximum length of an utterance, in 20 ms frames. A longer utterance is split.
         overlap_frames: Frames of the previous utterance that an utterance includes again after a split during speech.
-            It is 0 for an engine without word times, which would repeat the words.
+            It is 0 for an engine without word times, since the words would be repeated.
     """
 
     languages: tuple[str, ...]

@@ -50,7 +50,7 @@ class Utterance:
         gap_before: Loss before the utterance: the first lost frame, and the frame after the last.
         is_announced: Whether its start was published.
         split_from: The utterance from which this one was split, and whose end it includes. It is set until the earlier
-            one has its final.
+            utterance has its final transcript.
     """
 
     def __init__(self, start: int, kind: ChunkKind, *, opened: bool, continues: bool = False) -> None:
@@ -108,7 +108,8 @@ class Utterance:
     def split(self, at: int) -> "Utterance":
         """End the utterance at a frame, and return the rest, which repeats some of the audio before it.
 
-        The split is between chunks, so another host that continues starts the rest there, with the same id.
+        The split is between chunks, so another host that takes over starts the rest at the same frame, with the same
+        id.
         """
         late = self._calculate_early_row_flags()
         at = max((sequence for sequence in late if sequence <= at), default=self.begin)
@@ -136,7 +137,7 @@ class Utterance:
 
         Args:
             before: The preceding utterance, whose text is not repeated.
-            overlap_frames: Maximum number of its frames.
+            overlap_frames: Maximum number of frames to include.
         """
         late = before._calculate_early_row_flags()
         repeated = [

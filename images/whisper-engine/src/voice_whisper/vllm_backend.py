@@ -22,7 +22,7 @@ MAX_CONCURRENT_REQUESTS = 64
 REQUEST_TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum number of attempts, which cover a restart of vLLM. After the last attempt, an utterance is given up."""
+"""Maximum number of attempts, which cover a restart of vLLM. After the last attempt, an utterance is abandoned."""
 SILENCE_PCM = bytes(2 * SAMPLE_RATE_HZ)
 
 log = logging.getLogger(__name__)

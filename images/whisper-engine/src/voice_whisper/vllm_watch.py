@@ -18,7 +18,7 @@ PROBE_TIMEOUT_S = 4.0
 """Timeout of the response to the silence. This value is a choice of this project: vLLM takes 0.1 s, and responses to
 other requests count as well."""
 MAX_UNANSWERED_PROBES = 3
-"""Number of consecutive timeouts after which vLLM is stuck, 20 s after its last response."""
+"""Number of consecutive timeouts after which vLLM counts as stuck, 20 s after its last response."""
 POLL_INTERVAL_S = 1.0
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ EXTERNAL_COMPONENTS = {Component.INTERNET}
 HOST_NAMESPACE_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
 PINNED_IMAGE_PATTERN = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
 SECRET_NAME_PATTERN = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
-"""Names of variables with secrets. The plural ``TOKENS`` does not match, since it is a number of tokens."""
+"""Names of variables with secrets. The plural ``TOKENS`` does not match, since such a variable contains a number of
+tokens."""
 
 
 @rule(
@@ -134,7 +135,7 @@ OpenPort = tuple[str, str, str]
 
 
 def _collect_public_ports(stack: Stack, *, inbound: bool) -> set[OpenPort]:
-    """Return the ports of the contract's public flows, including those of a public API server with an unknown address."""
+    """Return the ports of the contract's public flows, including a public API server with an unknown address."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
     return {

@@ -18,7 +18,8 @@ https://learn.microsoft.com/azure/storage/files/understanding-billing#provisione
 MIN_STARTUP_S = 60
 """Minimum start-up timeout of a program without a model."""
 MAX_SCALING_DELAY_S = 120
-"""Maximum delay before scaling adds a pod. This is our choice: a node and an engine take ten times as long."""
+"""Maximum delay before scaling adds a pod. This is our choice: starting a node and an engine takes ten times as
+long."""
 DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
 """Probe defaults of Kubernetes."""
 

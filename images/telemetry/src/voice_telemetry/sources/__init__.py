@@ -16,7 +16,7 @@ class Source(Protocol):
         """Return the current values.
 
         Raises:
-            SourceError: The source cannot be read. Nothing is published, and alarms evaluate missing values.
+            SourceError: The source cannot be read. Nothing is published, so alarms treat the values as missing.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Reads the host's speech engine: queues over HTTP, free slots from the host registry, and the start from a file."""
+"""Reads metrics of the host's engine: queues over HTTP, free slots from the registry, start-up phases from a file."""
 
 import asyncio
 from pathlib import Path

@@ -64,8 +64,8 @@ class MonitorOutput(BaseModel):
     def calculate_utilization(self) -> float | None:
         """Return the mean utilization of all cores of the host in percent, or ``None`` without a visible runtime.
 
-        A core without a runtime is idle. Without any visible runtime, the utilization is unknown. A runtime that
-        compiles, or that neuron-monitor cannot see, must not shrink the fleet.
+        A core without a runtime is idle. Without any visible runtime, the utilization is unknown. A runtime that is
+        compiling a model, or that neuron-monitor cannot see, must not cause the fleet to shrink.
         """
         used = [
             core.neuroncore_utilization

@@ -60,7 +60,7 @@ class Backend(Protocol):
 
     Attributes:
         bins: Number of mel bins of its input.
-        languages: Supported languages, by ISO 639-1 if there is a code.
+        languages: Supported languages, as ISO 639-1 codes if they exist.
         supports_batch_encoding: Whether a batch of windows is faster than single ones.
     """
 
