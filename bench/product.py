@@ -1,4 +1,4 @@
-"""Builds the data plane for the benchmarks as in its image."""
+"""Builds the data plane for the benchmarks in the same way as for its image."""
 
 import subprocess
 from pathlib import Path

@@ -80,7 +80,7 @@ class SenderProcess:
         os.sched_setaffinity(self._process.pid, set(cores[:-1]) or set(cores))
 
     def send(self, streams: int, seconds: float, speed: float = 1) -> dict[str, float]:
-        """Send this number of seconds of audio on each stream, and return the statistics."""
+        """Send the given number of seconds of audio on each stream, and return the statistics."""
         print(streams, seconds, speed, file=self._process.stdin, flush=True)
         sent: dict[str, float] = json.loads(self._process.stdout.readline())
         return sent

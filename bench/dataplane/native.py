@@ -33,8 +33,7 @@ PRODUCT_TARGETS = (
 PRODUCT_PREFIX = "voice"
 
 REDIS_PROGRAM = Path("/usr/bin/redis-check-rdb")
-"""Program that is also the Redis server. Debian's server package is not used, since it would start a server on port
-6379."""
+"""The Redis server's program under another name. Debian's server package would start the server on port 6379."""
 
 
 @dataclass(frozen=True)

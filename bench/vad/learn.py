@@ -64,7 +64,7 @@ def apply_policy(probabilities: npt.NDArray[np.float64], policy: DecisionPolicy)
 
 
 def add_pre_roll(sent: FrameFlags, frames: int) -> FrameFlags:
-    """Return the flags, which are extended to the frames that precede each sent frame."""
+    """Return the flags with the frames that precede each sent frame also set."""
     result = sent.copy()
     for offset in range(1, frames + 1):
         result[:-offset] |= sent[offset:]

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Builds the VAD module as in its image, and measures its decisions and cost."""
+"""Builds the VAD module in the same way as for its image, and measures its decisions and cost."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ class FrameCost:
 
 
 class BuiltModule:
-    """The VAD module and its WebAssembly host as in the image, with two small programs that call them."""
+    """The VAD module and its WebAssembly host, built as for the image, with two small programs that call them."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

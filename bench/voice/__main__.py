@@ -1,7 +1,7 @@
 """Measures the maximum number of streams through the voice path, the transcript latency, and the CPU time per stream.
 
 Contestants run in turn on the same cores, so that other load on the machine affects all of them. Each has its own
-store, gateway, VAD stage and engine. Callers run on the same machine as well, and their CPU time is shown.
+store, gateway, VAD stage and engine. The callers also run on this machine, and their CPU time is reported.
 
 A load is sustained if every caller receives all final transcripts with a real-time factor below 1. The real-time factor
 is the waiting time for final transcripts after the end of their audio, divided by the duration of speech. The benchmark
@@ -91,7 +91,7 @@ def _write_report(searches: dict[str, LoadSearch], output: Path) -> None:
 
 
 def compare_with_commit(model: Path, streams: int, before: str, output: Path) -> list[str]:
-    """Compare this checkout with another commit and faster-whisper alone, and return the missed goals.
+    """Compare this checkout with another commit and with faster-whisper alone, and return the missed goals.
 
     Raises:
         ServiceError: A program of the voice path does not start.

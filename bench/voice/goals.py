@@ -89,7 +89,7 @@ def measure_faster_whisper(model: Path, kind: str, streams: int) -> tuple[float,
 
 
 def describe_missed_goals(steps: dict[str, LoadResult]) -> list[str]:
-    """Return descriptions of the missed goals and the failed calls of a checkout, by kind of audio."""
+    """Return descriptions of a checkout's missed goals and failed calls, by kind of audio."""
     missed_goals = [
         f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.get_limit(step.streams):g})"
         for kind, step in steps.items()

@@ -49,7 +49,7 @@ class TypeHint:
     config: Definition | None = None
 
     def merge(self, other: "TypeHint") -> None:
-        """Allow the values of another annotation as well."""
+        """Also allow the values of another annotation."""
         self.kinds |= other.kinds
         self.values += [value for value in other.values if value not in self.values]
         self.items = self.items or other.items

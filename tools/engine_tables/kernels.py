@@ -47,7 +47,7 @@ def read_kernels(reader: SourceReader, chooser: str) -> tuple[AttentionKernel, .
 
 
 def _read_block_sizes(reader: SourceReader, cls: Definition) -> set[int]:
-    """Return the block sizes of a kernel. A block must be a multiple of one of these sizes."""
+    """Return the block sizes of a kernel. The size of a block must be a multiple of one of these sizes."""
     method = reader.find_member(cls, BLOCKS_METHOD)
     returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
     items = [item for each in returned if isinstance(each, ast.List) for item in each.elts]

@@ -19,7 +19,7 @@ class Recipe:
     Attributes:
         commands: Functions that add the flags of a sub-command, by name.
         flexible: Whether the parser is vLLM's own, with dotted flags.
-        extends: Engine whose table applies as well.
+        extends: Engine whose table also applies.
         config_folder: Folder of the configuration classes of JSON-valued flags.
         configs: Additional configuration classes, by their full names.
         not_configs: Classes that only the engine itself fills in.

@@ -56,7 +56,7 @@ class HugePages:
 
     Attributes:
         size_mib: Page size; with 4 KiB base pages, arm64 supports 2, 32 and 1024 MiB.
-        count: Number of pages, at most 80 % of the host's memory.
+        count: Number of pages; together, at most 80 % of the host's memory.
     """
 
     size_mib: int

@@ -25,7 +25,7 @@ WebSocket."""
 TOKEN_PREFIX = "voice.token."  # noqa: S105  a name
 KEY_PREFIXES = ("voice.key.", "openai-insecure-api-key.")
 START_TIMEOUT_S = 5.0
-"""Maximum time until a telephone network identifies the call."""
+"""Maximum time within which a telephone network must identify the call."""
 
 JsonObject = dict[str, Any]
 

@@ -47,7 +47,7 @@ class ProtobufSerializer(ProtobufFrameSerializer):
 
 
 class GuardedSerializer(FrameSerializer):
-    """Wraps a protocol's serializer, so that any parse error closes the socket as malformed.
+    """Wraps a protocol's serializer, so that any parse error closes the socket because of a malformed message.
 
     Args:
         on_malformed: Callback that is called before Pipecat's transport disconnects because of an invalid message.

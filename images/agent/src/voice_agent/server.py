@@ -245,7 +245,7 @@ class _Caller:
 
     Attributes:
         name: Name of the caller; empty if the gateway does not distinguish callers.
-        connection: Connection to the gateway for the caller's session, which is closed when this context exits.
+        connection: Gateway connection of the caller's session. The connection is closed when this context exits.
     """
 
     name: str

@@ -70,7 +70,7 @@ class SpeechSynthesisService(TTSService):
     """Speech synthesis with estimated word times.
 
     The engines do not report word times. Words are distributed over a sentence's audio by their length, which is
-    sufficient to determine how far an interrupted answer was played.
+    sufficient to determine which part of an interrupted answer was played.
 
     Attributes:
         answer: Part of the current answer that was sent to the engine.

@@ -147,9 +147,9 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
     """The gateway as Pipecat's speech-to-text service.
 
     A commit follows each end of speech. The response to a commit contains everything said since the previous commit,
-    regardless of the number of utterances at the gateway. Transcripts are passed on with the response to the last
-    commit, marked as the turn's last transcript, so that no further wait is needed. If they were passed on earlier, the
-    turn would end before the caller's last words.
+    regardless of the number of utterances at the gateway. When the response to the last commit arrives, the transcripts
+    are passed on together, marked as the turn's last transcript, so that no further wait is needed. If they were passed
+    on earlier, the turn would end before the caller's last words.
 
     Args:
         connection: The first connection, opened before the caller was accepted.

@@ -1,6 +1,6 @@
 """Counts the usage of the engines per conversation, for billing.
 
-Usage is logged once at the end of a conversation, as a line whose ``message`` is ``usage``, and added to the caller's
+At the end of a conversation, its usage is logged as a line whose ``message`` is ``usage``, and is added to the caller's
 usage of the UTC day. The gateway counts audio.
 """
 

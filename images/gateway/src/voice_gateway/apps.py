@@ -76,7 +76,7 @@ async def get_health(request: Request) -> Response:
 
 
 async def get_liveness(request: Request) -> Response:
-    """Respond with 200 while the event loop runs and a replacement of this process would not help.
+    """Respond with 200 while the event loop runs and replacing this process would not help.
 
     All gateways share one store, so a failover does not require a replacement. However, if a deployment's new tasks
     cannot reach the store, the deployment must fail before it replaces other tasks. If only one task has lost its

@@ -184,7 +184,7 @@ class AudioSocket:
         """Complete the work between the release of the session and the notification of the caller."""
 
     async def _count_audio(self) -> bool:
-        """Count the audio since the last call, and return True if the caller may send more today."""
+        """Count the audio since the last call, and return True if the caller may send more audio today."""
         frames, self._counted_frames = self._received_frames - self._counted_frames, self._received_frames
         return await self._gateway.usage.count_audio(self._session, frames * FRAME_S)
 

@@ -1,4 +1,4 @@
-"""Authenticates clients of other speech services by their key.
+"""Authenticates clients of other speech services by their keys.
 
 These clients only send ``Authorization: Bearer KEY`` (Deepgram's clients send ``Token KEY``). The key is a session's
 token, or credentials for the deployment file's authorizer that this process can verify. These credentials are a token

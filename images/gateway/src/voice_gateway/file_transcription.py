@@ -34,8 +34,8 @@ SLOT_TIMEOUT_S = 60.0
 """Maximum time for which an uploaded file waits for a decoding slot."""
 CLOSE_CONNECTION_HEADERS = {"Connection": "close"}
 MAX_PENDING_PIECES = 4
-"""Maximum number of pieces of a file that wait or are transcribed concurrently. It also limits the number of hosts that
-work on the file."""
+"""Maximum number of pieces of a file that wait or are transcribed concurrently. This also limits the number of hosts
+that work on the file."""
 POLL_INTERVAL_S = 0.05
 REFRESH_INTERVAL_S = state.FILE_PIECE_RETENTION_S / 4
 PIECE_TIMEOUT_S = 300.0

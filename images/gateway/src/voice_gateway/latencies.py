@@ -16,7 +16,7 @@ class SocketLatencyRecorder:
     """
 
     def __init__(self, metrics: Metrics, trace: CallTrace | None, sent_at: Callable[[int], float | None]) -> None:
-        """Measure from the send times of frames.
+        """Start to measure, based on the send times of frames.
 
         Args:
             sent_at: Function that returns the send time of a frame, counted from 0.

@@ -52,7 +52,7 @@ class DeepgramFileQuery(BaseModel):
 
     Attributes:
         multichannel: Whether channels are transcribed separately, for one speaker per channel.
-        utterances: Whether the transcript is also split by sentences.
+        utterances: Whether the transcript is also split into sentences.
         punctuate: Whether text is capitalized and punctuated.
         numerals: Whether numbers are written in digits.
     """

@@ -16,8 +16,9 @@ PROBE_INTERVAL_S = 60.0
 PROBE_TIMEOUT_S = 10.0
 SECONDS_PER_DAY = 86_400
 PROBE_ID = "front-door"
-"""Session id and token of a request to the session API, to which the gateway responds with 401. API Gateway forwards
-the request although the request has no credentials. Otherwise, API Gateway would respond with another status."""
+"""Session id and token of a request to the session API. The gateway responds to this request with 401. API Gateway
+forwards the request although the request has no credentials. Otherwise, API Gateway would respond with another
+status."""
 
 log = logging.getLogger(__name__)
 

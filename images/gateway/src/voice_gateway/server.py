@@ -41,8 +41,8 @@ USAGE_REPORT_TIMEOUT_S = 3
 """Maximum time after the grace period for which a stopping process waits for the usage of its last sessions."""
 DRAIN_POLL_INTERVAL_S = 0.1
 MAX_CONNECTIONS_PER_CALLER = 2
-"""Connections of the session API in addition to each audio socket or event stream: a request to open or close a
-session, and a health check."""
+"""Number of session API connections in addition to each audio socket or event stream: one for a request that opens or
+closes a session, and one for a health check."""
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ class GatewaySettings(BaseSettings):
         idle_timeout_s: Time without audio, or without a reader's acknowledgement, after which a connection is closed,
             seconds.
         drain_timeout_s: Maximum time for callers to finish after the stop signal, seconds.
-        reconnect_grace_s: Time for which a session waits for its caller after its audio socket was lost, seconds.
+        reconnect_grace_s: Time for which a session waits for its caller after the audio socket was lost, seconds.
         end_of_turn_ms: Default silence that ends a complete sentence.
         session_max_s: Maximum duration of a session.
         caller_sessions: Maximum active sessions per caller.

@@ -1,8 +1,8 @@
 """Traces calls over OTLP: each trace contains the delays of a caller's transcripts by stage.
 
-The gateway knows when a frame was sent and when its transcript was delivered, and a final contains the durations of its
-stages in the engine. Therefore only the gateway sends spans, and a change of the VAD or ASR host during a call has no
-effect. A trace's id is derived from the session's id, so another gateway continues the same trace.
+The gateway knows when a frame was sent and when its transcript was delivered, and a final transcript contains the
+durations of its stages in the engine. Therefore, only the gateway sends spans, and a change of the VAD or ASR host
+during a call has no effect. A trace's id is derived from the session's id, so another gateway continues the same trace.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from voice_runtime.transcripts import Transcript
 
 NS_PER_S = 1_000_000_000
 TRACED_STAGES = ("ingest", "queue", "encode", "decode", "turn")
-"""Stages of an engine, in order. In the last stage, a transcript waits for the end of the turn. Other durations of a
-final are not sequential."""
+"""Stages of an engine, in order. In the last stage, a transcript waits for the end of the turn. Other durations in a
+final transcript are not sequential."""
 
 
 class _TraceIdGenerator(RandomIdGenerator):
@@ -40,7 +40,7 @@ class CallTracer:
     """The traced calls of this gateway."""
 
     def __init__(self, endpoint: str, share: float, deployment: str) -> None:
-        """Send traces to an endpoint. If it is empty, nothing is traced."""
+        """Send traces to an endpoint. If the endpoint is empty, nothing is traced."""
         self._calls: dict[int, CallTrace] = {}
         self._ids = _TraceIdGenerator()
         self._provider: TracerProvider | None = None
@@ -128,19 +128,19 @@ class CallTrace:
     def add_utterance(
         self, transcript: Transcript, sent_at: float, last_chunk_received_at: float, read_at: float
     ) -> None:
-        """Add the span of an utterance, from its last frame to its final, and a span for each stage.
+        """Add the span of an utterance, from its last frame to its final transcript, and a span for each stage.
 
         Args:
-            transcript: Final of the utterance.
+            transcript: Final transcript of the utterance.
             sent_at: Time at which the last frame was sent.
             last_chunk_received_at: Time at which the engine received the last chunk.
-            read_at: Time at which the final was read.
+            read_at: Time at which the final transcript was read.
         """
         utterance_span = self.add_span("utterance", sent_at, read_at, utterance=str(transcript.utterance))
         durations_s = {
             stage: transcript.stages_ms[stage] / 1000 for stage in TRACED_STAGES if stage in transcript.stages_ms
         }
-        # The final was written shortly before it was read.
+        # The final transcript was written shortly before it was read.
         at = max(sent_at, min(last_chunk_received_at, read_at - sum(durations_s.values())))
         self.add_span("vad end, ship", sent_at, at, utterance_span)
         for stage, duration_s in durations_s.items():

@@ -2,7 +2,7 @@
 
 A caller's resources are reserved after authentication. Until then, a client waits here, for a limited time and with a
 limited number of others, as with sshd's ``LoginGraceTime`` and ``MaxStartups``. A new client above that number is not
-refused. Instead, the source with the most clients loses its oldest one. A caller who authenticates immediately is
+refused. Instead, the source with the most clients loses its oldest client. A caller who authenticates immediately is
 therefore admitted, regardless of how many connections others have open.
 """
 
@@ -37,7 +37,7 @@ class SourceLimitedSet(Generic[Item]):
     def add(self, item: Item, source: str) -> Item | None:
         """Add an item, and return the item that was removed to make space, if any.
 
-        Above the limit, the source with the most items loses its oldest one.
+        Above the limit, the source with the most items loses its oldest item.
         """
         removed = None
         if len(self._sources) >= self._limit:

@@ -24,7 +24,7 @@ FeatureRows = NDArray[np.float32]
 
 
 class LogMelExtractor:
-    """Extractor of features from an utterance, whose samples arrive in pieces of any length.
+    """Extracts features from an utterance whose samples arrive in pieces of any length.
 
     A row is centred on every 160th sample and extends 200 samples to both sides. Before the utterance, the signal is
     reflected. After it, the signal is silence.

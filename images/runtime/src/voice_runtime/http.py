@@ -59,8 +59,8 @@ class RequestHeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
     Uvicorn itself waits indefinitely after the first byte.
 
     ``with_connection_limit`` returns the class for a server. Above its maximum of waiting connections, the address with
-    the most waiting connections loses its oldest one. Connections with a request in progress, and WebSockets, are not
-    counted, unless the client does not read its response.
+    the most waiting connections loses its oldest connection. Connections with a request in progress, and WebSockets,
+    are not counted, unless the client does not read its response.
 
     No connection can monopolize the event loop. 256 KiB of the smallest chunks are 40,000 events, which take a second
     of CPU time. Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
@@ -77,7 +77,7 @@ class RequestHeadTimeoutProtocol(SlowReaderTimeoutProtocol, H11Protocol):
 
     @classmethod
     def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["RequestHeadTimeoutProtocol"]:
-        """Return the protocol of a server with this maximum of connections without a request."""
+        """Return a protocol class that allows at most this number of connections without a request."""
         return type("RequestHeadTimeoutProtocol", (cls,), {"waiting_connections": SourceLimitedSet(connections)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -13,7 +13,7 @@ class LingeringCloseMiddleware:
     """Reads the rest of a request's body before a connection is closed.
 
     The kernel resets a connection that is closed with unread data, and the client can lose a response that it has not
-    read yet. Only responses with ``Connection: close`` are affected: on other connections uvicorn reads the rest.
+    read yet. Only responses with ``Connection: close`` are affected; on other connections, uvicorn reads the rest.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -7,7 +7,7 @@ MAX_ID_CHARACTERS = 512
 
 
 def parse_event_id(text: str | bytes) -> str | None:
-    """Return the id of a client's event, which an ``error`` repeats, or ``None`` if the event has none."""
+    """Return the id of a client's event, or ``None`` if the event has none. An ``error`` repeats this id."""
     try:
         event = json.loads(text)
     except (ValueError, RecursionError):

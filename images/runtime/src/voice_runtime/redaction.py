@@ -105,7 +105,7 @@ def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -
 
 
 def _count_committed_words(committed_spans: Sequence[RedactedSpan], committed: int) -> int:
-    """Return the number of committed words after redaction. A partly committed range is not committed."""
+    """Return the number of committed words after redaction. A partly committed range does not count as committed."""
     complete_spans = [each for each in committed_spans if each.end <= committed]
     cut = next((each.begin for each in committed_spans if each.end > committed), committed)
     return cut - sum(each.end - each.begin - bool(each.label) for each in complete_spans)

@@ -308,7 +308,7 @@ class SessionStore:
             )
 
     async def clear_refusal(self, ssrc: int) -> None:
-        """Record that a host accepts the audio of a session that another one had rejected."""
+        """Record that a host accepts the audio of a session that another host had rejected."""
         await self._store.hdel(state.build_transcription_progress_key(ssrc), TranscribedAudioField.REFUSED_AT)
 
     async def close(self, session: Session) -> None:

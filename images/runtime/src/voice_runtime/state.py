@@ -43,7 +43,7 @@ REVISION_RETENTION_S = 86_400
 """Lifetime of the newest revision, which its tasks renew. After a day without such tasks, the next task to start sets
 the revision."""
 SESSION_RETENTION_S = 600
-"""Time for which a session's record and transcript outlive its expiry, for late readers."""
+"""Time for which the record and transcript of a session are kept after the session expires, for late readers."""
 
 USAGE_RETENTION_S = 3 * 86_400
 """Time for which a caller's usage of a day is kept: the day and two more."""

@@ -49,7 +49,7 @@ class StoreSettings(BaseSettings):
         """Return the current name or address of the store.
 
         Raises:
-            OSError: Its file cannot be read.
+            OSError: The file with the address cannot be read.
         """
         return self.host_file.read_text(encoding="utf-8").strip() if self.host_file else self.host or ""
 
@@ -57,7 +57,7 @@ class StoreSettings(BaseSettings):
         """Return the password.
 
         Raises:
-            OSError: Its file cannot be read.
+            OSError: The password file cannot be read.
         """
         if self.password_file is not None:
             return self.password_file.read_text(encoding="utf-8").strip()
@@ -74,7 +74,7 @@ class FileCredentialProvider(CredentialProvider):
         """Return user and password.
 
         Raises:
-            OSError: The file cannot be read.
+            OSError: The password file cannot be read.
         """
         return self._settings.user, self._settings.read_password() or ""
 
@@ -82,7 +82,7 @@ class FileCredentialProvider(CredentialProvider):
         """Return user and password. The client's own method logs a warning if it is not overridden.
 
         Raises:
-            OSError: The file cannot be read.
+            OSError: The password file cannot be read.
         """
         return self.get_credentials()
 

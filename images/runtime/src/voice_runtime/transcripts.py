@@ -159,8 +159,8 @@ class TranscriptStore:
                 utterance.
         """
         event_id = EventId(transcript.utterance, FIXED_EVENT_NUMBER_BY_KIND.get(transcript.kind, number))
-        # For an archived session, a final transcript is first appended to the archived ones: if a host fails in
-        # between, nothing has been published, and its successor appends the transcript to both streams.
+        # The final transcript of an archived session is first appended to the session's final transcripts. If the host
+        # fails in between, nothing has been published, and its successor appends the transcript to both streams.
         if transcript.kind is EventKind.FINAL and await self._store.hexists(
             state.build_session_key(ssrc), SessionField.ARCHIVED_FROM
         ):

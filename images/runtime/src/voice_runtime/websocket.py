@@ -11,7 +11,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request
 
 MAX_SLICE_BYTES = 4096
-"""Maximum bytes per read. This is 680 empty pings, the smallest frames, which take about 10 ms."""
+"""Maximum bytes per read. The limit equals 680 empty pings, the smallest frames, which take about 10 ms to process."""
 BAD_REQUEST_RESPONSE = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 MIN_PAUSE_S = 0.001
 PAUSE_FACTOR = 4

@@ -24,7 +24,7 @@ from voice_telemetry.sources.neuron import NeuronSource
 from voice_telemetry.sources.nic import NicSource
 
 MAX_VALUE_AGE_S = 10.0
-"""Maximum age of values for Prometheus. If a value is older, its source no longer responds."""
+"""Maximum age of values for Prometheus. A value is only older if its source no longer responds."""
 _CLOUDWATCH_TIMEOUT_S = 5
 
 log = logging.getLogger("voice_telemetry")

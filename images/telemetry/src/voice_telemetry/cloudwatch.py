@@ -25,7 +25,7 @@ _TOO_MANY_REQUESTS = 429
 _THROTTLING_CODES = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
 _CREDENTIAL_ERROR_CODES = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
-"""Errors of the credentials. The values are accepted after the credentials are fixed."""
+"""Errors of the credentials. Once the credentials are fixed, CloudWatch accepts the values."""
 
 if TYPE_CHECKING:  # stubs, which the image does not contain
     from types_boto3_cloudwatch import CloudWatchClient

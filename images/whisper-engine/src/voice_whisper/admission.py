@@ -1,7 +1,8 @@
 """Admission of sessions that exist in Valkey, up to the host's number of slots.
 
 The number of unknown sessions that wait for their lookup is limited, and addresses are served in turn. Above the limit,
-the address with the most waiting sessions loses its oldest one, so a flood only delays sessions from its own address.
+the address with the most waiting sessions loses its oldest session, so a flood delays only sessions from its own
+address.
 """
 
 import asyncio
@@ -200,7 +201,7 @@ class Admission:
     def _look_up(self, ssrc: int, source: str) -> None:
         """Start the lookup of a session.
 
-        Above the limit, the address with the most waiting sessions loses its oldest one.
+        Above the limit, the address with the most waiting sessions loses its oldest session.
         """
         if ssrc not in self._unknown:
             removed = self._unknown.add(ssrc, source)
@@ -246,7 +247,8 @@ class Admission:
 
     async def _start_session(self, ssrc: int, record: Session) -> None:
         last_final = await retry_until_done("admission", lambda: self._services.transcripts.read_last_final(ssrc))
-        # If the previous host failed right after it published a final, the record does not include that final yet.
+        # If the previous host failed right after it published a final transcript, the record does not include that
+        # transcript yet.
         transcribed_until = max(
             record.last_transcribed_sequence + 1, last_final.end_ms // FRAME_MS if last_final else 0
         )
@@ -258,7 +260,7 @@ class Admission:
 
 
 def _record_deadline(until: dict[int, float], ssrc: int, at: float) -> None:
-    """Store a time for a session, and remove the oldest time above the limit."""
+    """Store a time for a session, and remove the oldest time if the limit is exceeded."""
     if len(until) >= MAX_REFUSED_SESSIONS:
         until.pop(next(iter(until)))
     until.pop(ssrc, None)

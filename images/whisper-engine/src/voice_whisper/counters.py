@@ -7,7 +7,7 @@ RATE_WINDOW_S = 60.0
 
 
 class Counters:
-    """Counters since the start of the engine, by reason if there are several.
+    """Counters since the start of the engine, by reason if there are several reasons.
 
     Attributes:
         malformed: Invalid datagrams.

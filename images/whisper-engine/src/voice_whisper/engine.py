@@ -36,7 +36,7 @@ DRAIN_PROPAGATION_DELAY_S = HOST_HEARTBEAT_TIMEOUT_S
 periodically."""
 POLL_INTERVAL_S = 0.1
 SHUTDOWN_RESERVE_S = 1.0
-"""Part of the drain time that is reserved for the removal from the registry."""
+"""Part of the drain time that is reserved for removing the host from the registry."""
 
 log = logging.getLogger(__name__)
 

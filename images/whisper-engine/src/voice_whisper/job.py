@@ -46,7 +46,7 @@ class WindowTranscript:
     """Transcript of a window.
 
     Attributes:
-        stages_ms: Duration of each stage; waiting is ``queue``.
+        stages_ms: Duration of each stage; the waiting time is ``queue``.
         words: Words with times; empty if the engine does not report them.
         processing_s: The window's share of the workers' processing time, since workers process batches.
     """

@@ -325,7 +325,7 @@ class LiveSession:
         if not utterance.marks:
             self._continue_agreement(utterance)
             utterance.agreement.add_hypothesis(shift_words(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
-            await self._publish_partial(utterance, frames, replace(result, stages_ms={}))  # the final contains them
+            await self._publish_partial(utterance, frames, replace(result, stages_ms={}))  # the final one has them
         return result
 
     async def _publish(self) -> None:

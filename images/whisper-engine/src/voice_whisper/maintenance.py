@@ -17,7 +17,8 @@ from voice_whisper.settings import EngineSettings
 
 ADVANCE_INTERVAL_S = 0.05
 IDLE_TIMEOUT_S = 120.0
-"""Time without audio after which a session is released. The VAD tier forgets the session's host after the same time."""
+"""Time without audio after which a session is released. The VAD tier discards its record of the session's host after
+the same time."""
 QUIET_TIMEOUT_S = 2.0
 """Time without speech after which the record of a session is read, since the session may have been closed."""
 
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 class HostMaintenance:
     """The periodic work of a host.
 
-    A host whose transcriber is stuck behaves as if it had failed until the transcriber works again: it is not in the
-    registry and renews no leases, so that the VAD tier sends its sessions elsewhere and other hosts take over.
+    While its transcriber is stuck, a host behaves as if it had failed. The host is not in the registry and renews no
+    leases, so the VAD tier sends its sessions elsewhere, and other hosts take them over.
 
     Args:
         is_stuck: Function that returns True if the transcriber has stopped working.

@@ -1,7 +1,7 @@
 """Memory that the main process and the workers share: features for encoders, and hidden states for decoders.
 
-The memory is an anonymous file that workers inherit. Only slot numbers are sent between processes. The kernel only
-allocates used pages, and frees the memory when the last process has ended for any reason.
+The memory is an anonymous file that workers inherit. Only slot numbers are sent between processes. The kernel allocates
+only the pages that are used, and frees the memory when the last process has ended for any reason.
 """
 
 import mmap

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 RETRY_PAUSE_S = 0.5
 
 STORE_ERRORS = (RedisError, OSError, TimeoutError)
-"""Errors of a store that is unavailable, starting, or failing over."""
+"""Errors that occur while the store is unavailable, starting or failing over."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

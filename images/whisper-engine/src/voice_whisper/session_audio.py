@@ -13,7 +13,7 @@ from voice_whisper.utterance import CHUNK_FRAMES, MAX_GAP_FRAMES, Utterance, is_
 from voice_whisper.window import FRAME_MS, MAX_UTTERANCE_FRAMES
 
 MAX_START_DELAY_FRAMES = 500 // FRAME_MS
-"""Number of frames after which a missing start of an utterance is no longer expected."""
+"""Number of frames after which an utterance's missing start is no longer expected."""
 INCOMPLETE_SENTENCE_SILENCE_FACTOR = 2
 """Factor for the silence that ends an incomplete sentence."""
 EARLY_TRANSCRIPT_SILENCE_S = 0.24
@@ -22,7 +22,8 @@ COMMIT_TRANSCRIPT_SILENCE_S = 0.08
 """Silence after which the utterance is transcribed for callers that commit and wait. An agent commits 0.2 s into a
 silence, and the transcript takes about as long."""
 MAX_CONTINUATION_FRAMES = 300 // FRAME_MS
-"""Maximum pause before speech that continues an utterance. On its own, such speech would be transcribed wrongly."""
+"""Maximum pause before speech that continues an utterance. If it were transcribed on its own, such speech would be
+recognized wrongly."""
 MAX_REORDER_S = 0.1
 """Maximum wait for a chunk that later chunks have overtaken."""
 

@@ -27,7 +27,7 @@ class Stage:
     """A stage that keeps its workers running, and sends them batches.
 
     Args:
-        follows: Preceding stage. Without one, jobs may arrive at any time.
+        follows: Preceding stage. Without a preceding stage, jobs may arrive at any time.
 
     Attributes:
         queue: Waiting jobs.

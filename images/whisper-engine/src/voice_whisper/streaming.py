@@ -253,7 +253,7 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_complete: bool) -
     seam = _find_overlap(last, next_)
     if seam is None:
         return f"{prefix} {suffix}".strip() if is_complete else prefix
-    # A word at the boundary is taken from the second stream, and so is everything after it.
+    # A word at the boundary, and everything after it, is taken from the second stream.
     kept, skipped = seam
     return " ".join(first[: at + kept] + second[skipped:])
 

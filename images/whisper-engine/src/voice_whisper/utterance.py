@@ -101,7 +101,7 @@ class Utterance:
             self.end, self.has_ended, self.is_transcript_complete = None, False, None
 
     def add_journal_entry(self, entry_id: str, sequence: int) -> None:
-        """Store the journal entry of a chunk, which may belong to a part that was split off."""
+        """Store the journal entry of a chunk. The chunk may belong to a part that was split off."""
         of = self._rest if self._rest and sequence >= self._rest.start else self
         of.entries[entry_id] = sequence
 

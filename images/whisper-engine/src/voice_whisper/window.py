@@ -2,7 +2,7 @@
 
 Whisper was trained on windows of 30 s. A shorter window is cheaper, since the cost of the encoder's attention is
 quadratic. However, the model needs some silence after the words, or it repeats itself. README.md contains the
-measurements for these lengths, and the command that repeats them.
+measurements for these lengths, and the command that repeats the measurements.
 """
 
 import numpy as np

@@ -1,9 +1,8 @@
 """Reads NVIDIA GPUs through the driver's own library.
 
 On Hopper, DCGM's graphics-engine activity (``DCGM_FI_PROF_GR_ENGINE_ACTIVE``) is available in the GPU performance
-monitor (GPM), without DCGM's daemon. Older GPUs only report the share of time with any running kernel, which is
-coarser.
-https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
+monitor (GPM), without DCGM's daemon. Older GPUs report only the share of time during which any kernel runs, which is a
+coarser measure. https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
 """
 
 import asyncio

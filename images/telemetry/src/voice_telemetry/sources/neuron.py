@@ -82,7 +82,7 @@ class NeuronSource:
 
     def __init__(self, program: Path) -> None:
         self._program = program
-        # A file of a fixed name in the temporary folder may belong to another user of the machine.
+        # A file with a fixed name in the temporary folder may belong to another user of the machine.
         self._folder = TemporaryDirectory(prefix="voice-telemetry-")
         self._configuration = Path(self._folder.name) / "neuron-monitor.json"
         self._process: asyncio.subprocess.Process | None = None

@@ -75,7 +75,7 @@ class Backend(Protocol):
     def decode(
         self, hidden: HiddenStates, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
     ) -> list[DecodedText]:
-        """Convert hidden states to text. Each window has a language, which is detected if it is ``None``.
+        """Convert hidden states to text. The language of each window is detected if it is ``None``.
 
         Args:
             rows: Number of each window's rows that contain audio.

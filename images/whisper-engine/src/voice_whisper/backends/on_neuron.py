@@ -3,8 +3,8 @@
 This backend is not tested, since neither such hardware nor its packages were available. Names are those of
 neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it is based.
 
-Encoder and decoder are each compiled once, into the cache folder. Each worker loads its part, or both parts if they are
-colocated, onto its own NeuronCore. Shapes are fixed: one window of 30 s at a time.
+Encoder and decoder are each compiled once, into the cache folder. Each worker loads its part, or both parts if prefill
+and decode are colocated, onto its own NeuronCore. Shapes are fixed: one window of 30 s at a time.
 """
 
 import importlib
