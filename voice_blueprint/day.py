@@ -35,7 +35,7 @@ RANDOMLY_ASSIGNED_TIERS = (Tier.GATEWAY, Tier.VAD)
 """Tiers whose load balancer distributes calls without regard to the load of hosts."""
 DEFAULT_PEAK_FACTOR: float = CallLoad.model_fields["peak_factor"].default
 CURVE_MEAN_TOLERANCE = 0.01
-"""Permitted deviation of the mean and peak of a CSV file from those of the load."""
+"""Permitted deviation of a CSV file's mean and peak from those of the load."""
 
 
 class LoadCurveError(ValueError):
@@ -151,7 +151,7 @@ def _solve_cosine_exponent(factor: float) -> float:
 
 
 def _create_spike_curve(load: CallLoad) -> LoadCurve:
-    """Return a day with one plateau of an hour.
+    """Return a day with one plateau that lasts an hour.
 
     The plateau is shorter if an hour would leave no calls for the rest of the day.
     """

@@ -67,14 +67,14 @@ CALLER_VARIABLE_BY_SETTING: Mapping[str, Variable] = {
     for name, field in CallerSettings.model_fields.items()
     if name != "archive"
 }
-"""Variables of the gateway, by setting of ``CallerSettings``. The archive is excluded, since it is a resource."""
+"""Gateway variables, by setting in ``CallerSettings``. The archive is excluded, since it is a resource."""
 
 VARIABLES_BY_IMAGE: Mapping[Image, tuple[Variable, ...]] = contract.VARIABLES_BY_IMAGE | {
     Image.GATEWAY: tuple(
         dict.fromkeys((*contract.VARIABLES_BY_IMAGE[Image.GATEWAY], *CALLER_VARIABLE_BY_SETTING.values()))
     )
 }
-"""Variables of each image: those of the contract, and those derived from settings."""
+"""Variables for each image: those in the contract, and those derived from settings."""
 
 
 def _format_value(value: object) -> str:
@@ -87,7 +87,7 @@ def _format_value(value: object) -> str:
 def build_gateway_environment(
     deployment: Deployment, edge: Edge | AzureEdge, *, fleet: str, sockets: int, media_host: str
 ) -> dict[Variable, str]:
-    """Return the gateway's variables except those of the state store, the archive and other regions' addresses.
+    """Return the gateway's variables except those for the state store, the archive and other regions' addresses.
 
     Args:
         deployment: The deployment.
@@ -129,7 +129,7 @@ def build_agent_environment(
     chat: tuple[str, str],
     speech: tuple[str, str],
 ) -> dict[Variable, str]:
-    """Return an agent's variables except those of the state store. Secrets are empty.
+    """Return an agent's variables except those for the state store. Secrets are empty.
 
     Args:
         deployment: The deployment.

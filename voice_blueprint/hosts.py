@@ -1,4 +1,4 @@
-"""Images of each host, task and pod: those of fleets, of the gateway, and of the cluster."""
+"""Images for each host, task and pod: those for fleets, for the gateway, and for the cluster."""
 
 import hashlib
 import json
@@ -23,15 +23,15 @@ AWS_IMAGES = (
     Image.ASR_VLLM,
     Image.TELEMETRY,
 )
-"""All images of deployments to AWS. Each image has a repository."""
+"""All images in deployments to AWS. Each image has a repository."""
 IMAGES_BY_CALLER_TIER = {
     Component.GATEWAY: GATEWAY_IMAGES,
     Component.VAD: (Image.VAD_DATAPLANE, Image.TELEMETRY, Image.GATEWAY),
     Component.ASR: (Image.WHISPER_ENGINE, Image.TELEMETRY, Image.GATEWAY),
 }
-"""Images of the caller tiers on Azure. In each pod, the gateway's image signs in to the state store."""
+"""Images for the caller tiers on Azure. In each pod, the gateway's image signs in to the state store."""
 AGENT_POD_IMAGES = (*AGENT_IMAGES, Image.GATEWAY)
-"""Images of an agent's pod on Azure."""
+"""Images in an agent's pod on Azure."""
 CALLER_IMAGES = tuple(dict.fromkeys(image for images in IMAGES_BY_CALLER_TIER.values() for image in images))
 CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 """Images that every cluster on Azure runs in addition to its services."""
@@ -87,7 +87,7 @@ def list_required_images(deployment: Deployment) -> tuple[Image, ...]:
 
 
 PLACEHOLDER_DIGEST = f"sha256:{'0' * 64}"
-"""Placeholder digest of an image that has no digest. No registry contains it, and services that refer to it are not
+"""Placeholder digest for an image that has no digest. No registry contains it, and services that refer to it are not
 started."""
 
 

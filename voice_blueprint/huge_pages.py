@@ -11,11 +11,11 @@ BYTES_PER_SESSION = 28 * 1024
 BYTES_PER_QUEUE = 4 << 20
 """Memory per receive queue: its rings of chunks and commands (``pipeline/poller.hpp``)."""
 VAD_BYTES_PER_QUEUE = 9 << 20
-"""Memory of the VAD module per receive queue; twice as much while a module is replaced (``vad/module/vad.c``)."""
+"""Memory for the VAD module per receive queue; twice as much while a module is replaced (``vad/module/vad.c``)."""
 PACKET_BUFFER_BYTES_PER_QUEUE = 20 << 20
-"""Memory of DPDK's packet buffers per receive queue: 8,192 of 2.4 KiB (``receive/dpdk.cpp``)."""
+"""Memory for DPDK's packet buffers per receive queue: 8,192 of 2.4 KiB (``receive/dpdk.cpp``)."""
 DPDK_BYTES = 8 << 20
-"""Memory of DPDK itself."""
+"""Memory for DPDK itself."""
 
 
 def calculate_huge_page_count(sessions: int, queues: int, size_mib: int) -> int:

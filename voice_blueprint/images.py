@@ -27,7 +27,7 @@ BUILD_CONTEXT = ROOT
 IMAGES_FOLDER = BUILD_CONTEXT / "images"
 SPEC_FILE = "image.yaml"
 SNAPSHOT_ARGUMENT = "DEBIAN_SNAPSHOT"
-"""Build argument of Debian-based images (``images/debian.sh``)."""
+"""Build argument for Debian-based images (``images/debian.sh``)."""
 
 Platform = Literal["linux/amd64", "linux/arm64"]
 _CONTRACT_MODULES = {"contract": network, "cluster_contract": cluster_contract}
@@ -69,7 +69,7 @@ def load_base_images() -> dict[str, BaseImage]:
 
 
 def find_upstream_reference(name: str) -> str:
-    """Return the reference of the upstream image, with its tag, of an engine or a distribution's base.
+    """Return the tagged reference to the upstream image for an engine or a distribution's base.
 
     Raises:
         ValueError: Neither has this name, or the engine has no public image.
@@ -133,7 +133,7 @@ class NoHealthCheck(Model):
 
 
 class ImageSize(Model):
-    """Resources of the image on a node."""
+    """Resources that the image uses on a node."""
 
     budget_gib: float = Field(gt=0)
     """Upper bound on the size of the unpacked image, GiB."""

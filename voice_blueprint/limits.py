@@ -22,12 +22,12 @@ from voice_blueprint.file.source import Location
 PUBLISH_INTERVAL_S = 5
 """Interval at which telemetry sends its metrics in one request (images/telemetry, ``publish_every_s``)."""
 MAX_STORE_CONNECTIONS = 50
-"""Maximum connections of a gateway, an agent, an engine or its telemetry to the state store
+"""Maximum connections from a gateway, an agent, an engine or its telemetry to the state store
 (voice_runtime/store.py)."""
 VAD_STORE_CONNECTION_COUNT = 4
-"""Connections of the data plane (images/vad-dataplane/src): hosts, chunks, admission and presence."""
+"""Connections from the data plane (images/vad-dataplane/src): hosts, chunks, admission and presence."""
 BASE_STACK_COUNT = 7
-"""Number of stacks of a deployment, excluding agents, fleets and machine images (voice_stacks/aws)."""
+"""Number of stacks in a deployment, excluding agents, fleets and machine images (voice_stacks/aws)."""
 EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
 """Throughput and connections of one capacity unit of an application gateway. See ``EDGE_UNITS``."""
 MBPS_PER_CALL = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6

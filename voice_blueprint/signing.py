@@ -1,4 +1,4 @@
-"""Signatures of images in the form of cosign: ECDSA on P-256 over SHA-256, verified with a public key."""
+"""Signatures of images in cosign's format: ECDSA on P-256 over SHA-256, verified with a public key."""
 
 import base64
 import json

@@ -47,7 +47,7 @@ COMMANDS = {
     "call": "Stream a recording in real time, and print the transcripts as they arrive.",
     "loadtest": "Load test an endpoint: latency, throughput, starved streams, goodput and cost.",
 }
-"""Commands of `voice_ops/<command>/command.py`, with the first paragraph of their help. A test compares both."""
+"""Commands in `voice_ops/<command>/command.py`, with the first paragraph of their help. A test compares both."""
 
 COMMANDS_BY_PANEL = {
     "Start": ("init", "new", "schema"),
@@ -56,7 +56,7 @@ COMMANDS_BY_PANEL = {
     "Operate": ("status", "drain", "rotate", "restore"),
     "Measure": ("call", "loadtest", "calibrate"),
 }
-"""Commands by panel of `voice --help`."""
+"""Commands by panel in `voice --help`."""
 
 RENAMED_COMMANDS = {"bench": "loadtest"}
 
@@ -67,10 +67,10 @@ RENAMED_OPTIONS = {
     "rollout": {"--said": "--transcript"},
     "simulate": {"--peers": "--compare-autoscalers"},
 }
-"""Options of release 0.1.0 that are still accepted, with their names in the next release."""
+"""Options from release 0.1.0 that are still accepted, with their names in the next release."""
 
 STDOUT_ERRNOS = {ENOSPC, EDQUOT, EIO}
-"""Error numbers of writes to a full or broken disk. An error without a file name may concern standard output."""
+"""Error numbers for writes to a full or broken disk. An error without a file name may concern standard output."""
 MIN_FREE_DISK_BYTES = 2**25
 """Minimum free disk space for a synthesis, in bytes. A disk with less free space counts as full."""
 
@@ -131,7 +131,7 @@ class CommandGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Run the command line. Errors of arguments and of standard output are reported like all other errors."""
+        """Run the command line. Errors in arguments and on standard output are reported like all other errors."""
         try:
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
             if not standalone_mode:
@@ -187,7 +187,7 @@ def _find_folder_on_full_disk() -> str | None:
 
 
 def _report_usage_error(error: ClickException, *, as_json: bool) -> NoReturn:
-    """Print an error of the command line with a hint, or the help if there are no arguments, and exit."""
+    """Print an error in the command line with a hint, or the help if there are no arguments, and exit."""
     context: Context | None = getattr(error, "ctx", None)
     if isinstance(error, NoArgsIsHelpError):
         error.show()

@@ -7,7 +7,7 @@ INVALID_INPUT = 2
 """The input is rejected: the file or an option is invalid, or a check fails."""
 
 IN_PROGRESS = 75
-"""A rollout is incomplete, and continues without this command. The code is EX_TEMPFAIL of sysexits.h."""
+"""A rollout is incomplete, and continues without this command. The code is EX_TEMPFAIL from sysexits.h."""
 
 INTERRUPTED = 130
 """The operator pressed Ctrl-C, and all started processes have been stopped."""

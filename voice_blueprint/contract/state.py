@@ -119,7 +119,7 @@ CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
 """Id of the connection that owns the conversation. Its agent renews the key before it expires."""
 
 HOSTS_KEY = "host:{tier}"
-"""Set of the ids of a tier's hosts (``vad``, ``asr``, ``agent``), so that readers need not scan the store."""
+"""Set with the ids of a tier's hosts (``vad``, ``asr``, ``agent``), so that readers need not scan the store."""
 
 HOST_KEY = "host:{tier}:{host}"
 """Hash of a host, which every heartbeat rewrites and which expires without heartbeats; ``HostField`` lists its
@@ -131,7 +131,7 @@ sessions. VAD hosts may not read it, so they cannot discover sessions that send 
 
 
 REVISION_KEY_BY_TIER = {Tier.GATEWAY: "session:revision", Tier.AGENT: "conversation:revision"}
-"""Revision of the task definition of the tier's newest ECS task. Tasks with another revision belong to an older
+"""Task definition revision of the tier's newest ECS task. Tasks with another revision belong to an older
 deployment."""
 
 
@@ -180,14 +180,14 @@ class SessionField(StrEnum):
 
 
 class SentAudioField(StrEnum):
-    """Fields of the hash of a session's sent audio, all written by the VAD tier."""
+    """Fields in the hash for a session's sent audio, all written by the VAD tier."""
 
     LAST_SEQUENCE = "last_sequence"
     """``sequence`` of the last chunk that was sent."""
     CHUNKS = "chunks"
     """Number of chunks that were sent."""
     SEEN_AT = "seen_at"
-    """Seconds since 1970 of the last packet."""
+    """Time of the last packet, in seconds since 1970."""
     BEGINS_AT = "begins_at"
     """RTP timestamp of the first frame of an external session. Positions in the session's audio are relative to this
     timestamp, regardless of the VAD host. The field is absent before the first packet, and for a gateway's session."""
@@ -196,7 +196,7 @@ class SentAudioField(StrEnum):
 
 
 class TranscribedAudioField(StrEnum):
-    """Fields of the hash of a session's transcribed audio, written by the ASR tier."""
+    """Fields in the hash for a session's transcribed audio, written by the ASR tier."""
 
     REFUSED_AT = "refused_at"
     """Seconds since 1970 at which a full host rejected the session's audio; absent after a host accepts the audio. The
@@ -213,7 +213,7 @@ class TranscribedAudioField(StrEnum):
 
 
 class FilePieceField(StrEnum):
-    """Fields of the hash of a piece of an audio file."""
+    """Fields in the hash for a piece of an audio file."""
 
     AUDIO = "audio"
     """Written by the gateway: PCM16, little-endian, 16 kHz."""
@@ -226,7 +226,7 @@ class FilePieceField(StrEnum):
 
 
 class HostField(StrEnum):
-    """Fields of the hash of a host."""
+    """Fields in the hash for a host."""
 
     KIND = "kind"
     """In the ASR tier ``neuron`` or ``gpu``, where Neuron hosts are filled first; otherwise ``vad`` or ``agent``."""
@@ -235,7 +235,7 @@ class HostField(StrEnum):
     ZONE = "zone"
     """Availability zone of an ASR host; the VAD tier prefers hosts in its own zone. Empty if unknown."""
     SLOTS = "slots"
-    """Maximum number of sessions. For ASR hosts, gateways limit the admitted sessions by this number."""
+    """Maximum number of sessions. For ASR hosts, gateways limit the admitted sessions to this number."""
     LANGUAGES = "languages"
     """Comma-separated languages that an ASR host supports. Empty if unknown."""
     FREE_SLOTS = "free_slots"

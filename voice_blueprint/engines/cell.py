@@ -58,7 +58,7 @@ def calculate_helper_memory_gib(service: AzureService) -> float:
 
 
 def calculate_cell_engine_cpus(cpus: int) -> int:
-    """Return the number of CPUs of each engine of a cell.
+    """Return the number of CPUs for each engine in a cell.
 
     The kubelet pins only whole CPUs, so the number is an integer.
     """
@@ -66,7 +66,7 @@ def calculate_cell_engine_cpus(cpus: int) -> int:
 
 
 def calculate_single_engine_cpus(cpus: int) -> int:
-    """Return the number of CPUs of an engine whose pod contains one LMCache server.
+    """Return the number of CPUs for an engine whose pod contains one LMCache server.
 
     The kubelet pins only whole CPUs, so the number is an integer.
     """
@@ -88,7 +88,7 @@ def validate_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
 
 
 def build_cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
-    """Return a remedy with the CPU requests of a whole cell that the kubelet admits."""
+    """Return a remedy with CPU requests for a whole cell that the kubelet admits."""
     admitted_amounts = [amount for amount in range(1, size.vcpus) if _can_pin_cell(size, amount, policy)]
     return (
         f"{admitted_amounts[0]} to {admitted_amounts[-1]} cpus"

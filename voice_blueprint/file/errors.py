@@ -32,7 +32,7 @@ class DeploymentFileError(Exception):
 
 
 class SettingError(ValueError):
-    """An error of a section that is reported at one of its settings.
+    """An error in a section that is reported at one of its settings.
 
     Attributes:
         location: Keys and indices from the section down to the setting.

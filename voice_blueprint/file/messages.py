@@ -106,7 +106,7 @@ _UNITS_BY_SUFFIX = {
     "_usd": "USD",
     "_percent": "percent",
 }
-"""Units of settings by the suffix of their name."""
+"""Units of settings by name suffix."""
 
 
 def _describe_expected_type(kind: str, value: object, location: Location) -> str | None:

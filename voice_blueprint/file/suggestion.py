@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 _MAX_LISTED_CHOICES = 6
 _MIN_SIMILARITY = 0.7
-"""Minimum similarity of two words for a suggestion."""
+"""Minimum similarity between two words for a suggestion."""
 
 
 def format_suggestion_or_choices(word: str, valid_names: Iterable[str]) -> str:

@@ -1,1 +1,1 @@
-"""Alerts, dashboards and scaling of each cloud, and their common parts: objectives, windows and panels."""
+"""Alerts, dashboards and scaling for each cloud, and their common parts: objectives, windows and panels."""

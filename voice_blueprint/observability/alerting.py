@@ -1,4 +1,4 @@
-"""Alerts of both clouds: meanings, thresholds and objectives.
+"""Alerts for both clouds: meanings, thresholds and objectives.
 
 CloudWatch alarms (``aws/alerts``), Prometheus rules (``azure/alerts.py``) and metric alerts of Azure Monitor
 (``azure/platform.py``) are rendered from these tables.
@@ -135,7 +135,7 @@ ALERT_CONDITION_BY_ID = {
 """Alerts by id. Shares are in percent, times in milliseconds."""
 
 ERROR_BUDGET_ALERT_ID = "error-budget-burns"
-"""Id of the alerts on objectives. Each objective has one alert per pair of windows."""
+"""Id for the alerts on objectives. Each objective has one alert per pair of windows."""
 OBJECTIVE_WINDOW_DAYS = 30
 
 

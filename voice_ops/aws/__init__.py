@@ -1,1 +1,1 @@
-"""Access to AWS accounts, for commands: sessions, resources of a deployment, and explanations of errors."""
+"""Access to AWS accounts, for commands: sessions, resources in a deployment, and explanations of errors."""

@@ -105,7 +105,7 @@ class Account:
         return {group.name: group for group in results}
 
     def iter_resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
-        """Yield the resources of the templates. If types are specified, other types are omitted."""
+        """Yield the resources in the templates. If types are specified, other types are omitted."""
         for template in self.templates.values():
             yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
 

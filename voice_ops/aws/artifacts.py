@@ -1,4 +1,4 @@
-"""Checks whether jobs have uploaded the artifacts of fleets, such as weights and compiled programs."""
+"""Checks whether jobs have uploaded the artifacts for fleets, such as weights and compiled programs."""
 
 from collections.abc import Iterator
 

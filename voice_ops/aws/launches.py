@@ -10,7 +10,7 @@ AUTO_SCALING_GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
 def find_changed_launch_templates(
     live: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each existing group of a stack whose launch template changes, with the changed properties."""
+    """Yield each existing group in a stack whose launch template changes, with the changed properties."""
     before, after = collect_launch_template_properties(live), collect_launch_template_properties(new)
     for group in after:
         if group in before and before[group] != after[group]:

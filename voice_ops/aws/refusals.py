@@ -38,7 +38,7 @@ THROTTLING_CODES = {
 }
 HTTP_FORBIDDEN = 403
 AWS_ERRORS = (BotoCoreError, ClientError, ResponseParserError)
-"""Exceptions of boto3. ``ResponseParserError`` is raised, for example, if a proxy responds with its own page."""
+"""Exceptions from boto3. ``ResponseParserError`` is raised, for example, if a proxy responds with its own page."""
 CREDENTIAL_ERRORS = (
     CredentialRetrievalError,
     NoCredentialsError,

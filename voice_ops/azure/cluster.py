@@ -136,7 +136,7 @@ class KubernetesClient:
 
 
 def explain_cluster_error(error: Exception) -> RequestFailure:
-    """Convert an exception of Azure or Kubernetes to a refusal, with an explanation and a remedy."""
+    """Convert an exception from Azure or Kubernetes to a refusal, with an explanation and a remedy."""
     if isinstance(error, ClusterUnreachableError):
         remedy = (
             "run the command where the API server is reachable, such as on the jump host (`access` in "

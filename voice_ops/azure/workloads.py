@@ -1,4 +1,4 @@
-"""Compares the Kubernetes Deployments that a file defines with the Deployments of a cluster."""
+"""Compares the Kubernetes Deployments that a file defines with the Deployments in a cluster."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -50,7 +50,7 @@ class DefinedWorkloads:
 
 @dataclass(frozen=True)
 class LiveDeployment:
-    """A Deployment of the cluster, and the problems of its pods."""
+    """A Deployment in the cluster, and the problems with its pods."""
 
     manifest: Manifest
     problems: tuple[str, ...]
@@ -130,7 +130,7 @@ def find_changed_settings(new: DefinedWorkloads, key: tuple[str, str], old: Mani
 
 
 def _find_changed_paths(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  values of a manifest
-    """Yield the paths of the settings that differ between a manifest and an object of the cluster.
+    """Yield the paths of the settings that differ between a manifest and an object in the cluster.
 
     Settings that only exist in the cluster are defaults, and are not compared.
     """

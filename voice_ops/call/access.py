@@ -101,7 +101,7 @@ def _create_signing_provider(server: str) -> HeaderProvider:
 
 
 class ClientAuth(httpx2.Auth):
-    """Authentication of an httpx client by additional headers."""
+    """Authentication of an httpx client with additional headers."""
 
     requires_request_body = True
 
@@ -109,6 +109,6 @@ class ClientAuth(httpx2.Auth):
         self._headers_for = headers_for
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Add the headers of the caller's authentication to the request."""
+        """Add the headers for the caller's authentication to the request."""
         request.headers.update(self._headers_for(request.method, str(request.url), request.content))
         yield request

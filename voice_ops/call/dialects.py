@@ -13,7 +13,7 @@ from voice_ops.call.session import CallError, TranscriptEvent
 
 
 class Api(StrEnum):
-    """Client protocol of a call."""
+    """Client protocol for a call."""
 
     SESSIONS = "sessions"
     OPENAI = "openai"
@@ -22,7 +22,7 @@ class Api(StrEnum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """Messages of one client protocol.
+    """Messages in one client protocol.
 
     Attributes:
         path: Path with query.
@@ -42,7 +42,7 @@ class Dialect:
 
 
 class _OpenAiParser:
-    """Parser for OpenAI's messages. It stores the start time of each item, because transcripts do not contain it."""
+    """Parser for OpenAI messages. It stores the start time of each item, because transcripts do not contain it."""
 
     def __init__(self) -> None:
         self._start_times: dict[str, int] = {}

@@ -23,7 +23,7 @@ MAX_CELL_REDIRECTS = 10
 """Maximum number of cells to which a request is redirected."""
 ACCESS_ERROR_STATUSES = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
 WAF_BLOCK_DETAIL = "WAF_FILTERED"
-"""Detail in API Gateway's 403 responses to requests that AWS WAF blocks, such as requests above the rate limit of an
+"""Detail in API Gateway's 403 responses to requests that AWS WAF blocks, such as requests above the rate limit for an
 address."""
 
 
@@ -73,7 +73,7 @@ class Word(BaseModel):
 
 
 class TranscriptEvent(BaseModel):
-    """An event of a session's event stream.
+    """An event in a session's event stream.
 
     Attributes:
         kind: Kind of event; a partial transcript may still change. Events other than transcripts have no text.

@@ -16,7 +16,7 @@ from voice_ops.cost.prices import HOURS_PER_MONTH
 
 
 def estimate_aws_calls(aws: Aws, load: CallLoad) -> Amount:
-    """Return the number of concurrent calls of the AWS section.
+    """Return the number of concurrent calls in the AWS section.
 
     The low case is limited by the capacity of the minimum number of hosts.
     """
@@ -24,12 +24,12 @@ def estimate_aws_calls(aws: Aws, load: CallLoad) -> Amount:
 
 
 def estimate_azure_calls(azure: Azure, load: CallLoad) -> Amount:
-    """Return the number of concurrent calls of the Azure section, with the same limit as on AWS."""
+    """Return the number of concurrent calls in the Azure section, with the same limit as on AWS."""
     return _estimate_calls([low for low, _ in _calculate_tier_capacities(azure).values()], load)
 
 
 def estimate_aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> AudioUsage:
-    """Return the audio hours of the AWS section.
+    """Return the audio hours for the AWS section.
 
     Args:
         load: The load of the designed day.
@@ -43,7 +43,7 @@ def estimate_aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> AudioUsag
 
 
 def estimate_azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> AudioUsage:
-    """Return the audio hours of the Azure section.
+    """Return the audio hours for the Azure section.
 
     The capacity of an engine is the number of sessions that fit into its memory.
     """

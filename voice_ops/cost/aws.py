@@ -1,4 +1,4 @@
-"""Priced items of CloudFormation resources."""
+"""Priced items for CloudFormation resources."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -196,7 +196,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::SNS::Topic": (("notifications", None),),
     "AWS::WAFv2::WebACL": (("requests", "waf-requests"),),
 }
-"""Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
+"""Usage-based charges by type. Each has a description of the usage, and an item in the price book if there is one."""
 
 FREE_RESOURCE_TYPES = frozenset(
     f"AWS::{kind}"

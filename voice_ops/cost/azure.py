@@ -1,4 +1,4 @@
-"""Priced items of Pulumi resources."""
+"""Priced items for Pulumi resources."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -125,7 +125,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "storage:StorageAccount": (("transcripts and the requests for them", None),),
     "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
 }
-"""Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
+"""Usage-based charges by type. Each has a description of the usage, and an item in the price book if there is one."""
 
 FREE_RESOURCE_TYPES = frozenset(
     {

@@ -140,7 +140,7 @@ def load_prices() -> PriceBook:
 
 
 def _import_offers(files: Iterable[Path]) -> None:
-    """Save the prices of offer files for later runs."""
+    """Save the prices from offer files for later runs."""
     for file in files:
         try:
             prices = read_offer_prices(file)

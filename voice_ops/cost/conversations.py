@@ -30,14 +30,14 @@ AGENTS_TIER = "agents"
 
 
 def estimate_aws_conversations(aws: Aws, load: CallLoad) -> ConversationUsage | None:
-    """Return the conversations of the AWS section, or ``None`` without agents."""
+    """Return the conversations in the AWS section, or ``None`` without agents."""
     return _estimate_conversations(
         build_aws_conversation_chain(aws), load, estimate_aws_calls(aws, load), {AGENTS_TIER: 1.0}
     )
 
 
 def estimate_azure_conversations(azure: Azure, load: CallLoad | None) -> ConversationUsage | None:
-    """Return the conversations of the Azure section, or ``None`` without agents.
+    """Return the conversations in the Azure section, or ``None`` without agents.
 
     Only conversations cause the cost of:
 
@@ -87,7 +87,7 @@ def _estimate_conversations(
 
 
 def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, ResourceUsage]]:
-    """Yield the usage of the load's conversations on AWS, in addition to that of each call.
+    """Yield the usage that the load's conversations cause on AWS, in addition to that of each call.
 
     Agents receive audio from the text-to-speech endpoint through a NAT gateway, and send it to the internet.
     """
@@ -110,7 +110,7 @@ def calculate_aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Resourc
 
 
 def calculate_azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, ResourceUsage]]:
-    """Yield the usage of the load's conversations on Azure, in addition to that of each call.
+    """Yield the usage that the load's conversations cause on Azure, in addition to that of each call.
 
     Audio from an external text-to-speech endpoint passes through the NAT gateway.
     """

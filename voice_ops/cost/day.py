@@ -53,7 +53,7 @@ class DaySimulation:
                 yield from ((group.name, mean / len(plan.groups)) for group in plan.groups)
 
     def _calculate_azure_sizes(self) -> Iterator[tuple[str, float]]:
-        """Yield the mean number of nodes of each pool.
+        """Yield the mean number of nodes in each pool.
 
         Services without audio are assumed to be at the same position between minimum and maximum as the ASR hosts.
         """

@@ -80,7 +80,7 @@ class ChargedResource:
 
 @dataclass(frozen=True)
 class ChargedSection:
-    """Priced items of one section of a deployment."""
+    """Priced items in one section of a deployment."""
 
     cloud: Cloud
     region: str
@@ -97,7 +97,7 @@ class ChargedSection:
 
 
 def collect_charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[ChargedSection]:
-    """Synthesize a deployment that has passed its checks, and return the charged items of each section.
+    """Synthesize a deployment that has passed its checks, and return the charged items in each section.
 
     Images without a digest are assumed to exist, since their hosts would otherwise cost 0.
 
@@ -183,7 +183,7 @@ def _create_regional_deployments(deployment: Deployment) -> list[Deployment]:
 def collect_aws_resources(
     deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: ExpectedSizes
 ) -> list[ChargedResource]:
-    """Return every resource of the templates with its charged items."""
+    """Return every resource in the templates with its charged items."""
     all_templates = aws.Templates(stacks, expected)
     prefix = names.build_stack_name(deployment, "")
     resources = [
@@ -237,7 +237,7 @@ def _create_traffic_resources(
 
 
 def _list_external_engines(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
-    """Return the external engines of conversations. Their operators set the prices, which are unknown."""
+    """Return the external engines for conversations. Their operators set the prices, which are unknown."""
     engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
     return [
         ChargedResource(
@@ -254,7 +254,7 @@ def _list_external_engines(agents: AwsAgents | AgentPods | None) -> list[Charged
 
 
 def collect_azure_resources(graphs: Iterable[Graph], expected: ExpectedSizes) -> list[ChargedResource]:
-    """Return every resource of the Pulumi programs with its charged items."""
+    """Return every resource in the Pulumi programs with its charged items."""
     from voice_sandbox.azure.graph import shorten_type  # noqa: PLC0415
 
     return [

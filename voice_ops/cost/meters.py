@@ -16,7 +16,7 @@ REGION_PREFIX_PATTERN = r"^([A-Z]+[0-9]*-|[a-z]+-[a-z]+-\d-)"
 
 @dataclass(frozen=True)
 class AwsMeter:
-    """A rate of the AWS Price List.
+    """A rate in the AWS Price List.
 
     Attributes:
         service: Service code.
@@ -41,7 +41,7 @@ class AwsMeter:
 
 @dataclass(frozen=True)
 class AzureMeter:
-    """A meter of the Azure Retail Prices API.
+    """A meter in the Azure Retail Prices API.
 
     Attributes:
         where: Required field values of the meter's rows.

@@ -36,7 +36,7 @@ class Amount:
 
     @property
     def cases(self) -> tuple[float, float, float]:
-        """The numbers of the low, the expected and the peak case."""
+        """The numbers for the low, the expected and the peak case."""
         return self.low, self.expected, self.peak
 
     def map(self, change: Callable[[float], float]) -> Amount:
@@ -134,7 +134,7 @@ class UnpricedItem:
 
 @dataclass(frozen=True)
 class UnavailableHosts:
-    """Hosts of a size without a price in the region, with the prices of the nearest regions.
+    """Hosts of a size without a price in the region, with the prices in the nearest regions.
 
     Attributes:
         item: The size.
@@ -236,7 +236,7 @@ class Estimate:
 
     @property
     def prices_from_other_regions(self) -> dict[str, list[str]]:
-        """Items for which a price of another region is used, by the name of that region."""
+        """Items for which a price from another region is used, by the name of that region."""
         regions: dict[str, list[str]] = {}
         for line in self.lines:
             if line.price.region not in (self.region, "global"):

@@ -14,11 +14,11 @@ from voice_ops.cost.prices import Price
 
 Row = dict[str, Any]
 MeterMatch = tuple[str, AwsMeter, str]
-"""An item of the catalogue, the item's meter, and a region."""
+"""An item in the catalogue, the item's meter, and a region."""
 
 
 def read_offer_prices(file: Path) -> list[Price]:
-    """Return the price of every item of the catalogue in every region of an offer file.
+    """Return the price of every catalogue item in every region of an offer file.
 
     AWS publishes each offer as ``index.json``, which is read as a whole, and as ``index.csv``, which is read row by
     row.
@@ -44,7 +44,7 @@ def read_offer_prices(file: Path) -> list[Price]:
 
 
 RatesBySku = dict[str, tuple[MeterMatch, list[Row]]]
-"""Items of the catalogue and the terms of their rates, by SKU."""
+"""Items in the catalogue and the terms of their rates, by SKU."""
 
 
 def _read_json_offer(file: Path) -> tuple[str, str, RatesBySku]:

@@ -1,4 +1,4 @@
-"""Price book with the list prices of the catalogue and with downloaded prices."""
+"""Price book with the list prices from the catalogue and with downloaded prices."""
 
 import itertools
 import json
@@ -53,7 +53,7 @@ class PriceBook:
             self._prices.setdefault(price.item, {})[price.region] = price
 
     def find_price(self, item: str, region: str, *, exact: bool = False) -> Price | None:
-        """Return the price in a region. Unless ``exact`` is set, the fallback is the latest price of another region."""
+        """Return the price in a region. Unless ``exact`` is set, the fallback is another region's latest price."""
         regional_prices = self._prices.get(item, {})
         if region in regional_prices or GLOBAL_PRICE_REGION in regional_prices:
             return regional_prices.get(region) or regional_prices[GLOBAL_PRICE_REGION]
@@ -76,7 +76,7 @@ def _count_shared_segments(region_name: str, other: str) -> int:
 
 
 def load_price_book(downloads: Path | None = None) -> PriceBook:
-    """Return a price book of the catalogue's prices. Prices in a file of downloads take precedence."""
+    """Return a price book with the catalogue's prices. Prices in a file with downloads take precedence."""
     return PriceBook([*_load_catalogue_prices(), *(load_downloaded_prices(downloads) if downloads else ())])
 
 
@@ -95,7 +95,7 @@ def load_downloaded_prices(file: Path) -> list[Price]:
 
 
 def save_downloaded_prices(file: Path, prices: Iterable[Price]) -> None:
-    """Save downloaded prices, and keep earlier prices of other regions and items."""
+    """Save downloaded prices, and keep earlier prices for other regions and items."""
     merged = {(price.item, price.region): price for price in [*load_downloaded_prices(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(price) for price in merged.values()], indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Usage of a load: load balancer units, requests, traffic between zones and to the internet, metrics, logs."""
+"""Usage that a load causes: load balancer units, requests, traffic between zones and to the internet, metrics, logs."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ PRICED_ITEMS = frozenset(
         *("snapshots", "weights and compiled programs", "access logs"),
     }
 )
-"""Items of ``ITEMS_BY_TYPE`` that this module prices."""
+"""Items in ``ITEMS_BY_TYPE`` that this module prices."""
 
 EVENTS_PER_S, EVENT_BYTES = 3, 400
 """Rate and size of the transcript events while a caller speaks. The size is ASSUMED."""
@@ -62,7 +62,7 @@ conversation with an agent adds the same amount. ASSUMED."""
 PUBLISH_REQUEST_BYTES = 10_000
 """Size of a telemetry request. ASSUMED."""
 SPEECH_BYTES_PER_S = 24_000 * 2
-"""Output of text to speech: 24 kHz, 16 bits, one channel."""
+"""Text-to-speech output: 24 kHz, 16 bits, one channel."""
 SERIES_PER_REPLICA, SERIES_PER_NODE = 500, 1000
 """Time series of an engine, including its cache server and GPUs, and of a node: kubelet, containers and
 kube-state-metrics. ASSUMED."""
@@ -84,7 +84,7 @@ RETAINED_VERSION_COUNT = 2
 ASSUMED."""
 
 AUDIO_GB_PER_HOUR = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
-"""Size of the audio of one call-hour, in GB."""
+"""Size of the audio in one call-hour, in GB."""
 
 _VALUES_BY_DIMENSION = {
     ALLOWANCE_DIMENSION: NetworkAllowance,
@@ -232,7 +232,7 @@ def calculate_azure_usage(
 
 
 def _calculate_caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, ResourceUsage]]:
-    """Yield the usage of the edge and of the store.
+    """Yield the usage of the edge and the store.
 
     ASSUMED: all callers use WebSockets, which cost more than other transports.
     """
@@ -283,12 +283,12 @@ def _count_requests_per_call(load: CallLoad) -> int:
 
 
 def _calculate_speech_gb_per_hour(load: CallLoad) -> float:
-    """Return the size of the audio chunks of a call-hour, GB."""
+    """Return the size of the audio chunks in a call-hour, GB."""
     return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
 
 
 def _calculate_text_gb_per_hour(load: CallLoad) -> float:
-    """Return the size of the transcript events of a call-hour, GB."""
+    """Return the size of the transcript events in a call-hour, GB."""
     return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
 
 
@@ -313,7 +313,7 @@ def _count_metric_publishers(aws: Aws, utilization: float) -> Amount:
 
 
 def _count_metrics(aws: Aws) -> int:
-    """Return the number of metric series of all fleets and of the metric filters. The hosts of a fleet share series."""
+    """Return the number of metric series from all fleets and metric filters. The hosts of a fleet share series."""
     kinds = [catalog.instance_types()[fleet.instance_type].compute_kind for fleet in aws.asr]
     tasks = (Tier.GATEWAY, *((Tier.AGENT,) if aws.agents else ()))
     return len(LOG_METRICS) + sum(

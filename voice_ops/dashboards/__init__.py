@@ -1,1 +1,1 @@
-"""`voice dashboards`: write the dashboards of an Azure section as files."""
+"""`voice dashboards`: write the dashboards for an Azure section as files."""

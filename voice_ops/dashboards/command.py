@@ -1,4 +1,4 @@
-"""`voice dashboards`: write the dashboards of an Azure section as files for another Grafana."""
+"""`voice dashboards`: write the dashboards for an Azure section as files for another Grafana."""
 
 import json
 from pathlib import Path

@@ -76,7 +76,7 @@ class UtteranceSplitter:
         return [self._build_chunk(self._next_sequence - 1, flags, self._rows[:0])]
 
     def resume_at(self, sequence: int) -> None:
-        """Continue at a position of the session's clock or after the sent audio, whichever is later."""
+        """Continue at a position on the session's clock or after the sent audio, whichever is later."""
         self._next_sequence = max(sequence, self._next_sequence)
 
     def _begin_utterance(self) -> None:

@@ -1,4 +1,4 @@
-"""Converts the resources of the templates to the boxes of a diagram."""
+"""Converts the resources in the templates to the boxes in a diagram."""
 
 import json
 from collections import defaultdict
@@ -26,7 +26,7 @@ class Box:
 
 
 def create_boxes(templates: TemplateSet) -> list[Box]:
-    """Return the boxes of all resources of the deployment, without the callers."""
+    """Return the boxes for all resources in the deployment, without the callers."""
     return [
         *_create_api_boxes(templates),
         *_create_load_balancer_boxes(templates),

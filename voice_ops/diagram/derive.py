@@ -12,7 +12,7 @@ _ZERO_SIZE_NOTE = f"{ZERO_SIZE_MARK} held at 0 until the deployment file has the
 
 
 def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
-    """Return the graph of a deployment. Resources of stacks without a template are omitted.
+    """Return the graph of a deployment. Resources in stacks without a template are omitted.
 
     Args:
         title: Title of the diagram.
@@ -43,7 +43,7 @@ def derive_graph(title: str, by_tier: Mapping[str, Template]) -> Graph:
 
 
 def _create_aws_api_edges(nodes: tuple[Node, ...]) -> list[Edge]:
-    """Return the edges from the box of AWS's APIs to the registry and CloudWatch."""
+    """Return the edges from the box for the AWS APIs to the registry and CloudWatch."""
     present = {node.id for node in nodes}
     endpoint_labels = {"registry": "pull images", "observability": "metrics, logs"}
     if "aws-apis" not in present:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class TrafficType(StrEnum):
-    """Kind of traffic of an edge."""
+    """Kind of traffic that an edge represents."""
 
     AUDIO = "audio"
     CONTROL = "control"

@@ -1,4 +1,4 @@
-"""Converts alarms and scaling policies to the scaling signals of a diagram."""
+"""Converts alarms and scaling policies to the scaling signals in a diagram."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

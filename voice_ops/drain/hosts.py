@@ -22,7 +22,7 @@ class NotDrainableError(Exception):
 
 @dataclass(frozen=True)
 class Host:
-    """An instance of a fleet.
+    """An instance in a fleet.
 
     Attributes:
         sessions: Container images that the host runs.

@@ -1,4 +1,4 @@
-"""Generates the kubectl commands that drain a node or pod of AKS."""
+"""Generates the kubectl commands that drain a node or pod in AKS."""
 
 import json
 import re

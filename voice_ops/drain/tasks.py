@@ -1,4 +1,4 @@
-"""Drains a task of the gateway service, which ECS stops and replaces."""
+"""Drains a task in the gateway service, which ECS stops and replaces."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from voice_ops.drain.hosts import NotDrainableError
 TASK_ID_PATTERN = re.compile(
     r"(?:arn:aws[a-z-]*:ecs:[a-z0-9-]+:\d{12}:task/[^/]+/)?([0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})"
 )
-"""Pattern of the id or ARN of a task. Ids of the old format contain hyphens."""
+"""Pattern of the id or ARN of a task. Ids in the old format contain hyphens."""
 STOPPED_STATUS = "STOPPED"
 STOP_MARGIN_S = 180
 """Time that ECS needs in addition to the stop itself, to deregister the task and to remove its network interface."""
@@ -20,7 +20,7 @@ STOP_MARGIN_S = 180
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the gateway service.
+    """A task in the gateway service.
 
     Attributes:
         state: Last status that ECS reported, which is ``STOPPED`` in the end.

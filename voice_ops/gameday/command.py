@@ -33,7 +33,7 @@ from voice_sandbox.rehearsals.claim import VerificationResult
 
 
 class ScenarioRunbooks(NamedTuple):
-    """Alerts of each cloud that cover a scenario, and the name of a procedure. Each alert has a runbook."""
+    """Alerts on each cloud that cover a scenario, and the name of a procedure. Each alert has a runbook."""
 
     aws: tuple[str, ...]
     azure: tuple[str, ...]

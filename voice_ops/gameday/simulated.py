@@ -1,4 +1,4 @@
-"""Simulates faults, and compares the lost calls with those of the same hours without the fault."""
+"""Simulates faults, and compares the lost calls with those in the same hours without the fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -90,7 +90,7 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, ScenarioEffect | 
 
 
 def _find_exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
-    """Return vCPU quotas that are just sufficient for the minimum number of hosts of all fleets, by quota code."""
+    """Return vCPU quotas that are just sufficient for the minimum number of hosts in all fleets, by quota code."""
     exhausted: dict[str, int] = {}
     for plan in plans:
         if kind := plan.instance_type:

@@ -259,7 +259,7 @@ def _describe_image(spec: ImageSpec) -> Text:
 
 
 def _find_catalogue_versions(spec: ImageSpec) -> dict[str, str]:
-    """Return the versions of the engines and bases of an image from the catalogue."""
+    """Return the catalogue versions of an image's engines and bases."""
     names = [spec.upstream] if isinstance(spec, MirroredImage) else [*spec.bases.values(), *spec.versions.values()]
     return {name: engine.version for name in names if (engine := catalog.engines().get(name))}
 

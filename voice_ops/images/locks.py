@@ -84,7 +84,7 @@ def list_images_with_requirements() -> list[BuiltImage]:
 
 
 def main() -> None:
-    """Write ``requirements.txt`` of every image that installs Python packages."""
+    """Write ``requirements.txt`` for every image that installs Python packages."""
     for spec in list_images_with_requirements():
         (spec.folder / "requirements.txt").write_text(lock_requirements(spec), encoding="utf-8")
 

@@ -20,7 +20,7 @@ from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, load_base_images
 from voice_ops.images.smoke import create_smoke_test
 
 MAX_OPEN_FILES = 20_000
-"""Limit of open files in a container. The router needs 16,400. Buildah's default is 1,024, and containerd's is more
+"""Limit on open files in a container. The router needs 16,400. Buildah's default is 1,024, and containerd's is more
 than a million."""
 PACKAGE_BY_TOOL = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip

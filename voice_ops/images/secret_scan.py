@@ -1,4 +1,4 @@
-"""Detection of secrets in source files, templates, logs and layers of images.
+"""Detection of secrets in source files, templates, logs and image layers.
 
 The patterns are those of detect-secrets. `python -m voice_ops.images.secret_scan ARCHIVE...` scans images.
 """

@@ -18,7 +18,7 @@ class RegistryError(Exception):
 
 
 def check_signatures(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the name and the problem of the file's list of digests and of each image.
+    """Yield the name and the problem for the file's list of digests and for each image.
 
     The problem is ``None`` if the signature is valid.
 

@@ -31,7 +31,7 @@ def list_suite_folders(suite: str) -> tuple[str, ...]:
 
 
 def parse_package_versions(lists: str) -> PackageVersions:
-    """Parse Debian's lists of packages and of sources."""
+    """Parse Debian's package and source lists."""
     results: defaultdict[str, set[str]] = defaultdict(set)
     for name, version in re.findall(r"^Package: (\S+)$.*?^Version: (\S+)$", lists, re.MULTILINE | re.DOTALL):
         results[name].add(version)
@@ -39,7 +39,7 @@ def parse_package_versions(lists: str) -> PackageVersions:
 
 
 def download_package_versions(suite: str) -> PackageVersions:
-    """Download the current versions of the packages of a suite from Debian's archive."""
+    """Download the current versions of the packages in a suite from Debian's archive."""
     lists = []
     for archive_suite in list_suite_folders(suite):
         for each in PACKAGE_LIST_FILES:

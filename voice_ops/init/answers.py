@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Cloud(StrEnum):
-    """Values of `--cloud`. Each has a template of the same name."""
+    """Values of `--cloud`. Each has a template with the same name."""
 
     AWS = "aws"
     AZURE = "azure"

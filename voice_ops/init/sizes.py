@@ -59,7 +59,7 @@ PEAK_HEADROOM_FACTOR = 1.1
 RATE_LIMIT_FACTOR = 1.5
 """Ratio of the session API's rate limit to the peak request rate. Refused callers repeat their requests."""
 ZONE_COUNT = 2
-"""Number of availability zones of a first file."""
+"""Number of availability zones in a first file."""
 VAD_INSTANCE_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
 SMALL_INSTANCE_TYPES = ("c8g.large", "c8g.xlarge")
 """Instance types in `deployments/small.yaml`."""
@@ -111,11 +111,11 @@ def list_supported_regions(cloud: str) -> list[str]:
 
 
 MAX_SMALL_CALLS = 20
-"""Maximum number of calls for `deployments/small.yaml`, with the margins of that file."""
+"""Maximum number of calls for `deployments/small.yaml`, with the margins in that file."""
 
 
 def offers_gpus(cloud: str, region: str) -> bool:
-    """Return True if a region offers the GPUs of a first file, which agents require."""
+    """Return True if a region offers the GPUs for a first file, which agents require."""
     return cloud != "aws" or bool(_list_single_gpu_types(region))
 
 
@@ -160,7 +160,7 @@ def calculate_max_calls(cloud: str, region: str, *, agents: bool) -> int:
 
 
 def offers_small_types(region: str) -> bool:
-    """Return True if an AWS region offers the types of `deployments/small.yaml`."""
+    """Return True if an AWS region offers the types in `deployments/small.yaml`."""
     return all(region in catalog.instance_types()[name].regions for name in SMALL_INSTANCE_TYPES)
 
 
@@ -338,7 +338,7 @@ def build_azure_placeholder_values(region: str, calls: int, *, agents: bool) -> 
 
 
 def _render_pod_range_setting(nodes: int) -> str:
-    """Return the setting of a pod range with a /24 for each node, including the nodes of an upgrade.
+    """Return the setting for a pod range with a /24 for each node, including the nodes for an upgrade.
 
     The result is empty if the default range is sufficient.
     """

@@ -1,4 +1,4 @@
-"""Driver of the gateway with the protocols of other services' clients, over one WebSocket in real time."""
+"""Driver for the gateway with the protocols of other services' clients, over one WebSocket in real time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Comparison of two endpoints: interleaved rounds, and confidence intervals of differences.
+"""Comparison of two endpoints: interleaved rounds, and confidence intervals for differences.
 
 Rounds alternate A B, B A, A B ..., so that a drift of the machine or its neighbours affects both. The interval is a
 two-level bootstrap: rounds are drawn with replacement, then the requests inside each round, because requests of one
@@ -29,7 +29,7 @@ STATISTIC_FUNCTIONS: Mapping[str, Callable[[FloatArray], float]] = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A statistic of two endpoints, and the confidence interval of the difference."""
+    """A statistic for two endpoints, and the confidence interval for the difference."""
 
     metric: str
     statistic: str
@@ -67,7 +67,7 @@ async def run_interleaved(
 
 
 def compare_rounds(rounds: Sequence[Round], seed: int) -> list[Difference]:
-    """Return the differences of the median and the 95th percentile of every common metric, and of the request rate.
+    """Return the differences in the median and the 95th percentile of every common metric, and in the request rate.
 
     A metric is omitted if it is always zero, or is missing in a round because every request failed.
     """
@@ -85,7 +85,7 @@ def compare_rounds(rounds: Sequence[Round], seed: int) -> list[Difference]:
 
 
 def _collect_metric_values(run: LoadRun, name: str) -> FloatArray:
-    """Return one value per request. Several values of one request are not independent, so their mean is used."""
+    """Return one value per request. Several values from one request are not independent, so their mean is used."""
     results = [METRICS[name].extract_values(trace) for trace in run.successful_traces]
     return np.array([fmean(values) for values in results if values])
 

@@ -1,4 +1,4 @@
-"""Driver of an agent with OpenAI's realtime API: sends a question in real time, and receives the spoken answer."""
+"""Driver for an agent with OpenAI's realtime API: sends a question in real time, and receives the spoken answer."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ SPEECH_BYTES_PER_S = 2 * SPEECH_SAMPLE_RATE_HZ
 
 @dataclass(frozen=True)
 class ConversationDriver:
-    """Driver of ``WS /v1/realtime``, speech to speech. Each request is a conversation of one turn."""
+    """Driver for ``WS /v1/realtime``, speech to speech. Each request is a conversation with one turn."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]

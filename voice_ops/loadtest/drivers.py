@@ -1,4 +1,4 @@
-"""Drivers that send one request of each HTTP API and record a trace."""
+"""Drivers that send one request to each HTTP API and record a trace."""
 
 import base64
 import binascii
@@ -57,7 +57,7 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class ChatDriver:
-    """Driver of ``POST /v1/chat/completions`` with a streamed response."""
+    """Driver for ``POST /v1/chat/completions`` with a streamed response."""
 
     endpoint: Endpoint
     text: str = PASSAGE
@@ -84,7 +84,7 @@ class ChatDriver:
 
 @dataclass(frozen=True)
 class TranscriptionDriver:
-    """Driver of ``POST /v1/audio/transcriptions``. The response is streamed if the endpoint supports it."""
+    """Driver for ``POST /v1/audio/transcriptions``. The response is streamed if the endpoint supports it."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
@@ -110,7 +110,7 @@ class TranscriptionDriver:
 
 @dataclass(frozen=True)
 class SpeechDriver:
-    """Driver of ``POST /v1/audio/speech``. The response is streamed as raw PCM or as server-sent events."""
+    """Driver for ``POST /v1/audio/speech``. The response is streamed as raw PCM or as server-sent events."""
 
     endpoint: Endpoint
     text: str = PASSAGE

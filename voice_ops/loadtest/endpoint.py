@@ -25,7 +25,7 @@ class Endpoint:
     url: URL
     model: str
     body: Mapping[str, Any] = field(default_factory=dict)
-    """Additional fields of every request, which override the fields of the harness."""
+    """Additional fields in every request, which override the harness's fields."""
     header_provider: HeaderProvider = field(default=create_header_provider(None, None, ""), repr=False)
 
     async def __aenter__(self) -> Self:

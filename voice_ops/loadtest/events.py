@@ -10,7 +10,7 @@ from voice_ops.loadtest.failures import EndpointResponseError, extract_error_mes
 
 
 class Delta(BaseModel):
-    """New text of a chat or transcription chunk."""
+    """New text in a chat or transcription chunk."""
 
     content: str | None = None
     reasoning: str | None = None
@@ -18,20 +18,20 @@ class Delta(BaseModel):
 
 
 class Choice(BaseModel):
-    """The only choice of a chat completion chunk."""
+    """The only choice in a chat completion chunk."""
 
     delta: Delta = Delta()
 
 
 class Usage(BaseModel):
-    """Tokens of a response, in the fields of chat and of speech."""
+    """Tokens in a response, in the fields for chat and for speech."""
 
     completion_tokens: int | None = None
     output_tokens: int | None = None
 
 
 class Event(BaseModel):
-    """An event of any of the APIs; fields of other APIs are empty."""
+    """An event from any of the APIs; fields of other APIs are empty."""
 
     type: str = ""
     choices: list[Choice] = []
@@ -40,7 +40,7 @@ class Event(BaseModel):
     audio: str | None = None
     usage: Usage | None = None
     kind: str = ""
-    """Kind of a transcript of the session API: partial or final."""
+    """Kind of transcript from the session API: partial or final."""
     complete: bool | None = None
     """At the end of a session, whether all speech was transcribed."""
     error: Any = None
@@ -53,7 +53,7 @@ class Event(BaseModel):
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of the whole response, if this event contains them."""
+        """Tokens in the whole response, if this event contains them."""
         return (self.usage.completion_tokens or self.usage.output_tokens) if self.usage else None
 
 

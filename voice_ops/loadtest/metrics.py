@@ -96,7 +96,7 @@ METRICS = {
 
 
 def get_metric_label(name: str, api: Api) -> str:
-    """Return the name of a metric in the terms of one API."""
+    """Return the name of a metric in one API's terms."""
     return {
         "first": f"time to {_FIRST_PIECE_LABELS.get(api, 'first partial')}",
         "gap": "inter-token latency" if api is Api.CHAT else "gap between partials",

@@ -160,7 +160,7 @@ def parse_slo(limits: list[str], scenario: Scenario | None) -> Slo:
 
 
 def parse_body(text: str) -> Mapping[str, Any]:
-    """Parse a JSON object with additional fields of every request."""
+    """Parse a JSON object with additional fields for every request."""
     try:
         body = json.loads(text)
     except ValueError as error:

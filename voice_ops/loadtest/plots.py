@@ -1,4 +1,4 @@
-"""Plots of a report."""
+"""Plots for a report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ _RATES_BY_API = {
 
 
 def save_plots(report: LoadTestReport, folder: Path) -> list[str]:
-    """Write the plots of a report to a folder, and return the names of the files."""
+    """Write the plots for a report to a folder, and return the names of the files."""
     _save_figure(_create_results_figure(report), folder / "results.png")
     if not report.comparisons:
         return ["results.png"]

@@ -1,4 +1,4 @@
-"""Driver of vLLM's realtime transcription, which sends audio over a WebSocket in real time.
+"""Driver for vLLM's realtime transcription, which sends audio over a WebSocket in real time.
 
 ``/v1/realtime`` accepts PCM16 mono at 16 kHz (vLLM 0.33.0, speech_to_text/realtime/protocol.py), as sessions of this
 platform do.
@@ -34,7 +34,7 @@ _END_MESSAGE = {"type": "input_audio_buffer.commit", "final": True}
 
 @dataclass(frozen=True)
 class RealtimeDriver:
-    """Driver of ``WS /v1/realtime``.
+    """Driver for ``WS /v1/realtime``.
 
     The driver sends ``session.update``, ``commit``, the frames in real time, and ``commit`` with ``final``.
     """

@@ -25,7 +25,7 @@ class EndpointResult:
 
     @property
     def warnings(self) -> list[str]:
-        """Caveats of these results."""
+        """Caveats about these results."""
         subject = f"{self.endpoint}, {self.summary.load}"
         matches = [
             f"{subject}: {count} of {self.summary.requests} failed: {reason}"
@@ -71,7 +71,7 @@ class LoadTestReport:
 
     @property
     def warnings(self) -> list[str]:
-        """Caveats of all results."""
+        """Caveats about all results."""
         return [doubt for result in self.results for doubt in result.warnings]
 
     @property

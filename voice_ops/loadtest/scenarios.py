@@ -23,13 +23,13 @@ PublishedFigures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A load of the speech API with published results."""
+    """A load on the speech API with published results."""
 
     title: str
     concurrencies: tuple[int, ...]
     needs_baseline: bool
     published_figures: Mapping[str, Mapping[int, PublishedFigures]]
-    """Figures by the name of the endpoint and by concurrency."""
+    """Figures by endpoint name and by concurrency."""
     slo: Slo
 
     @property

@@ -121,7 +121,7 @@ def _create_load_test_error(endpoint: Endpoint, reason: str) -> LoadTestError:
 
 
 class _LoadProgress:
-    """Callback that shows the number of completed requests of a load."""
+    """Callback that shows the number of completed requests in a load."""
 
     def __init__(self, requests: int, progress: Progress) -> None:
         self._requests = requests

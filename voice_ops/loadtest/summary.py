@@ -60,7 +60,7 @@ class EndpointSummary:
     metrics: dict[str, Distribution]
     requests_per_s: float
     chars_per_s_per_gpu: float | None
-    """Characters of the synthesized texts."""
+    """Characters in the synthesized texts."""
     tokens_per_s: float | None
     audio_s_per_s: float | None
     """Seconds of audio synthesized or transcribed per second: the number of real-time streams."""

@@ -1,4 +1,4 @@
-"""Timestamps of a request, in seconds of ``time.perf_counter``."""
+"""Timestamps for a request, in ``time.perf_counter`` seconds."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise

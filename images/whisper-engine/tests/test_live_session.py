@@ -286,7 +286,9 @@ async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(st
     assert final.text == "We machinery work."
 
 
-async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, ssrc: int) -> None:
+async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(
+    store: Redis, ssrc: int, caplog: pytest.LogCaptureFixture
+) -> None:
     stuck: list[bool] = []
     services = services_of(store, Scripted([]))
     admission, registry = Admission(2, SessionStore(store), services), HostRegistry(store, Tier.ASR)
@@ -301,6 +303,10 @@ async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, s
     stuck.append(True)
     await keeper.send_heartbeat()
     assert (list(admission.live_sessions), admission.is_closed, await registry.read_live_hosts()) == ([], True, [])
+    await keeper.send_heartbeat()
+    assert [each for each in caplog.messages if "left to other hosts" in each] == [
+        "1 sessions are left to other hosts until this one works"
+    ]
     stuck.clear()
     await keeper.send_heartbeat()
     assert (list(admission.live_sessions), admission.is_closed) == ([ssrc], False)

@@ -41,7 +41,7 @@ class AudioLimits:
         return math.ceil(self.max_body_bytes / _MIB)
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables of vLLM that set these limits.
+        """Return the vLLM variables that set these limits.
 
         By default, vLLM rejects audio over 25 MB or 600 s, and bodies over 32 MiB.
         """

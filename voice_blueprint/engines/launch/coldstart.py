@@ -58,7 +58,7 @@ _BUDGETS_YAML = Path(__file__).with_name("coldstart.yaml").read_text(encoding="u
 PHASE_BUDGETS_BY_IMAGE = _BUDGETS_ADAPTER.validate_json(
     json.dumps(yaml.load(_BUDGETS_YAML, Loader=yaml.CSafeLoader)["budgets"])
 )
-"""Budgets of the images that take minutes to start."""
+"""Budgets for the images that take minutes to start."""
 
 
 def calculate_start_duration_s(image: Image, *, pull: bool, artifacts: bool = False) -> float:
@@ -68,7 +68,7 @@ def calculate_start_duration_s(image: Image, *, pull: bool, artifacts: bool = Fa
 
 
 MIN_READY_TIMEOUT_S = 900
-"""Minimum start-up timeout of the containers of a host that may download from a hub, seconds."""
+"""Minimum start-up timeout for the containers on a host that may download from a hub, seconds."""
 MIN_CACHED_READY_TIMEOUT_S = 480
 """Minimum start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled, seconds.
 ASSUMED."""
@@ -82,7 +82,7 @@ is twice the longest step without a heartbeat, which is the pull of one image or
 
 @dataclass(frozen=True)
 class StartTimeouts:
-    """Start-up timeouts of a fleet's hosts.
+    """Start-up timeouts for a fleet's hosts.
 
     Attributes:
         ready_timeout_s: Maximum time from the start of a host's containers until all of them are ready. It is a whole
@@ -95,7 +95,7 @@ class StartTimeouts:
 
 
 def calculate_start_timeouts(images: Iterable[Image], *, artifacts: bool = False) -> StartTimeouts:
-    """Return the start-up timeouts of hosts that run these images.
+    """Return the start-up timeouts for hosts that run these images.
 
     Args:
         artifacts: Whether weights and compiled programs are on the disk before an engine starts.

@@ -51,7 +51,7 @@ NODE_NAME_VARIABLE = "NODE_NAME"
 
 @dataclass(frozen=True)
 class DcgmExporter(Launcher):
-    """The exporter of one node.
+    """The exporter on one node.
 
     Attributes:
         port: Port of ``/metrics``.

@@ -1,4 +1,4 @@
-"""Variables of NIXL's and NCCL's transports: UCX, CUDA IPC, side channels."""
+"""Environment variables for the NIXL and NCCL transports: UCX, CUDA IPC, side channels."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class NixlFabric:
     side_channel_port: int
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables of vLLM's NIXL connector, UCX and NCCL.
+        """Return the environment variables for vLLM's NIXL connector, UCX and NCCL.
 
         UCX uses the fastest available transport of the list: ``cuda_ipc`` between GPUs of a node, ``cuda_copy`` and
         ``sm`` through host memory, and finally ``tcp``. NCCL allocates with ``cuMem`` so that its buffers can be

@@ -20,7 +20,7 @@ entry point."""
 EVICTION_POLICY = "LRU"
 
 PEER_LOOKUP_TIMEOUT_S = 0.5
-"""Timeout of a lookup on a peer, which reads a hash table; LMCache's default of 30 s would stall a turn."""
+"""Timeout for a lookup on a peer, which reads a hash table; LMCache's default of 30 s would stall a turn."""
 PEER_LOAD_TIMEOUT_S = 2.0
 """Timeout for loading chunks from a peer: 5 GB (a Voxtral conversation of 32,768 tokens) take 1 s at 40 Gbit/s."""
 PEER_EXPIRY_S = 15
@@ -63,7 +63,7 @@ class NvmeStore:
 
 @dataclass(frozen=True)
 class PeerAccess:
-    """Access of servers to the chunks of other pods.
+    """Access by servers to chunks in other pods.
 
     Attributes:
         coordinator: Base URL of the coordinator.
@@ -178,7 +178,7 @@ class LmcacheServer(Launcher):
         )
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables of the server.
+        """Return the server's environment variables.
 
         The server opens the engine's GPU memory, so GPUs must be visible although the container requests none.
 

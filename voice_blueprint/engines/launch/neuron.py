@@ -41,7 +41,7 @@ class NeuronRuntime(Launcher):
 
 
 def count_neuron_cores(accelerator: Accelerator) -> int:
-    """Return the number of a host's NeuronCores.
+    """Return the number of NeuronCores on a host.
 
     Raises:
         ValueError: The engine does not support the chip.

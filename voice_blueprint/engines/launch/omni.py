@@ -17,13 +17,13 @@ from voice_blueprint.engines.sizing.tts import TtsSizing
 DEPLOY_FILE = "/etc/voice/omni.yaml"
 
 STAGE_START_TIMEOUT_S = 600
-"""Start-up timeout of a stage; vLLM-Omni's default of 300 s is too short for a first start, which compiles."""
+"""Start-up timeout for a stage; vLLM-Omni's default of 300 s is too short for a first start, which compiles."""
 ENGINE_START_TIMEOUT_S = 1200
 
 CHUNK_FRAMES = 25
 """Frames per chunk for the codec: 2 s of audio at 12.5 frames/s."""
 FIRST_CHUNK_FRAMES = 5
-"""Frames of the first chunk, for which the caller waits: 0.4 s."""
+"""Frames in the first chunk, for which the caller waits: 0.4 s."""
 LEFT_CONTEXT_FRAMES = 25
 """Number of preceding frames that the codec processes again, so that chunks join without a click."""
 
@@ -55,7 +55,7 @@ class OmniServer(Launcher):
         self._build_server_flags()
 
     def build_command(self) -> tuple[str, ...]:
-        """Return the full argument vector. Options of a stage are only in the deploy file."""
+        """Return the full argument vector. Stage options are only in the deploy file."""
         return (
             *VLLM_SERVE_COMMAND,
             self.model.repository,
@@ -77,7 +77,7 @@ class OmniServer(Launcher):
         return build_server_flags(ANY_ADDRESS, self.port, self.model, shutdown_timeout_s=None, revision=self.revision)
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables of vLLM and its libraries."""
+        """Return the environment variables for vLLM and its libraries."""
         return build_cache_environment(self.cache_dir) | build_weights_environment(self.weights_dir, offline=True)
 
     def render_files(self) -> dict[str, str]:

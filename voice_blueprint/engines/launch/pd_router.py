@@ -1,4 +1,4 @@
-"""Router of a cell: vllm-router (Rust) for JSON, and a proxy for file uploads."""
+"""Router for a cell: vllm-router (Rust) for JSON, and a proxy for file uploads."""
 
 from dataclasses import dataclass
 

@@ -46,7 +46,7 @@ _LOOPBACK_PORT_PATTERN = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
 
 
 def validate_pod_consistency(processes: Mapping[str, Launcher | None]) -> None:
-    """Reject inconsistent processes of a pod.
+    """Reject inconsistent processes in a pod.
 
     Args:
         processes: Processes by name; ``None`` for a process that the pod does not contain.

@@ -17,9 +17,9 @@ HEALTH_PATH = "/health"
 METRICS_PATH = "/metrics"
 
 RESPONSE_TIMEOUT_S = 1800
-"""Read timeout of an engine: a response that is not streamed arrives only once it is complete."""
+"""Read timeout for an engine: a response that is not streamed arrives only once it is complete."""
 CONNECT_TIMEOUT_S = 2
-"""Timeout of a connection to a pod of the cluster, after which the next attempt starts."""
+"""Timeout for a connection to a pod in the cluster, after which the next attempt starts."""
 CLIENT_TIMEOUT_S = 60
 """Timeout for a client that sends a request or reads a response."""
 REQUEST_TIMEOUT_S = 30
@@ -31,10 +31,10 @@ streamed; if its pod fails, the response is 502. With HAProxy's default of 16 Ki
 requests to a killed engine failed with 502 (tests/router/test_lost_requests.py). Each connection occupies a buffer
 while its request waits for the response."""
 MAX_ATTEMPTS = 3
-"""Maximum number of connection attempts of a request; each retry uses another pod."""
+"""Maximum number of connection attempts for a request; each retry uses another pod."""
 HEALTH_CHECK_INTERVAL_S = 2
 HEALTH_CHECK_TIMEOUT_S = 5
-"""Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
+"""Timeout for engines' ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
 UNHEALTHY_CHECK_THRESHOLD = 2
 DNS_LOOKUP_INTERVAL_S = 1
 DNS_CACHE_TTL_S = 30
@@ -46,7 +46,7 @@ The time consists of the DNS cache, the lookup interval, a repeated lookup, and 
 DNS_HOLD_S = 3600
 """Time for which the addresses of pods are kept while DNS is unavailable."""
 PEER_PROBE_INTERVAL_S = 5
-"""Interval of the probes that detect a lost peer. After four intervals, the requests of the peer are closed."""
+"""Interval of the probes that detect a lost peer. After four intervals, the peer's requests are closed."""
 MAX_LOAD_PERCENT = 300
 """Maximum load of a pod, in percent of the mean load. Further requests go to the next pod on the ring, which does not
 have their KV cache. A few requests are never evenly distributed: at 150, three of four concurrent conversations changed
@@ -56,7 +56,7 @@ RING_WEIGHT = 16
 more even: they differ by about a quarter with 16 points, and by 6 % with 256 (the inverse of the square root of their
 number)."""
 MAX_CONNECTIONS = 8192
-"""Maximum number of connections. Each requires two file descriptors; HAProxy does not start if the limit of open files
+"""Maximum number of connections. Each requires two file descriptors; HAProxy does not start if the limit on open files
 is lower."""
 
 
@@ -89,7 +89,7 @@ class Backend:
 
     @property
     def path_prefix(self) -> str:
-        """Prefix of the paths of the model's endpoints."""
+        """Path prefix of the model's endpoints."""
         return f"/{self.model}"
 
 

@@ -1,4 +1,4 @@
-"""Processes of each service and fleet of a deployment."""
+"""Processes of each service and fleet in a deployment."""
 
 import shlex
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ CLUSTER_DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 POD_ADDRESS_VARIABLE = "VOICE_POD_ADDRESS"
 """Variable with a pod's own address, which Kubernetes substitutes in commands that contain ``$(VOICE_POD_ADDRESS)``."""
 ROUTER_CPUS = 2
-"""CPUs of a router replica, which only forwards bytes. ASSUMED, not measured."""
+"""CPUs for a router replica, which only forwards bytes. ASSUMED, not measured."""
 
 STOP_MARGIN_S = 15
 """Time between the abort of requests and the end of the drain timeout, in which an engine exits before it is killed."""
@@ -273,12 +273,12 @@ def _create_backend_service(service: AzureService) -> BackendService:
 
 
 def create_dcgm_launcher() -> DcgmExporter:
-    """Return the GPU metrics exporter of a node."""
+    """Return the GPU metrics exporter for a node."""
     return DcgmExporter(DCGM.number)
 
 
 def create_fleet_launcher(fleet: AsrFleet) -> VllmServer:
-    """Return the vLLM server of a fleet's hosts, which listens on the loopback for requests from our engine.
+    """Return the vLLM server for a fleet's hosts, which listens on the loopback for requests from our engine.
 
     Weights are downloaded at the first start, unless the fleet has artifacts.
 

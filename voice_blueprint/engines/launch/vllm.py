@@ -1,4 +1,4 @@
-"""Launcher of ``vllm serve``."""
+"""Launcher for ``vllm serve``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ LOG_PREFIX_BY_START_PHASE: Mapping[StartPhase, str] = {
 ``compilation/monitor.py``, ``v1/worker/gpu_model_runner.py``)."""
 
 DEFAULT_MAX_BODY_MIB = 32
-"""Default of vLLM's ``VLLM_HTTP_MAX_REQUEST_BODY_SIZE``."""
+"""vLLM's default for ``VLLM_HTTP_MAX_REQUEST_BODY_SIZE``."""
 
 _PARALLEL_LOAD_FORMAT = "fastsafetensors"
 """Loader that reads weight files in parallel. vLLM's CUDA wheel requires it (``fastsafetensors>=0.3.3`` in the metadata
@@ -226,7 +226,7 @@ class VllmServer(Launcher):
         return config or None
 
     def build_environment(self) -> dict[str, str]:
-        """Return the variables of vLLM and its libraries."""
+        """Return the environment variables for vLLM and its libraries."""
         environment = {
             **build_cache_environment(self.cache_dir),
             **build_weights_environment(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.is_offline),

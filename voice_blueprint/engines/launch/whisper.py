@@ -48,7 +48,7 @@ class WhisperEngine:
 
 
 def create_whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
-    """Return the engine of a fleet's hosts. With vLLM, the engine has no workers of its own.
+    """Return the engine for a fleet's hosts. With vLLM, the engine has no workers of its own.
 
     Args:
         sessions: Calls per host, calculated by ``voice_blueprint.capacity``.

@@ -1,11 +1,11 @@
-"""Defaults of vLLM: batch limits and CUDA graph sizes of its API server, version 0.33."""
+"""vLLM defaults: batch limits and CUDA graph sizes for its API server, version 0.33."""
 
 from dataclasses import dataclass
 
 from voice_blueprint.catalog.inference import Gpu
 
 BLOCK_SIZE_TOKENS = 16
-"""Tokens per block of the KV cache (``--block-size``)."""
+"""Tokens per KV cache block (``--block-size``)."""
 
 MAX_CAPTURED_SEQS = 512
 """Largest batch with a CUDA graph by default (config/compilation.py); larger ones decode without graphs."""
@@ -16,7 +16,7 @@ _MIN_LARGEST_GPU_GIB, _MIN_LARGE_GPU_GIB = 160, 70
 
 @dataclass(frozen=True)
 class SchedulerLimits:
-    """Limits of one scheduler step."""
+    """Limits for one scheduler step."""
 
     max_num_batched_tokens: int
     max_num_seqs: int

@@ -34,7 +34,7 @@ a source."""
 MIN_LARGE_GPU_GIB = 120.0
 """Memory size from which a GPU is treated as large. This is our choice, without a source."""
 MAX_STEP_TOKENS_BEFORE_HOPPER = 4096
-"""Maximum step of an A100 or A10, so that a long prompt fits one step."""
+"""Maximum step on an A100 or A10, so that a long prompt fits one step."""
 HOPPER_COMPUTE_CAPABILITY = (9, 0)
 
 MAX_QUEUE_FRACTION = 0.25

@@ -11,14 +11,14 @@ MAX_PODS_PER_NODE = 50
 memory for every pod that the node could run."""
 
 ENGINE_HOST_GIB_PER_GPU = 16.0
-"""Host memory of one engine process per GPU: Python, CUDA context, pinned buffers, audio. ASSUMED, not measured."""
+"""Host memory for one engine process per GPU: Python, CUDA context, pinned buffers, audio. ASSUMED, not measured."""
 
 SHARED_MEMORY_GIB_PER_GPU = 4.0
 """Shared memory (``emptyDir`` of medium Memory) per GPU of a pod, for NCCL and the engines' message queues; vLLM-Omni
 also transfers audio through it. ASSUMED."""
 
 DAEMONSET_MEMORY_GIB = 4.0
-"""Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
+"""Memory for a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 
 VOLUME_OVERHEAD_FACTOR = 1.05
 """Ratio of a volume's size to its content. ext4 uses blocks for metadata, and files are evicted with a delay."""
@@ -27,7 +27,7 @@ ROUNDING_TOLERANCE_GIB = 0.1
 """Memory that rounding may add, GiB, since containers request whole MiB."""
 
 EVICTION_THRESHOLD_GIB = 100 / 1024
-"""Memory of the kubelet's eviction threshold, GiB, which pods cannot request (source:
+"""Memory for the kubelet's eviction threshold, GiB, which pods cannot request (source:
 ``calculate_kube_reserved_gib``)."""
 
 _GIB_PER_MB = 1e6 / 2**30
@@ -53,12 +53,12 @@ def calculate_kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS_PER_
 
 
 def calculate_allocatable_gib(vm: VmSize) -> float:
-    """Return the memory of a node that its pods can request, GiB."""
+    """Return the memory on a node that its pods can request, GiB."""
     return vm.memory_gib - _calculate_system_reserved_gib(vm) - DAEMONSET_MEMORY_GIB
 
 
 def _calculate_system_reserved_gib(vm: VmSize) -> float:
-    """Return the memory of a node that the kernel and the kubelet reserve, GiB."""
+    """Return the memory on a node that the kernel and the kubelet reserve, GiB."""
     return (
         calculate_kernel_reserved_gib(vm.memory_gib)
         + calculate_kube_reserved_gib(vm.memory_gib)

@@ -15,7 +15,7 @@ MAX_DISK_GB_PER_S = 7.88
 
 @dataclass(frozen=True)
 class KvLevel:
-    """A level of one replica's store.
+    """A level in one replica's store.
 
     Attributes:
         gib: Size of the level.

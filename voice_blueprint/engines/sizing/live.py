@@ -22,7 +22,7 @@ this ratio, since the catalogue does not separate encoder and decoder. The resul
 
 
 def calculate_call_tokens(model: ModelCard, seconds: float) -> int:
-    """Return the tokens of a call of this duration; 0 for a model without streaming input."""
+    """Return the tokens in a call of this duration; 0 for a model without streaming input."""
     return math.ceil(seconds * (model.audio_tokens_per_s or 0)) if model.hears_live else 0
 
 

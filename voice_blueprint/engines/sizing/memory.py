@@ -16,7 +16,7 @@ BF16_BYTES = 2
 FP8_BYTES = 1
 
 GPU_MEMORY_UTILIZATION = 0.92
-"""vLLM 0.33's own default of ``--gpu-memory-utilization`` (engine/arg_utils.py)."""
+"""vLLM 0.33's own default for ``--gpu-memory-utilization`` (engine/arg_utils.py)."""
 
 ACTIVATION_RESERVE_GIB = 4.0
 """Reserve for activations, CUDA graphs and NCCL buffers of one GPU. ASSUMED, not measured: vLLM profiles the actual
@@ -28,7 +28,7 @@ def get_element_bytes(kv_cache_type: KvCacheType) -> int:
 
 
 def calculate_kv_bytes_per_token(model: ModelCard, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
-    """Return the bytes of a token in the KV cache, over all GPUs.
+    """Return the bytes that a token occupies in the KV cache, over all GPUs.
 
     The number is 2 (K and V) x layers x KV heads x head size x element size.
     """

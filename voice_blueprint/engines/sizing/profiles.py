@@ -1,4 +1,4 @@
-"""Baseline and tuned engines of every model on every GPU, and pairs for an A/B measurement."""
+"""Baseline and tuned engines for every model on every GPU, and pairs for an A/B measurement."""
 
 from dataclasses import dataclass, replace
 
@@ -43,7 +43,7 @@ class ProfileComparison:
 
 
 def build_profile_table() -> tuple[ProfileComparison, ...]:
-    """Return a row for every vLLM model and GPU of the catalogue.
+    """Return a row for every vLLM model and GPU in the catalogue.
 
     TP is 1, or 2 if required and supported by NVLink.
     """

@@ -13,7 +13,7 @@ class LimitingFactor(StrEnum):
     KV_MEMORY = "KV memory"
     """The KV cache in GPU memory is full."""
     MAX_NUM_SEQS = "batch size"
-    """The engine's limit of sequences in a batch."""
+    """The engine's limit on sequences in a batch."""
     COMPUTE = "arithmetic"
     """Streaming audio arrives faster than the GPU computes."""
     BANDWIDTH = "memory bandwidth"

@@ -202,7 +202,7 @@ def iter_transcription_capacities(azure: Azure) -> Iterator[PoolCapacity]:
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
-    """Size the vLLM engine of an AWS host. The result is ``None`` for a fleet that runs another engine.
+    """Size the vLLM engine for an AWS host. The result is ``None`` for a fleet that runs another engine.
 
     The engine uses the smallest number of the host's GPUs that supports the requested load.
 
@@ -220,7 +220,7 @@ def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
 
 
 def select_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
-    """Return the engine of an AWS host, or the largest possible one if the configured sessions do not fit.
+    """Return the engine for an AWS host, or the largest possible one if the configured sessions do not fit.
 
     Raises:
         DoesNotFitError: The host has no GPU of the catalogue, or no engine fits all of its GPUs together.

@@ -10,7 +10,7 @@ from voice_blueprint.engines.sizing.result import DoesNotFitError, LimitingFacto
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """A row of a published measurement.
+    """A row from a published measurement.
 
     Attributes:
         concurrency: Concurrent requests on one GPU.

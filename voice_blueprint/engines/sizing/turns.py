@@ -1,4 +1,4 @@
-"""Tokens of a spoken turn for a model with audio input, for questions sent as audio and as text."""
+"""Tokens in a spoken turn for a model with audio input, for questions sent as audio and as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ QUESTION_DURATION_S = 5.0
 WORD_TOKENS_PER_S = 4
 """Tokens per second of speech as text: three words. ASSUMED."""
 TOKENS_PER_ANSWER = 40
-"""Tokens of an answer of one or two short sentences. ASSUMED."""
+"""Tokens in an answer of one or two short sentences. ASSUMED."""
 INSTRUCTION_TOKEN_COUNT = 48
-"""Tokens of the instruction to transcribe, which is sent with each audio question (Pipecat's text, number of words
+"""Tokens in the instruction to transcribe, which is sent with each audio question (Pipecat's text, number of words
 times 1.3)."""
 DEFAULT_TURN_COUNT = 10
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of a conversation.
+    """A turn in a conversation.
 
     Attributes:
         number: Number of the turn, starting at 1.
@@ -85,5 +85,5 @@ def find_audio_chat_model(deployment: Deployment, agents: AwsAgents | AgentPods)
 
 
 def calculate_kv_cache_mb(model: ModelCard, tokens: int) -> float:
-    """Return the size of the KV cache of this many tokens, MB."""
+    """Return the size of the KV cache for this many tokens, MB."""
     return tokens * calculate_kv_bytes_per_token(model) / 1e6

@@ -33,5 +33,5 @@ def can_surge(purchase: PurchaseOption) -> bool:
 
 
 def calculate_surge_size(surge_percent: int, hosts: int) -> int:
-    """Return the number of hosts of a group that are replaced at the same time."""
+    """Return the number of hosts in a group that are replaced at the same time."""
     return max(1, hosts * surge_percent // 100) if hosts else 0

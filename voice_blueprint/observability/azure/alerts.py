@@ -1,4 +1,4 @@
-"""Alerts of an Azure section. Each becomes a rule of the managed Prometheus.
+"""Alerts for an Azure section. Each becomes a rule of the managed Prometheus.
 
 An alert requires an action by an operator; other metrics are only shown on dashboards. The id of an alert is the name
 of its runbook, `docs/runbooks/azure/<id>.md`.
@@ -47,7 +47,7 @@ from voice_blueprint.observability.alerting import (
 from voice_blueprint.observability.azure.scaling import REPLICA_TARGET_UTILIZATION, build_scaling_triggers
 
 BUDGET_RUNBOOK = "budget"
-"""Runbook of the budget's notifications."""
+"""Runbook for the budget's notifications."""
 MAX_BUDGET_SPENT_PERCENT = 80
 MAX_BUDGET_FORECAST_PERCENT = 100
 
@@ -59,7 +59,7 @@ MAX_FIRST_OUTPUT_S = 1.0
 https://www.nngroup.com/articles/response-times-3-important-limits/"""
 
 COUNTER_WINDOW_MINUTES = 5
-"""Window for increases of a counter."""
+"""Window for increases in a counter."""
 MAX_CAPACITY_WAIT_MINUTES = 15
 """Maximum expected wait for capacity. A new node and a cold engine need 15 to 25 minutes; a longer wait has another
 cause."""
@@ -109,7 +109,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class RecordingRule:
-    """Series of a recording rule."""
+    """Series that a recording rule creates."""
 
     record: str
     query: str
@@ -117,7 +117,7 @@ class RecordingRule:
 
 
 DEPLOYMENT_RULE_GROUPS = ("cluster", "callers", "agents", "objectives", "starts")
-"""Names of the rule groups of the deployment itself; a service's rule group has the service's name."""
+"""Names of the rule groups for the deployment itself; a service's rule group has the service's name."""
 
 
 def build_alerts(deployment: Deployment) -> tuple[Alert, ...]:
@@ -503,7 +503,7 @@ def _build_telemetry_silent_alert(meaning: str, query: str, target: str) -> Aler
 
 
 def _build_increase_query(metric: str, label: str, *values: str) -> str:
-    """Return PromQL for the increase of a metric of our images in five minutes, filtered by the values of a label."""
+    """Return PromQL for the increase in a metric from our images in five minutes, filtered by the values of a label."""
     return f'increase({METRICS[metric].prometheus_name}{{{label}=~"{"|".join(values)}"}}[{COUNTER_WINDOW_MINUTES}m])'
 
 

@@ -1,4 +1,4 @@
-"""Dashboards of an Azure section: callers, GPUs and start-up times."""
+"""Dashboards for an Azure section: callers, GPUs and start-up times."""
 
 from dataclasses import dataclass
 
@@ -226,7 +226,7 @@ def _format_grafana_variable(label: str) -> str:
 def _build_request_queries(
     engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]
 ) -> tuple[PrometheusQuery, ...]:
-    """Return the requests of every service. Speech requests are counted once per pipeline, not per stage."""
+    """Return the requests to every service. Speech requests are counted once per pipeline, not per stage."""
     if not speech:
         return (_build_query_by_service(engine_label),)
     others = f'{{{SERVICE_METRIC_LABEL}!~"{"|".join(speech)}"}}'

@@ -1,4 +1,4 @@
-"""Alerts on services of Azure outside the cluster, whose metrics are in Azure Monitor and not in Prometheus.
+"""Alerts on Azure services outside the cluster, whose metrics are in Azure Monitor and not in Prometheus.
 
 The id of an alert is the name of its runbook, `docs/runbooks/azure/<id>.md`. The state store has no alert on evicted
 keys: it evicts none (``noeviction``), so writes fail when its memory is full.
@@ -57,7 +57,7 @@ class PlatformAlert:
 
 
 def build_platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
-    """Yield the alerts on the state store, the application gateway and the NAT gateway of an Azure section.
+    """Yield the alerts on the state store, the application gateway and the NAT gateway in an Azure section.
 
     Without its image, a backend has no pod and stays unhealthy. Names, time grains and dimensions of metrics:
     https://learn.microsoft.com/azure/azure-monitor/reference/metrics-index

@@ -75,7 +75,7 @@ class ScalingTrigger:
 
 
 def build_scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[ScalingTrigger, ...]]:
-    """Return the triggers of a service on each of its pools."""
+    """Return the triggers for a service on each of its pools."""
     pools = size_service(azure, service).pools
     sessions = {pool.pool: pool.engine.sessions for pool in pools}
     match service:
@@ -132,12 +132,12 @@ def build_slots_trigger(component: str) -> ScalingTrigger:
 
 
 def build_sockets_trigger(sockets: int) -> ScalingTrigger:
-    """Return the trigger on the open sockets of gateways, relative to the maximum of a pod."""
+    """Return the trigger on the open sockets of gateways, relative to the maximum per pod."""
     return ScalingTrigger("sockets", f"sum({METRICS['OpenSockets'].prometheus_name})", sockets * TARGET_UTILIZATION)
 
 
 def build_conversations_trigger(conversations: int) -> ScalingTrigger:
-    """Return the trigger on the active conversations of agents, relative to the maximum of a pod.
+    """Return the trigger on the active conversations of agents, relative to the maximum per pod.
 
     Args:
         conversations: Maximum conversations per pod.
@@ -148,7 +148,7 @@ def build_conversations_trigger(conversations: int) -> ScalingTrigger:
 def _build_aggregated_triggers(
     service: str, pool: str, sessions: int, *, earlier_pool_sessions: int = 0
 ) -> tuple[ScalingTrigger, ...]:
-    """Return the triggers of aggregated engines: requests in flight, and memory of sessions.
+    """Return the triggers for aggregated engines: requests in flight, and memory of sessions.
 
     Args:
         service: Name of the service.
@@ -176,7 +176,7 @@ def _build_aggregated_triggers(
 
 
 def _build_speech_trigger(service: str, pool: str, sessions: int) -> ScalingTrigger:
-    """Return the trigger of text to speech: requests of the whole pipeline.
+    """Return the trigger for text to speech: requests in the whole pipeline.
 
     The stages' own gauges count each request twice.
     """
@@ -186,7 +186,7 @@ def _build_speech_trigger(service: str, pool: str, sessions: int) -> ScalingTrig
 
 
 def _build_cell_triggers(service: str, pool: str, sessions: int) -> tuple[ScalingTrigger, ...]:
-    """Return the triggers of cells. Each cell is one pod, so the busier engine adds a whole cell."""
+    """Return the triggers for cells. Each cell is one pod, so the busier engine adds a whole cell."""
     labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
     prefill = labels | {ROLE_METRIC_LABEL: CellRole.PREFILL.value}
     decode = labels | {ROLE_METRIC_LABEL: CellRole.DECODE.value}

@@ -198,7 +198,7 @@ async def run_conversation(path: AgentPath, questions: Iterable[str]) -> Convers
 
 
 def read_stage_durations(path: AgentPath) -> list[dict[str, int]]:
-    """Return the duration in milliseconds of each stage of each turn, from the agent's log."""
+    """Return the duration of each stage in each turn, in milliseconds, from the agent's log."""
     return [line["stages_ms"] for line in _read_log_lines(path, "turn")]
 
 
@@ -227,19 +227,19 @@ def _serve_page(path: AgentPath) -> None:
 
 
 async def read_conversation(store: Redis, conversation: str) -> list[dict[str, str]]:
-    """Return the messages of a conversation from the state store."""
+    """Return the messages in a conversation from the state store."""
     messages = store.lrange(f"conversation:{conversation}", 0, -1)
     return [json.loads(each) for each in await messages]
 
 
 def resample_for_caller(pcm: bytes, rate: int) -> Samples:
-    """Resample PCM16 from any rate to the rate of a caller."""
+    """Resample PCM16 from any rate to a caller's rate."""
     sentence = np.frombuffer(pcm, "<i2")
     return np.asarray(soxr.resample(sentence, rate, SAMPLE_RATE_HZ), np.int16)
 
 
 def transcribe(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
-    """Transcribe PCM16 of any sample rate with Whisper."""
+    """Transcribe PCM16 at any sample rate with Whisper."""
     audio = soxr.resample(answer_audio.astype(np.float32) / 32768, rate, SAMPLE_RATE_HZ)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
     return " ".join(segment.text.strip() for segment in segments)
@@ -286,7 +286,7 @@ def report_result(result: ConversationResult) -> list[LatencyGoal]:
 
 
 def print_stage_durations(turns: list[dict[str, int]]) -> None:
-    """Print the stages of the time from the end of a question to the first sound of the answer."""
+    """Print the time by stage from the end of a question to the first sound of the answer."""
     totals = [sum(stages.values()) for stages in turns]
     names = list(dict.fromkeys(name for stages in turns for name in stages))
     title = f"From the end of the question to the first sound, {len(turns)} turns"

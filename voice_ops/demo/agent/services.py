@@ -97,7 +97,7 @@ _TELEMETRY_OPT_OUT_VARIABLES = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
 def fetch_text(url: str) -> str | None:
-    """Return the response of a service, or ``None`` if the service is not ready."""
+    """Return the response from a service, or ``None`` if the service is not ready."""
     try:
         with urllib.request.urlopen(url, timeout=HTTP_TIMEOUT_S) as answer:  # noqa: S310  a URL of this machine
             return bytes(answer.read()).decode()

@@ -20,7 +20,7 @@ class SpeechHandler(BaseHTTPRequestHandler):
     voice: ClassVar[PiperVoice]
 
     def do_GET(self) -> None:
-        """Return the voice's sample rate, Hz, which also serves as a health check."""
+        """Return the voice's sample rate in Hz; the request also serves as a health check."""
         self._send_body(str(self.voice.config.sample_rate).encode())
 
     def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""The demo's language model on vLLM, with the flags that a cluster uses for the chat service of a file."""
+"""The demo's language model on vLLM, with the flags that a cluster uses for the chat service in a file."""
 
 import contextlib
 import subprocess
@@ -24,7 +24,7 @@ CONVERSION_TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class ChatServer:
-    """An OpenAI-compatible server of a language model.
+    """An OpenAI-compatible server for a language model.
 
     Attributes:
         url: Base URL including ``/v1``.
@@ -63,7 +63,7 @@ def serve_vllm(deployment: Deployment, folder: Path) -> Iterator[ChatServer]:
 
 
 def _prepare_weights() -> Path:
-    """Return the folder of SmolLM2's weights. The first call creates the folder."""
+    """Return the folder with SmolLM2's weights. The first call creates the folder."""
     if not (VENV_FOLDER / ".ready").exists():
         raise ServiceError("the engines are not installed: make test-engines installs them (2.8 GB)")
     if not (WEIGHTS_FOLDER / ".ready").exists():

@@ -48,7 +48,7 @@ class MediaRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    codec: Annotated[Codec, Field(strict=False)] = Codec.L16
+    codec: Codec = Codec.L16
     rate: int | None = None
     channels: int | None = None
     packet_ms: int = 20

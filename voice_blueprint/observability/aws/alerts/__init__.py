@@ -52,5 +52,5 @@ def build_alerts(deployment: Deployment) -> tuple[Alert, ...]:
 
 
 def format_scaling_runbook_url(deployment: Deployment, rule: ScalingRule) -> str:
-    """Return the URL of the runbook of a scaling rule's alarm."""
+    """Return the runbook URL for a scaling rule's alarm."""
     return names.build_runbook_url(deployment, FLEET_GROWS_RUNBOOK if rule.adds_hosts else FLEET_SHRINKS_RUNBOOK)

@@ -13,13 +13,13 @@ from voice_blueprint.observability.alerting import ALERT_CONDITION_BY_ID, MIN_RE
 from voice_blueprint.observability.aws.series import Series
 
 FLEET_GROWS_RUNBOOK = "fleet-grows"
-"""Runbook of scaling rules that add hosts."""
+"""Runbook for scaling rules that add hosts."""
 FLEET_SHRINKS_RUNBOOK = "fleet-shrinks"
-"""Runbook of scaling rules that remove hosts."""
+"""Runbook for scaling rules that remove hosts."""
 CALLERS_AFFECTED_ALARM = "callers-affected"
-"""The composite alarm of all alerts that affect callers."""
+"""The composite alarm for all alerts that affect callers."""
 BUDGET_RUNBOOK = "budget"
-"""The notification of AWS Budgets."""
+"""The notification from AWS Budgets."""
 
 MINUTE_S = 60
 

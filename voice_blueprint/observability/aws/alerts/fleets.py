@@ -1,4 +1,4 @@
-"""Alerts of every fleet: missing telemetry, maximum size, failed launches, rejected packets."""
+"""Alerts for every fleet: missing telemetry, maximum size, failed launches, rejected packets."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -74,7 +74,7 @@ def build_fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def _build_public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts on the requests of gateways to the public host name. Without gateways, there are none."""
+    """Yield the alerts on the requests from gateways to the public host name. Without gateways, there are none."""
     if lacks_digests(deployment, GATEWAY_IMAGES):
         return
     fleet = names.GATEWAY_FLEET
@@ -105,7 +105,7 @@ def _build_public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def build_network_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts of the network's stack. Other stacks cannot refer to a NAT gateway that may be removed."""
+    """Yield the alerts for the network stack. Other stacks cannot refer to a NAT gateway that may be removed."""
     for number, gateway in enumerate(NAT_GATEWAYS[: deployment.aws.network.nat_gateways], start=1):
         failures = (build_service_series(NAT_GATEWAY_NAMESPACE, "ErrorPortAllocation", "Sum", (gateway,)),)
         yield replace(build_shared_alert("nat-ports-exhausted", Tier.AWS, failures, 2, 3), target=str(number))

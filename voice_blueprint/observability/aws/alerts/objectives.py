@@ -1,4 +1,4 @@
-"""Alerts on the objectives of the deployment file, which fire if an error budget is spent too fast."""
+"""Alerts on the objectives in the deployment file, which fire if an error budget is spent too fast."""
 
 from collections.abc import Iterator, Mapping
 

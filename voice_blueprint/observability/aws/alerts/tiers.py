@@ -1,4 +1,4 @@
-"""Alerts of individual tiers."""
+"""Alerts for individual tiers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,7 +37,7 @@ MAX_LATE_SAMPLE_PERCENT = 5
 
 
 def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts of the tier that receives packets."""
+    """Yield the alerts for the tier that receives packets."""
     fleet = names.VAD_FLEET
     # The seed document specifies this threshold. It is not a scaling rule: flows stay on their host, so new hosts do
     # not relieve a saturated host.
@@ -83,7 +83,7 @@ def build_vad_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def build_asr_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts of the speech recognition tier.
+    """Yield the alerts for the speech recognition tier.
 
     Alerts on all fleets of a kind concern the capacity of the platform.
     """
@@ -219,7 +219,7 @@ def build_edge_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def build_agent_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts of agents. Without `agents`, there are none."""
+    """Yield the alerts for agents. Without `agents`, there are none."""
     if deployment.aws.agents is None:
         return
     fleet, agents = names.AGENT_FLEET, deployment.aws.agents
@@ -242,7 +242,7 @@ def build_agent_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def build_state_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts of each node of the state store."""
+    """Yield the alerts for each node of the state store."""
     for number, node in enumerate(names.list_state_node_ids(deployment), start=1):
         # At 100 %, volatile-ttl evicts the sessions that expire first. A remaining fifth of the memory leaves time to
         # act.
