@@ -32,7 +32,7 @@ SHIPPED_FILE_PATTERNS = (
 
 
 class ShippedFilesHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling is there while a wheel is built only
-    """Build hook that adds the files. An editable installation reads the files of the checkout instead."""
+    """Build hook that adds the files. An editable installation reads the files in the checkout instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

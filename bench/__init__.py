@@ -1,1 +1,1 @@
-"""Benchmarks. Each measured claim of the documentation has a command that measures it."""
+"""Benchmarks. Each measured claim in the documentation has a command that measures it."""

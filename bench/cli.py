@@ -1,4 +1,4 @@
-"""Measures the start-up cost of commands and of a synth of the whole suite: `python -m bench.cli [RUNS]`.
+"""Measures the start-up cost of commands and the cost of a synth for the whole suite: `python -m bench.cli [RUNS]`.
 
 The CPU time of a command and its child processes depends on the machine, but hardly on the machine's load. Commands run
 in turn. Their medians are compared with lower bounds: the start of the interpreter, an import of pydantic and, for the

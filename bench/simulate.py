@@ -38,7 +38,7 @@ MIN_SERVED_PERCENT = 99.0
 
 
 def load_production_cell(peak: int) -> Deployment:
-    """Return a cell of the production file for a load with the given peak."""
+    """Return a cell from the production file for a load with the given peak."""
     deployment = voice_blueprint.load(DEPLOYMENT_FILE)
     load = resolve_design_load(deployment)
     cells = Cells(calls=calculate_peak_calls(load))
@@ -48,7 +48,7 @@ def load_production_cell(peak: int) -> Deployment:
 
 
 def simulate_all_cells(cell: Deployment, trace: LoadTrace, lost: int = 0) -> TotalResults:
-    """Simulate all cells with the scaling rules of the file, and return the combined results."""
+    """Simulate all cells with the scaling rules in the file, and return the combined results."""
     plans, total = create_fleet_plans(cell, {}), cell.whole_deployment
     assert total is not None  # noqa: S101  it is a cell
     settings = SimulationSettings(

@@ -36,7 +36,7 @@ AudioSamples = NDArray[np.float32]
 
 
 def load_recordings() -> list[AudioSamples]:
-    """Return the recordings of 1.5 s to 9 s at 16 kHz."""
+    """Return the recordings that last 1.5 s to 9 s, at 16 kHz."""
     clips = []
     for file in sorted(RECORDINGS_FOLDER.rglob("*.wav")):
         with wave.open(str(file)) as sound:
@@ -60,14 +60,14 @@ def create_speech_features(
 
 
 def pad_to_window(rows: FeatureRows, window_s: int) -> NDArray[np.float32]:
-    """Return features as the input of the model, which is one window padded with zeros."""
+    """Return features as input to the model, which is one window padded with zeros."""
     window = np.zeros((1, rows.shape[1], window_s * ROWS_PER_S), np.float32)
     window[0, :, : len(rows)] = ((np.maximum(rows, rows.max() - 8) + 4) / 4).T
     return window
 
 
 def normalize_words(text: str) -> str:
-    """Return the words of a text in lower case and without punctuation, or ``-`` if there are none."""
+    """Return the words in a text, in lower case and without punctuation, or ``-`` if there are none."""
     return " ".join("".join(c for c in text.lower() if c.isalnum() or c == " ").split()) or "-"
 
 

@@ -1,4 +1,4 @@
-"""Fixtures with a state store for the tests of the images: Valkey if it is installed, and otherwise Redis."""
+"""Fixtures with a state store for the image tests: Valkey if it is installed, and otherwise Redis."""
 
 import os
 import shutil
@@ -70,7 +70,7 @@ def store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServ
 
 @pytest.fixture
 async def store(store_server: StoreServer) -> AsyncIterator[Redis]:
-    """Client of an empty store."""
+    """Client for an empty store."""
     client = connect(store_server.settings)
     await client.flushall()
     yield client

@@ -1,4 +1,4 @@
-"""Unauthenticated clients that keep connections open, for the tests of the images."""
+"""Unauthenticated clients that keep connections open, for the image tests."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ SMALLEST_FRAMES_BY_NAME = {"pings": PING, "pongs": PONG, "empty messages": EMPTY
 FLOOD_CONNECTION_COUNT = 4
 MAX_ATTEMPTS = 5
 LATENCY_TOLERANCE_S = 0.5
-"""Permitted additional time of a request. At an idle process, a request takes a few milliseconds."""
+"""Permitted additional time for a request. In an idle process, a request takes a few milliseconds."""
 
 IdleConnection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -137,7 +137,7 @@ async def flood_frames(port: int, path: str, frame: bytes) -> AsyncIterator[None
 
 
 def build_upgrade_head(path: str) -> bytes:
-    """Return the head of a WebSocket's upgrade request."""
+    """Return the head of a WebSocket upgrade request."""
     return f"GET {path} {_UPGRADE_HEAD}\r\n".encode()
 
 

@@ -1,4 +1,4 @@
-"""Generates the tables of a document. A marker identifies each table, and a test checks that tables are current."""
+"""Generates the tables in a document. A marker identifies each table, and a test checks that tables are current."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

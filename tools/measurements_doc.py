@@ -1,4 +1,4 @@
-"""Generates the tables of docs/measurements.md: ``python -m tools.measurements_doc``."""
+"""Generates the tables in docs/measurements.md: ``python -m tools.measurements_doc``."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from voice_ops.simulate.traces import create_spike_trace
 DOCUMENT_PATH = Path(__file__).parents[1] / "docs" / "measurements.md"
 DEPLOYMENT_NAMES = ("production-us-east-1", "production-azure")
 REDUCED_MIN_HOSTS = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
-"""Lower minimums for some fleets of a file, for an additional simulation of refused calls."""
+"""Lower minimums for some fleets in a file, for an additional simulation of refused calls."""
 
 _ROW_PATTERN = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+ %(?: \| [\d.]+ %)+) \|", re.MULTILINE)
 
@@ -56,7 +56,7 @@ def format_refused_percentage(result: PolicyResult) -> str:
 def _simulate_spike(
     name: str, policy: Policy | None, busy: float, lower_minimums: tuple[tuple[str, int], ...] = ()
 ) -> PolicyResult:
-    """Simulate the spike of `voice simulate FILE --load spike`.
+    """Simulate the spike from `voice simulate FILE --load spike`.
 
     Args:
         policy: Scaling policy; ``None`` for the file's own rules.

@@ -1,4 +1,4 @@
-"""Generates the tables of docs/tuning.md from voice_blueprint.engines.sizing: ``python -m tools.tuning_doc``."""
+"""Generates the tables in docs/tuning.md from voice_blueprint.engines.sizing: ``python -m tools.tuning_doc``."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Base class of all typed objects: deployment files, catalogues, published tables, image specifications."""
+"""Base class for all typed objects: deployment files, catalogues, published tables, image specifications."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,4 +1,4 @@
-"""Computes the vCPUs of a deployment that count against the quotas of an AWS account."""
+"""Computes the deployment vCPUs that count against the quotas of an AWS account."""
 
 import math
 from collections import defaultdict
@@ -26,7 +26,7 @@ def calculate_required_vcpus(deployment: Deployment) -> dict[tuple[str, bool], t
 
 
 def calculate_required_fargate_vcpus(deployment: Deployment) -> tuple[int, int]:
-    """Return the minimum and maximum number of Fargate vCPUs of the gateway and agent tasks."""
+    """Return the minimum and maximum number of Fargate vCPUs for the gateway and agent tasks."""
     aws = deployment.aws
     services = [(aws.edge.gateway.tasks, aws.edge.gateway.vcpu)]
     services += [(aws.agents.tasks, AGENT_VCPU)] if aws.agents else []

@@ -39,7 +39,7 @@ for _stream in (sys.stdout, sys.stderr):
 
 
 MESSAGE_PREFIXES = {"✗ ", "✓ ", "! ", "→ ", "? "}
-"""Prefixes of messages. Continuation lines are indented by the width of the prefix."""
+"""Message prefixes. Continuation lines are indented by the width of the prefix."""
 
 
 class PlainConsole(Console):

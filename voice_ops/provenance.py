@@ -1,4 +1,4 @@
-"""Describes the commit and the machine of a measurement."""
+"""Describes the commit and the machine for a measurement."""
 
 import os
 import platform

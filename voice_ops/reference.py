@@ -1,4 +1,4 @@
-"""Generates pages of the documentation, for ``make generate``."""
+"""Generates documentation pages, for ``make generate``."""
 
 import re
 import sys
@@ -47,7 +47,7 @@ def render_pages() -> dict[str, str]:
 
 
 def render_commands_page() -> str:
-    """Render the page of all commands, with their arguments and options as in the help."""
+    """Render the page that lists all commands, with their arguments and options as in the help."""
     lines = [
         "# Options of the `voice` command",
         "",
@@ -66,7 +66,7 @@ def render_commands_page() -> str:
 
 
 def render_checks_page() -> str:
-    """Render the page of all checks, with their level, condition and source."""
+    """Render the page that lists all checks, with their level, condition and source."""
     lines = [
         "# Checks",
         "",
@@ -87,7 +87,7 @@ def render_checks_page() -> str:
 
 
 def render_api_page() -> str:
-    """Render the page of the session API, with its routes and the schemas of the bodies."""
+    """Render the page for the session API, with its routes and the schemas of the bodies."""
     lines = [
         "# Session API",
         "",
@@ -114,7 +114,7 @@ def render_api_page() -> str:
 
 
 def render_azure_alerts_page() -> str:
-    """Render the page of all alerts on Azure, from shipped files that together deploy every kind of service."""
+    """Render the page that lists all alerts on Azure, from shipped files that together deploy every kind of service."""
     images = dict.fromkeys(Image, "sha256:...")
     budget = f"{MAX_BUDGET_SPENT_PERCENT} % of actual and {MAX_BUDGET_FORECAST_PERCENT} % of forecast costs"
     results: dict[str, Alert] = {}

@@ -1,4 +1,4 @@
-"""Synthesizes the CloudFormation templates of a deployment in this process."""
+"""Synthesizes the CloudFormation templates for a deployment in this process."""
 
 import json
 import os
@@ -16,7 +16,7 @@ QUIET_ENVIRONMENT = {
     "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
     "NODE_NO_WARNINGS": "1",
 }
-"""Variables that suppress warnings of jsii and Node about versions that `make setup` has selected."""
+"""Variables that suppress warnings from jsii and Node about versions that `make setup` has selected."""
 
 
 def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":

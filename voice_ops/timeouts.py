@@ -1,4 +1,4 @@
-"""Timeouts and retries of requests to the APIs of AWS and Azure.
+"""Timeouts and retries for requests to the AWS and Azure APIs.
 
 An endpoint that accepts a connection and never responds is reported after ``MAX_ATTEMPTS * READ_TIMEOUT_S`` plus the
 pauses between attempts, which is 47 s. The SDKs' own defaults are 60 s and up to five attempts for AWS, and 300 s and

@@ -1,4 +1,4 @@
-"""Operations of a deployment on resources, and the resulting outages, for both clouds."""
+"""Operations by a deployment on resources, and the resulting outages, for both clouds."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterable, MutableMapping
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Names that the programs of a rehearsal use to reach each other; ``localhost`` includes its subdomains."""
+"""Names that the programs in a rehearsal use to reach each other; ``localhost`` includes its subdomains."""
 _PORT_RANGE = range(10_000, 32_768)
 """Below the ephemeral ports of Linux and macOS, so that no other connection or program gets a program's port during a
 restart."""

@@ -52,7 +52,7 @@ def ensure_node_modules(package: str, report: Callable[[str], None] = lambda _: 
 
 
 def get_cache_folder() -> Path:
-    """Return the user's cache folder of this program."""
+    """Return the user's cache folder for this program."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voice-serve"
 
 

@@ -1,4 +1,4 @@
-"""Creates the audio of all streams from sentences, pauses and line noise."""
+"""Creates the audio for all streams from sentences, pauses and line noise."""
 
 import io
 import subprocess

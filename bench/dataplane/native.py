@@ -67,7 +67,7 @@ class Measurement:
         return self.unit not in ("ns", "us")
 
     def calculate_speedup(self, other: "Measurement") -> float:
-        """Return the factor by which the best round is better than the best round of another measurement."""
+        """Return the factor by which the best round is better than the best round in another measurement."""
         return self.best / other.best if self.higher_is_better else other.best / self.best
 
 

@@ -67,7 +67,7 @@ def _build_sdp(port: int, suite: str, key: bytes) -> str:
 
 
 class RelayedCall:
-    """A call through rtpengine, with the sockets of caller and callee."""
+    """A call through rtpengine, with sockets for the caller and the callee."""
 
     def __init__(self, control: socket.socket, call: int, suite: str) -> None:
         self.caller, self.callee = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
@@ -157,7 +157,7 @@ def measure_rtpengine(rounds: int) -> list[Measurement]:
 
 
 def build_comparison_table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
-    """Return a table of the packets per core of rtpengine and of the data plane in the same run."""
+    """Return a table of packets per core for rtpengine and the data plane in the same run."""
     rendered = create_table(
         f"{MEASUREMENT_GROUP}, {len(costs[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
     )

@@ -1,4 +1,4 @@
-"""Sends RTP packets of many concurrent streams: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
+"""Sends RTP packets for many concurrent streams: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
 
 Reads lines of the form `STREAMS SECONDS SPEED`, and responds to each line with statistics. SECONDS is the duration of
 the audio, and SPEED is relative to real time. The kernel splits one large datagram into packets (UDP segmentation
@@ -50,7 +50,7 @@ class Sender:
         return packets.tobytes()
 
     def run(self, streams: int, seconds: float, speed: float) -> dict[str, float]:
-        """Send audio of a number of streams at even intervals, and return the statistics."""
+        """Send audio for a number of streams at even intervals, and return the statistics."""
         size = BATCH_PACKETS * PACKET_DTYPE.itemsize
         start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
         for tick in range(ticks):

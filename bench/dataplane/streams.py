@@ -96,7 +96,7 @@ def measure_batches(rounds: int, audio: Path) -> list[Measurement]:
 
 
 def check_out_baseline() -> Path:
-    """Return the folder of a checkout of the baseline commit with its benchmarks.
+    """Return the folder that contains a checkout of the baseline commit with its benchmarks.
 
     The first call builds them, which takes some minutes.
 
@@ -107,7 +107,7 @@ def check_out_baseline() -> Path:
 
 
 def measure_live_rounds(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRoundsSummary]:
-    """Run the data plane of a checkout with a veth. The result is empty if the user is not root."""
+    """Run a checkout's data plane with a veth. The result is empty if the user is not root."""
     if os.geteuid() != 0:
         return []
     path = os.pathsep.join(
@@ -156,7 +156,7 @@ def find_max_loss_free_streams(results: Sequence[LiveRoundsSummary], of: str = "
 
 
 def build_ceiling_table(group: list[Measurement]) -> Table:
-    """Return a table of the cost per packet of each stage, and the resulting streams per core."""
+    """Return a table of the cost per packet for each stage, and the resulting streams per core."""
     times = [one for one in group if one.unit == "ns"]
     total_ns = sum(one.median for one in times)
     rendered = create_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
@@ -178,7 +178,7 @@ def build_batch_table(results: Sequence[Measurement]) -> Table:
 
 
 def build_baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
-    """Return a table of the streams per core of this commit and of the baseline commit."""
+    """Return a table of streams per core for this commit and the baseline commit."""
     title = f"{results[0][0].group}, beside commit {BASELINE_COMMIT[:7]}, {len(results[0][0].rounds)} rounds"
     rendered = create_table(title, [""], ["before, median", "now, median", "× before", "best"])
     for before, now in results:

@@ -109,7 +109,7 @@ def _format_no_speech_table(build: BuiltModule) -> str:
 
 
 def _measure_cost(tracks: list[Track], build: BuiltModule, folder: Path) -> tuple[str, float]:
-    """Return a table of costs, and the median cost of the most expensive track in nanoseconds."""
+    """Return a table of costs, and the median cost, in nanoseconds, for the most expensive track."""
     lines = [
         "### Cost of a 20 ms frame, 2,000 streams in turn (median; best in brackets)",
         "",

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Creates tracks of recordings and noise, deterministically, from Debian's packages and fixed seeds.
+"""Creates tracks with recordings and noise, deterministically, from Debian packages and fixed seeds.
 
 Real speech comes from `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's
 recordings. Hold music comes from `asterisk-moh-opsound-g722`, and synthetic speech from espeak-ng. A hash of a
@@ -31,7 +31,7 @@ SPEAKERS = {
     "Ivrvoice": "ru_RU_f_IvrvoiceRU",
 }
 MAX_OTHER_RECORDINGS = 60
-"""Maximum number of recordings of each speaker who is not in the training data."""
+"""Maximum number of recordings by each speaker who is not in the training data."""
 NO_SPEECH_WORDS = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
 AMERICAN_SPEAKERS = (
     *(f"f{n}" for n in range(1, 6)),
@@ -89,7 +89,7 @@ class Track:
 
 
 def assign_split(name: str) -> str:
-    """Return the set of a recording, which is determined by a hash of the recording's name.
+    """Return the set that contains a recording, as determined by a hash of the recording's name.
 
     Half of all recordings are for training and a tenth for the selection of thresholds. The rest are held out.
     """
@@ -111,7 +111,7 @@ def _synthesize_speech(voice: str, text: str) -> Samples:
 
 
 def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
-    """Return the recordings of a set, which are cached after decoding. ``kind`` is a speaker or "espeak"."""
+    """Return the recordings in a set, which are cached after decoding. ``kind`` is a speaker or "espeak"."""
     cached = cache / f"{kind}-{part}.npz"
     if not cached.exists():
         if kind in SPEAKERS:

@@ -31,7 +31,7 @@ EPOCH_COUNT = 20
 
 @dataclass(frozen=True)
 class DecisionPolicy:
-    """Parameters with which the module's function decide() converts odds to decisions."""
+    """Parameters with which the module's decide() function converts odds to decisions."""
 
     smoothing: float
     start_threshold: float

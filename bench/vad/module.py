@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Builds the VAD module from its source, and traces the input of its network."""
+"""Builds the VAD module from its source, and traces the input to its network."""
 
 import ctypes
 import subprocess
@@ -32,13 +32,13 @@ def build_trace_library(folder: Path) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class NetworkInputTrace:
-    """Input of the network for a track, with one row per frame."""
+    """Input to the network for a track, with one row per frame."""
 
     inputs: npt.NDArray[np.float32]
     is_gated: npt.NDArray[np.bool_]
     """Whether the energy gate classified the frame without the network."""
     is_observed: npt.NDArray[np.bool_]
-    """Whether the network ran. The inputs of other frames are stale."""
+    """Whether the network ran. The inputs for other frames are stale."""
 
     def calculate_log_odds(
         self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float
@@ -52,7 +52,7 @@ class NetworkInputTrace:
 
 
 def trace_network_inputs(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> NetworkInputTrace:
-    """Run the module on a track, and return the inputs of the network."""
+    """Run the module on a track, and return the inputs to the network."""
     frames = len(samples) // SAMPLES_PER_FRAME
     rows = np.zeros((frames, int(library.trace_columns())), np.float32)
     contiguous = np.ascontiguousarray(samples)

@@ -52,7 +52,7 @@ def main(
     ] = False,
     before: Annotated[str, typer.Option(metavar="COMMIT", help="Commit to compare the goals with.")] = "HEAD~1",
 ) -> None:
-    """Compare the goals with another commit, then find the maximum load of each layout and of a layout without a VAD.
+    """Compare the goals with another commit, then find the maximum load for each layout and for a layout without a VAD.
 
     Exits with status 1 if this checkout misses a goal.
 

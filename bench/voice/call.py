@@ -1,4 +1,4 @@
-"""Creates the audio of a stream from sentences of the demo's sample, with 60 % silence."""
+"""Creates the audio for a stream from sentences in the demo's sample, with 60 % silence."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -94,7 +94,7 @@ class RunningContestant:
         return {name: measure_process_cpu_s(process.pid) for name, process in processes.items() if process}
 
     def read_counter(self, name: str) -> int:
-        """Return the value of a counter of the engine."""
+        """Return the value of an engine counter."""
         return int(self._read_metrics()["counters"].get(name, 0))
 
     def _read_metrics(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def check_out_commit(commit: str, folder: Path) -> Path:
 
 
 def measure_faster_whisper(model: Path, kind: str, streams: int) -> tuple[float, float]:
-    """Return the word error rate and the CPU seconds per minute of faster-whisper alone.
+    """Return the word error rate and the CPU seconds per minute for faster-whisper alone.
 
     faster-whisper transcribes whole calls with a beam size of 1.
     """
@@ -104,7 +104,7 @@ def describe_missed_goals(steps: dict[str, LoadResult]) -> list[str]:
 
 
 def build_goals_table(kind: str, steps: dict[str, LoadResult], alone: tuple[float, float]) -> Table:
-    """Return a table of the goals and the measured values of one kind of audio."""
+    """Return a table of the goals and the measured values for one kind of audio."""
     streams = next(iter(steps.values())).streams
     rendered = create_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
     for goal in GOALS:

@@ -58,7 +58,7 @@ class CallResult:
 
     @property
     def display_metrics(self) -> DisplayMetrics:
-        """Changes of the displayed text over time."""
+        """Changes to the displayed text over time."""
         return measure_display(self.events)
 
     @property

@@ -18,7 +18,7 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Results of a contestant with one load.
+    """Results for a contestant at one load.
 
     Attributes:
         real_time_factor: Real-time factor of the slowest stream.

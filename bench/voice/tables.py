@@ -28,7 +28,7 @@ def build_loads_table(searches: Mapping[str, LoadSearch]) -> Table:
 
 
 def build_summary_table(searches: Mapping[str, LoadSearch]) -> Table:
-    """Return a table of the maximum sustained load of each contestant."""
+    """Return a table of the maximum sustained load for each contestant."""
     title = "Most streams at a real-time factor below 1"
     rendered = create_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
     for name, search in searches.items():

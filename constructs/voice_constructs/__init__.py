@@ -1,1 +1,1 @@
-"""Reusable building blocks of a deployment, in one package per cloud."""
+"""Reusable building blocks for a deployment, in one package per cloud."""

@@ -1,4 +1,4 @@
-"""The bundled Node.js, which runs jsii, the CDK's CLI and Graphviz."""
+"""The bundled Node.js, which runs jsii, the CDK CLI and Graphviz."""
 
 import atexit
 import os

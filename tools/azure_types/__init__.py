@@ -1,1 +1,1 @@
-"""`python -m tools.azure_types`: generate a table of Azure's definitions of the deployed resource types."""
+"""`python -m tools.azure_types`: generate a table of Azure's definitions for the deployed resource types."""

@@ -1,4 +1,4 @@
-"""``python -m tools.azure_types``: generate a table of Azure's definitions of the types in the shipped files."""
+"""``python -m tools.azure_types``: generate a table of Azure's definitions for the types in the shipped files."""
 
 import json
 import subprocess
@@ -116,7 +116,7 @@ def _select_limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict
 
 
 def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  any value of an input
-    """Add the names of a mapping or list to a tree, including nested names."""
+    """Add the names in a mapping or list to a tree, including nested names."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             _add_names(item, into.setdefault(name, {}))

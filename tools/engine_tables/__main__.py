@@ -45,7 +45,7 @@ def refresh(
 
 
 def _refresh_table(engine: EngineVersion) -> bool:
-    """Write the table of an engine. Return True on success."""
+    """Write the table for an engine. Return True on success."""
     file = TABLES_FOLDER / f"{engine.name}.json"
     try:
         with Progress(err).phase(f"{engine.name} {engine.version}"):

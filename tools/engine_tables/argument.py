@@ -128,7 +128,7 @@ def _infer_function_type(reader: SourceReader, function: Definition, depth: int)
 
 
 def find_size_fields(reader: SourceReader) -> frozenset[str]:
-    """Return the fields of vLLM whose numbers may have a suffix such as ``k``. Other distributions have none."""
+    """Return the vLLM fields whose numbers may have a suffix such as ``k``. Other distributions have none."""
     for module in reader.tree.iter_modules("vllm/engine/", "human_readable_int_args"):
         for node in ast.walk(module.tree):
             match node:

@@ -19,13 +19,13 @@ _NEGATING_ACTION = "EnableDisableAction"
 
 @dataclass
 class FieldArguments:
-    """Keyword arguments of ``add_argument`` for each field of a configuration class."""
+    """Keyword arguments to ``add_argument`` for each field in a configuration class."""
 
     fields: dict[str, Field]
     changed_arguments: dict[str, ArgumentSpec] = field(default_factory=dict)
 
     def get_arguments(self, name: str) -> ArgumentSpec:
-        """Return the arguments of a field. Each call returns the same object."""
+        """Return the arguments for a field. Each call returns the same object."""
         return self.changed_arguments.setdefault(name, ArgumentSpec(origin=self.fields.get(name)))
 
 

@@ -17,7 +17,7 @@ BLOCKS_METHOD, TYPES_ATTRIBUTE, SUPPORTS_TYPE_METHOD = (
     "supports_kv_cache_dtype",
 )
 UNSUPPORTED_LAYOUT_PREDICATES = ("is_mla", "is_sparse")
-"""Predicates of kernels for kinds of models that the catalogue does not contain."""
+"""Kernel predicates for kinds of models that the catalogue does not contain."""
 UNKNOWN_VALUE = object()
 """Value of an expression that is only known at run time."""
 
@@ -69,7 +69,7 @@ def _iter_supported_types(reader: SourceReader, cls: Definition) -> Iterator[tup
 
 @dataclass(frozen=True)
 class _PredicateEvaluator:
-    """Evaluates a predicate of a kernel statically, for GPUs of one major compute capability."""
+    """Evaluates a kernel predicate statically, for GPUs of one major compute capability."""
 
     reader: SourceReader
     cls: Definition

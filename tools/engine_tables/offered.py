@@ -1,4 +1,4 @@
-"""Reads features of a release other than flags: connectors, metrics, endpoints and environment variables."""
+"""Reads features, other than flags, of a release: connectors, metrics, endpoints and environment variables."""
 
 import ast
 import re

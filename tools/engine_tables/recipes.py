@@ -50,4 +50,4 @@ class Recipe:
 
 _RECIPES_YAML = Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")
 RECIPES: Mapping[str, Recipe] = TypeAdapter(dict[str, Recipe]).validate_python(yaml.safe_load(_RECIPES_YAML))
-"""Recipes by name in the catalogue of engines. An engine without a recipe has no table."""
+"""Recipes by name in the engine catalogue. An engine without a recipe has no table."""

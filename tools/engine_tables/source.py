@@ -14,7 +14,7 @@ Node = ast.AST
 
 @dataclass(frozen=True)
 class Import:
-    """An imported module, or an imported name of a module.
+    """An imported module, or a name imported from a module.
 
     Attributes:
         name: Imported name; None for the module itself.

@@ -1,4 +1,4 @@
-"""Generates the table of a distribution from its source, and renders the table as text."""
+"""Generates the table for a distribution from its source, and renders the table as text."""
 
 import json
 

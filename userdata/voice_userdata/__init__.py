@@ -1,4 +1,4 @@
-"""User data of EC2 hosts: shell steps in strict mode, rendered from typed values."""
+"""User data for EC2 hosts: shell steps in strict mode, rendered from typed values."""
 
 from voice_userdata.render import (
     HOST_IAM_ACTIONS,

@@ -58,7 +58,7 @@ _FINAL_STEPS = ("runtime", "images", "state_secret", "containers", "lifecycle", 
 
 
 def render_user_data(boot: HostUserDataConfig) -> str:
-    """Render the user data of a fleet's hosts.
+    """Render the user data for a fleet's hosts.
 
     The script starts with the values as quoted assignments, so that CDK tokens in them reach CloudFormation unchanged.
     The compressed bodies of the required step files follow. Comments and indentation are removed from these bodies, so
@@ -90,7 +90,7 @@ def calculate_max_deployed_bytes(script: str) -> int:
 
 
 def render_bake_script(bake: HostImageConfig, function: Literal["bake", "check"]) -> str:
-    """Render the script that EC2 Image Builder runs on the build machine of a host image.
+    """Render the script that EC2 Image Builder runs on the build machine for a host image.
 
     Image Builder first runs the function ``bake``, then ``check``.
     """
@@ -123,7 +123,7 @@ def render_bake_script(bake: HostImageConfig, function: Literal["bake", "check"]
 
 
 def render_preparation_script(job: PreparationJob) -> str:
-    """Render the user data of the host that creates a fleet's artifacts.
+    """Render the user data for the host that creates a fleet's artifacts.
 
     Raises:
         ValueError: A value spans several lines, except in the command, or the script exceeds EC2's limit.
@@ -258,7 +258,7 @@ def _format_start_log(container: Container) -> str:
 
 
 def _format_container_tables(boot: HostUserDataConfig) -> str:
-    """Return associative arrays with the values of each container. A container without a value has no entry."""
+    """Return associative arrays with the values for each container. A container without a value has no entry."""
     tables: dict[str, Callable[[Container], Iterable[str]]] = {
         "IMAGE": lambda c: [c.image_uri],
         "ENVIRONMENT": lambda c: _format_variables(c.environment),
@@ -279,7 +279,7 @@ def _format_container_tables(boot: HostUserDataConfig) -> str:
 
 
 def _build_docker_options(boot: HostUserDataConfig, container: Container) -> list[str]:
-    """Return the arguments of ``docker run`` that differ between containers and do not depend on the host."""
+    """Return the arguments to ``docker run`` that differ between containers and do not depend on the host."""
     options = []
     if container.shared_memory_mib:
         options.append(f"--shm-size={container.shared_memory_mib}m")

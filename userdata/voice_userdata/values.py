@@ -1,4 +1,4 @@
-"""Typed values of user data, which are validated before a host receives them."""
+"""Typed values for user data, which are validated before a host receives them."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ POLL_INTERVAL_S = 5
 HOST_VARIABLES = frozenset(
     v.name for v in (HOST, HOST_ADDRESS, ZONE, INTERFACE, VALKEY_HOST_FILE, VALKEY_PASSWORD_FILE)
 )
-"""Variables of every container that are only known on the host."""
+"""Variables for every container that are only known on the host."""
 
 _NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE_PATTERN = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -143,7 +143,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class PortReadinessCheck:
-    """Readiness check of a container: a TCP port of the host must accept connections.
+    """Readiness check for a container: a TCP port on the host must accept connections.
 
     Attributes:
         path: Path that must respond with HTTP 200; empty if a connection is sufficient.
@@ -155,7 +155,7 @@ class PortReadinessCheck:
 
 @dataclass(frozen=True)
 class CommandReadinessCheck:
-    """Readiness check of a container: a command that runs inside the container must succeed."""
+    """Readiness check for a container: a command that runs inside the container must succeed."""
 
     command: str
     interval_s: int = POLL_INTERVAL_S
@@ -216,7 +216,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Artifacts that the job of a fleet uploads for its hosts.
+    """Artifacts that a fleet's job uploads for the fleet's hosts.
 
     Attributes:
         source: Location, ``s3://bucket/name``.
@@ -317,7 +317,7 @@ class HostUserDataConfig:
 
     @property
     def shared_environment(self) -> dict[str, str]:
-        """Variables of every container, derived from the values above."""
+        """Variables for every container, derived from the values above."""
         return {**self._build_own_environment(), **self.environment}
 
     def _build_own_environment(self) -> dict[str, str]:

@@ -42,7 +42,7 @@ def build_api_hostname(domain: Domain) -> str:
 
 
 def build_agent_hostname(domain: Domain) -> str:
-    """Return the host name of the agents."""
+    """Return the host name for the agents."""
     return f"agent.{domain.name}"
 
 

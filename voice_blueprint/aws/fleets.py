@@ -1,4 +1,4 @@
-"""Every fleet of a deployment, for checks that apply to all fleets."""
+"""Every fleet in a deployment, for checks that apply to all fleets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

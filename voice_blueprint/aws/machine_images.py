@@ -1,4 +1,4 @@
-"""Machine images of hosts: AWS's public images, or images that the deployment's pipelines build."""
+"""Machine images for hosts: AWS's public images, or images that the deployment's pipelines build."""
 
 from voice_blueprint.catalog import InstanceType
 
@@ -13,7 +13,7 @@ https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimiz
 
 
 def get_public_image_parameter(instance_type: InstanceType) -> str:
-    """Return the SSM parameter of AWS's public image for an instance type."""
+    """Return the SSM parameter for AWS's public image for an instance type."""
     return PUBLIC_IMAGE_PARAMETERS[instance_type.compute_kind]
 
 

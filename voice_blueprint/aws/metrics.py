@@ -1,4 +1,4 @@
-"""Metrics that AWS publishes: those of its services, and those that metric filters extract from logs.
+"""Metrics that AWS publishes: those from its services, and those that metric filters extract from logs.
 
 Names, units and dimension sets follow the documentation of each service, linked below. CloudWatch publishes some
 metrics with several dimension sets; only the declared one is read.
@@ -126,5 +126,5 @@ LOG_METRICS: dict[str, LogMetric] = {
 
 
 def build_log_namespace(deployment: str) -> str:
-    """Return the namespace of a deployment's metric filters."""
+    """Return the namespace for a deployment's metric filters."""
     return f"{LOG_NAMESPACE}/{deployment}"

@@ -6,7 +6,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import ScalingRule
 
 DEPLOYMENT_TAG = "voice-serve:deployment"
-"""Tag of every stack and its resources with the deployment's name."""
+"""Tag with the deployment's name on every stack and its resources."""
 DEPLOYMENT_NAME_OUTPUT = "File"
 """Stack output with the deployment's name from its file, for stacks outside the first region."""
 VAD_FLEET = "vad"
@@ -25,7 +25,7 @@ def build_stack_name(deployment: Deployment, tier: str) -> str:
 
 
 def build_fleet_stack_suffix(fleet: str) -> str:
-    """Return the last part of the stack name of an ASR fleet."""
+    """Return the last part of an ASR fleet's stack name."""
     return f"asr-{fleet}"
 
 

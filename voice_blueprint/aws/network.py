@@ -1,4 +1,4 @@
-"""Subnets of a VPC's CIDR range."""
+"""Subnets in a VPC's CIDR range."""
 
 import math
 from collections.abc import Iterable

@@ -19,7 +19,7 @@ from voice_blueprint.contract.network import (
 )
 
 NAMESPACE = "voice"
-"""Namespace of every service."""
+"""Namespace for every service."""
 
 GPU_NAMESPACE = "voice-gpu"
 """Namespace of the DaemonSets on GPU nodes: the device plugin and the GPU metrics exporter. It is the only namespace
@@ -28,13 +28,13 @@ that permits host access."""
 SYSTEM_NAMESPACE = "kube-system"
 
 CLIENT_LABEL = "voice-serve/client"
-"""Label of namespaces whose pods may call the router; its value is ``true``."""
+"""Label on namespaces whose pods may call the router; its value is ``true``."""
 
 COMPONENT_LABEL = "voice-serve/component"
-"""Label of every pod; its value is a ``Component``."""
+"""Label on every pod; its value is a ``Component``."""
 
 SERVICE_LABEL = "voice-serve/service"
-"""Label of a service's pods; its value is the service's name."""
+"""Label on a service's pods; its value is the service's name."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 """Extended resource that the device plugin registers for GPUs."""
@@ -81,7 +81,7 @@ class Component(StrEnum):
     """Kind of pod: the value of the label that network policies select."""
 
     CLIENT = "client"
-    """Pods of namespaces with ``CLIENT_LABEL``."""
+    """Pods in namespaces with ``CLIENT_LABEL``."""
     ROUTER = "router"
     ENGINE = "engine"
     """Cells, aggregated and chat engines, and text-to-speech engines."""
@@ -106,7 +106,7 @@ class Component(StrEnum):
     STATE = "state"
     """The state store, which is not a pod."""
     ARCHIVE = "archive"
-    """The archive of transcripts, which is not a pod."""
+    """The transcript archive, which is not a pod."""
     MONITORING = "monitoring"
     """The cluster's Prometheus agent, in the namespace ``kube-system``."""
     DNS = "dns"
@@ -143,7 +143,7 @@ CLUSTER_FLOWS: tuple[ClusterFlow, ...] = (
 
 
 def _build_tier_flows(tier: Component) -> tuple[ClusterFlow, ...]:
-    """Return the flows of every tier that serves callers."""
+    """Return the flows for every tier that serves callers."""
     return (
         ClusterFlow(tier, Component.STATE, REDIS),
         # Microsoft Entra, which issues the tokens for the store. The gateway also contacts the issuer of callers'
@@ -168,7 +168,7 @@ CALLER_FLOWS: tuple[ClusterFlow, ...] = (
     ),
     *(flow for tier in (Component.GATEWAY, Component.VAD, Component.ASR) for flow in _build_tier_flows(tier)),
 )
-"""Additional traffic of the caller tiers. Security groups are derived from the flows of the edge and the internet."""
+"""Additional traffic for the caller tiers. Security groups are derived from the flows of the edge and the internet."""
 
 AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.EDGE, Component.AGENT, AGENT_HTTP),
@@ -179,7 +179,7 @@ AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     # A full agent forwards a caller's connection to an agent with free capacity.
     ClusterFlow(Component.AGENT, Component.AGENT, AGENT_HTTP),
 )
-"""Additional traffic of agents. The flow to Microsoft Entra also covers external engines and tools."""
+"""Additional traffic for agents. The flow to Microsoft Entra also covers external engines and tools."""
 
 
 PEER_FLOWS: tuple[ClusterFlow, ...] = (
@@ -189,13 +189,13 @@ PEER_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.ENGINE, Component.DNS, DNS_TCP),
     ClusterFlow(Component.MONITORING, Component.LMCACHE_COORDINATOR, LMCACHE_COORDINATOR),
 )
-"""Additional traffic of engines that read each other's KV cache."""
+"""Additional traffic for engines that read each other's KV cache."""
 
 ARCHIVE_FLOWS: tuple[ClusterFlow, ...] = (ClusterFlow(Component.GATEWAY, Component.ARCHIVE, BLOB),)
-"""Additional traffic of the archive of transcripts."""
+"""Additional traffic for the transcript archive."""
 
 
 def build_cluster_flows(*, callers: bool, agents: bool, archive: bool, peers: bool) -> tuple[ClusterFlow, ...]:
-    """Return ``CLUSTER_FLOWS``, with the flows of callers, agents, the archive and peers if they are enabled."""
+    """Return ``CLUSTER_FLOWS``, with the flows for callers, agents, the archive and peers if they are enabled."""
     optional = ((CALLER_FLOWS, callers), (AGENT_FLOWS, agents), (ARCHIVE_FLOWS, archive), (PEER_FLOWS, peers))
     return CLUSTER_FLOWS + tuple(flow for flows, is_needed in optional if is_needed for flow in flows)

@@ -15,7 +15,7 @@ SCRAPE_INTERVAL_S = 15
 
 
 class EngineMetric(StrEnum):
-    """Metrics of vLLM. vLLM-Omni publishes them for each stage."""
+    """Metrics from vLLM. vLLM-Omni publishes them for each stage."""
 
     RUNNING = "vllm:num_requests_running"
     WAITING = "vllm:num_requests_waiting"
@@ -31,7 +31,7 @@ class EngineMetric(StrEnum):
 
 
 class SpeechMetric(StrEnum):
-    """Metrics of vLLM-Omni for whole requests. ``EngineMetric`` counts a request once per stage."""
+    """vLLM-Omni metrics for whole requests. ``EngineMetric`` counts a request once per stage."""
 
     GENERATION_TOKENS = "vllm_omni:generation_tokens_total"
     PROMPT_TOKENS = "vllm_omni:prompt_tokens_total"
@@ -45,14 +45,14 @@ class SpeechMetric(StrEnum):
 
 
 class CacheMetric(StrEnum):
-    """Metrics of an LMCache server."""
+    """Metrics from an LMCache server."""
 
     L1_USAGE_RATIO = "lmcache_mp_l1_usage_ratio"
     """Share of the server's memory in use, 0 to 1."""
 
 
 class AgentMetric(StrEnum):
-    """Metrics of agents (images/agent/src/voice_agent/metrics.py)."""
+    """Metrics from agents (images/agent/src/voice_agent/metrics.py)."""
 
     CONVERSATIONS = "voice_agent_conversations"
     SLOTS = "voice_agent_slots"
@@ -63,7 +63,7 @@ class AgentMetric(StrEnum):
 
 
 class GpuMetric(StrEnum):
-    """Metrics of the DCGM exporter, as configured by `voice_blueprint.engines.launch.dcgm`."""
+    """Metrics from the DCGM exporter, as configured by `voice_blueprint.engines.launch.dcgm`."""
 
     UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
     MEMORY_USED = "DCGM_FI_DEV_FB_USED"
@@ -78,7 +78,7 @@ class GpuMetric(StrEnum):
 
 
 class ClusterMetric(StrEnum):
-    """Metrics of kube-state-metrics that the cluster's Prometheus agent collects.
+    """Metrics from kube-state-metrics that the cluster's Prometheus agent collects.
 
     Source: https://github.com/kubernetes/kube-state-metrics/tree/main/docs/metrics
     """

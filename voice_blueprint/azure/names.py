@@ -63,7 +63,7 @@ def build_state_store_name(deployment: Deployment, subscription: str) -> str:
 
 
 def build_archive_account_name(deployment: Deployment, subscription: str) -> str:
-    """Return the name of the storage account of transcripts: globally unique, 3 to 24 letters and digits."""
+    """Return the name of the storage account for transcripts: globally unique, 3 to 24 letters and digits."""
     return f"voice{deployment.name.replace('-', '')}"[: 24 - _SUFFIX_LENGTH] + _calculate_digest(
         deployment, subscription
     )
@@ -80,7 +80,7 @@ def build_engine_service_name(service: AzureService) -> str:
 
 
 def build_model_url(model: str) -> str:
-    """Return the router's URL of a model, without ``/v1``."""
+    """Return the router's URL for a model, without ``/v1``."""
     return f"http://{Component.ROUTER}.{NAMESPACE}:{ROUTER_HTTP.number}/{model}"
 
 
@@ -90,7 +90,7 @@ def list_service_pool_names(service: AzureService) -> tuple[str, ...]:
 
 
 def build_engine_workload_name(service: AzureService, pool: str) -> str:
-    """Return the name of the Deployment of a service's replicas on one of its pools."""
+    """Return the name of the Deployment for a service's replicas on one of its pools."""
     return f"{service.name}-{pool}" if isinstance(service, ChatService) else service.name
 
 
@@ -127,7 +127,7 @@ class ResourceId:
 
 
 class ClusterOutput(StrEnum):
-    """An export of the cluster's stack; the workloads' stack reads it through a stack reference."""
+    """An export from the cluster's stack; the workloads' stack reads it through a stack reference."""
 
     DEPLOYMENT = "deployment"
     """Name of the deployment that the cluster was created from."""
@@ -138,7 +138,7 @@ class ClusterOutput(StrEnum):
     NODE_RESOURCE_GROUP = "nodeResourceGroup"
     """Resource group in which the cluster's identity may create disks and storage accounts for volumes."""
     NODES_SUBNET_ID = "nodesSubnetId"
-    """Subnet with the service endpoint of storage, through which NFS shares of Azure Files are mounted."""
+    """Subnet with the service endpoint for storage, through which NFS shares of Azure Files are mounted."""
     CLUSTER_NAME = "clusterName"
     CLUSTER_ID = "clusterId"
     KUBECONFIG = "kubeconfig"
@@ -152,7 +152,7 @@ class ClusterOutput(StrEnum):
     KEDA_CLIENT_ID = "kedaClientId"
     """Client id for ``TriggerAuthentication``: the identity that queries Prometheus."""
     MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
-    """Client id for the service account of the model fetch jobs: the identity that reads secrets of the vault."""
+    """Client id for the service account of the model fetch jobs: the identity that reads secrets from the vault."""
     CALLER_IDENTITIES = "callerIdentities"
     """Identities of the caller tiers, if there are callers: ``clientId`` for signing in, and ``principalId``, which is
     the user name in the store."""
@@ -186,7 +186,7 @@ class ServiceAccount:
 KEDA_SERVICE_ACCOUNT = ServiceAccount("kube-system", "keda-operator")
 """Service account of AKS's KEDA add-on."""
 MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
-"""Service account of the jobs that fill the model cache. The account may read secrets of the vault (a token for gated
+"""Service account of the jobs that fill the model cache. The account may read secrets from the vault (a token for gated
 models)."""
 
 CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
@@ -194,7 +194,7 @@ SERVICE_ACCOUNT_BY_TIER = {tier: ServiceAccount(NAMESPACE, tier.value) for tier 
 """Service accounts of the caller tiers. Each signs in to the state store, and some read the vault."""
 VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
 TOKEN_KEY_SECRET_NAME = "session-token-key"  # noqa: S105  name of the secret
-"""Vault secret with the key that signs tokens of sessions and conversations. An operator creates the secret."""
+"""Vault secret with the key that signs tokens for sessions and conversations. An operator creates the secret."""
 
 
 def list_caller_tiers(azure: Azure) -> tuple[Component, ...]:
@@ -246,7 +246,7 @@ def list_nvme_pools(azure: Azure) -> tuple[str, ...]:
 
 
 def list_pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
-    """Return the taints of a pool's nodes; pods of the pool tolerate all of them.
+    """Return the taints on a pool's nodes; pods in the pool tolerate all of them.
 
     A pool of cells is reserved for cells. A pod that uses a single GPU would break up an NVLink pair, and the node
     would no longer have room for a cell.
@@ -263,7 +263,7 @@ def list_pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
 
 
 class Role(StrEnum):
-    """A built-in role of Azure RBAC. The value is the GUID of its definition, which is the same in every tenant.
+    """A built-in role in Azure RBAC. The value is the GUID of its definition, which is the same in every tenant.
 
     Source: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
     """

@@ -1,4 +1,4 @@
-"""Subnets of a virtual network's range, and the size of public ranges."""
+"""Subnets in a virtual network's range, and the size of public ranges."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
@@ -26,12 +26,12 @@ class InfrastructureRanges(NamedTuple):
 
 
 def calculate_nodes_range(cidr: str) -> str:
-    """Return the range of the nodes: the lower half of the virtual network."""
+    """Return the range for the nodes: the lower half of the virtual network."""
     return str(next(IPv4Network(cidr).subnets()))
 
 
 def calculate_infrastructure_ranges(cidr: str) -> InfrastructureRanges:
-    """Return the ranges of everything except the nodes."""
+    """Return the ranges for everything except the nodes."""
     _, upper_half = IPv4Network(cidr).subnets()
     return InfrastructureRanges(
         *(str(each) for each in islice(upper_half.subnets(new_prefix=_INFRASTRUCTURE_PREFIX_LENGTH), 4))

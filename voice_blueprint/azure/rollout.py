@@ -21,7 +21,7 @@ def calculate_surge_pod_count(replicas: HostCount) -> int:
 
 
 def calculate_max_pods_per_node(service: AzureService, pool: GpuPool) -> int:
-    """Return the maximum number of a service's pods on one node of a pool."""
+    """Return the maximum number of pods that a service has on one node in a pool."""
     gpus = catalog.vm_sizes()[pool.vm_size].gpu_count
     match service:
         case PrefillDecodeCell():
@@ -34,7 +34,7 @@ def calculate_max_pods_per_node(service: AzureService, pool: GpuPool) -> int:
 
 
 def calculate_evictable_pod_count(service: AzureService, pool: GpuPool) -> int:
-    """Return the number of a service's pods that may be evicted before a replacement is ready.
+    """Return the number of pods that may be evicted from a service before a replacement is ready.
 
     Without a surge node, there may be no room for the replacements of a node's pods until the node is upgraded. A
     disruption budget of one pod would then block all further evictions, and the upgrade would fail.

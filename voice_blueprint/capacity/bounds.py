@@ -1,4 +1,4 @@
-"""Limits on the calls of a host, task, pod or store, each with its source."""
+"""Limits on the calls that a host, task, pod or store handles, each with its source."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -27,7 +27,7 @@ SOCKET_STREAMS_PER_CORE = 500
 also needs CPU time. ASSUMED."""
 
 MAX_VAD_STREAMS = 8_192
-"""Maximum number of streams of the VAD module (images/vad-dataplane/src/vad)."""
+"""Maximum number of streams in the VAD module (images/vad-dataplane/src/vad)."""
 
 PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
 """A packet contains 20 ms of L16 at 16 kHz, with the headers of RTP, UDP and IPv4."""
@@ -61,7 +61,7 @@ GATEWAY_CPU_S_PER_MINUTE = 0.28
 x86 machine on 2026-11-22 (docs/measurements.md, the gateway). The value is scaled by ``RELATIVE_CORE_SPEED``."""
 
 GATEWAY_BASE_MIB, SOCKET_KIB = 256, 128
-"""Memory of a gateway task without callers, including decoders of two files (90 MiB each), and memory per open socket.
+"""Memory of a gateway task without callers, including decoders for two files (90 MiB each), and memory per open socket.
 ASSUMED."""
 
 USABLE_STORE_FRACTION = 0.75
@@ -95,7 +95,7 @@ STORE_BYTES_PER_CALL = MAX_UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + T
 
 @dataclass(frozen=True)
 class CallBound:
-    """A limit on the calls of a host, task or store.
+    """A limit on the calls that a host, task or store handles.
 
     Attributes:
         kind: Whether the number was measured, is derived from published values, or is assumed.
@@ -126,7 +126,7 @@ def calculate_gateway_task_call_bounds(gateway: GatewayService) -> CallBounds:
 
 
 def calculate_max_gateway_sockets(gateway: GatewayService) -> int:
-    """Return the maximum number of sockets of a gateway task. The task rejects further sockets."""
+    """Return the maximum number of sockets for a gateway task. The task rejects further sockets."""
     return find_limiting_bound(calculate_gateway_task_call_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -136,7 +136,7 @@ def calculate_gateway_pod_call_bounds(gateway: GatewayPods) -> CallBounds:
 
 
 def calculate_max_gateway_pod_sockets(gateway: GatewayPods) -> int:
-    """Return the maximum number of sockets of a gateway pod. The pod rejects further sockets."""
+    """Return the maximum number of sockets for a gateway pod. The pod rejects further sockets."""
     return find_limiting_bound(calculate_gateway_pod_call_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -189,7 +189,7 @@ def calculate_vad_pod_call_bounds(vad: VadPods) -> CallBounds:
 
 
 def calculate_asr_host_call_bounds(fleet: AsrFleet) -> CallBounds:
-    """Return the limits on concurrent calls of a host of an ASR fleet. Without a supported engine, the limit is 0."""
+    """Return the limits on concurrent calls for a host in an ASR fleet. Without a supported engine, the limit is 0."""
     kind = catalog.instance_types()[fleet.instance_type]
     measured = (_build_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:
@@ -201,7 +201,7 @@ def calculate_asr_host_call_bounds(fleet: AsrFleet) -> CallBounds:
 
 
 def calculate_state_store_call_bounds(state: StateStore, *, archives: bool) -> CallBounds:
-    """Return the number of calls that the memory of a node of the state store allows.
+    """Return the number of calls that the memory of a state store node allows.
 
     For each call, the store contains the audio and transcript of one utterance, and the call's final transcripts until
     they are archived.

@@ -70,7 +70,7 @@ class ConversationStage:
 
 
 def calculate_concurrent_conversations(load: CallLoad) -> tuple[float, int]:
-    """Return the mean and the peak number of concurrent conversations of a load."""
+    """Return the mean and the peak number of concurrent conversations in a load."""
     return load.calls * load.conversation_share, math.ceil(calculate_peak_calls(load) * load.conversation_share)
 
 

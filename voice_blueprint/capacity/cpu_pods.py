@@ -12,15 +12,15 @@ from voice_blueprint.file.model.azure_callers import Callers
 from voice_blueprint.file.model.base import HostCount
 
 RESERVED_NODE_CPUS = 1.0
-"""Number of CPUs of a node that Kubernetes and the DaemonSets use. ASSUMED."""
+"""Number of CPUs on a node that Kubernetes and the DaemonSets use. ASSUMED."""
 AGENT_CPUS = 1.0
-"""Number of CPUs of an agent's pod, whose process uses one core."""
+"""Number of CPUs for an agent's pod, whose process uses one core."""
 AGENT_POD_MEMORY_GIB = 1
-"""Memory of an agent's pod, GiB. The process uses 140 MiB, and 14 MiB per conversation (voice models are shared)."""
+"""Memory for an agent's pod, GiB. The process uses 140 MiB, and 14 MiB per conversation (voice models are shared)."""
 SIDECAR_CPUS = 0.15
-"""CPUs of a pod's sidecars, which sign in to the state store and export the program's metrics to Prometheus."""
+"""CPUs for a pod's sidecars, which sign in to the state store and export the program's metrics to Prometheus."""
 SIDECAR_MEMORY_GIB = 0.375
-"""Memory of these sidecars, GiB."""
+"""Memory for these sidecars, GiB."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CpuPodGroup:
     replicas: HostCount
 
     def calculate_occupied_cpus(self, vm_size: str) -> float:
-        """Return the CPUs of a node that the pod occupies.
+        """Return the CPUs on a node that the pod occupies.
 
         If the pod requests a larger share of the node's memory than of its CPUs, the result is that share of the CPUs.
         """
@@ -42,17 +42,17 @@ class CpuPodGroup:
 
 
 def calculate_allocatable_cpus(vm_size: str) -> float:
-    """Return the CPUs of a node that its pods can request."""
+    """Return the CPUs on a node that its pods can request."""
     return catalog.vm_sizes()[vm_size].vcpus - RESERVED_NODE_CPUS
 
 
 def calculate_allocatable_memory_gib(vm_size: str) -> float:
-    """Return the memory of a node that its pods can request, GiB."""
+    """Return the memory on a node that its pods can request, GiB."""
     return calculate_allocatable_gib(catalog.vm_sizes()[vm_size])
 
 
 def build_cpu_pods_by_tier(callers: Callers | None, agents: AgentPods | None) -> dict[str, CpuPodGroup]:
-    """Return the pods of each tier on the CPU pool.
+    """Return the pods in each tier on the CPU pool.
 
     Without callers, the pool has no pods.
     """
@@ -72,7 +72,7 @@ def build_cpu_pods_by_tier(callers: Callers | None, agents: AgentPods | None) ->
 
 
 def calculate_required_cpu_nodes(vm_size: str, pods: Mapping[str, CpuPodGroup], counts: Mapping[str, int]) -> int:
-    """Return the number of nodes of a size for a number of pods of each tier.
+    """Return the number of nodes of one size for a number of pods in each tier.
 
     On each node, as many CPUs as the largest pod requests may remain unused. The result is at least the number of nodes
     required if each node runs as many pods of a single tier as its CPUs and memory allow.

@@ -1,4 +1,4 @@
-"""Number of hosts, tasks or replicas of each tier for a load."""
+"""Number of hosts, tasks or replicas in each tier for a load."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Calls of each tier: the minimum of its limits, times its units."""
+"""Calls for each tier: the minimum of its limits, times its units."""
 
 import math
 from collections.abc import Iterable
@@ -88,7 +88,7 @@ class TierCapacity:
 
 
 def build_aws_tier_capacities(aws: Aws) -> tuple[TierCapacity, ...]:
-    """Return the capacities of the tiers of an AWS section in the order of a call's path.
+    """Return the capacities of the tiers in an AWS section, in the order of a call's path.
 
     The order is gateway, VAD, each ASR fleet, state store.
     """
@@ -123,7 +123,7 @@ def build_aws_tier_capacities(aws: Aws) -> tuple[TierCapacity, ...]:
 
 
 def build_azure_caller_capacities(callers: Callers) -> tuple[TierCapacity, ...]:
-    """Return the capacities of the gateway, VAD, ASR and state tiers of an Azure section.
+    """Return the capacities of the gateway, VAD, ASR and state tiers in an Azure section.
 
     The services that the ASR tier calls are not included.
     """
@@ -174,7 +174,7 @@ def build_agent_capacity(agents: ConversationSettings, units: HostCount, locatio
 
 
 def build_agent_bound(agents: ConversationSettings) -> CallBound:
-    """Return the limit on the conversations of an agent process, which the file configures."""
+    """Return the limit on the conversations in an agent process, which the file configures."""
     return CallBound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
@@ -184,7 +184,7 @@ def calculate_supported_peak_calls(tier: Tier, max_calls: int) -> int:
 
 
 def sum_calls_by_tier(capacities: Iterable[TierCapacity]) -> dict[Tier, tuple[int, int]]:
-    """Return the calls of each tier at the minimum and the maximum number of units."""
+    """Return the calls for each tier at the minimum and the maximum number of units."""
     ranges: dict[Tier, tuple[int, int]] = {}
     for each in capacities:
         low, max_calls = ranges.get(each.tier, (0, 0))

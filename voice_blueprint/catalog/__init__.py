@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Accelerator(Model):
-    """The accelerators of one instance type."""
+    """The accelerators in one instance type."""
 
     kind: Literal["neuron", "gpu"]
     model: str
@@ -57,7 +57,7 @@ class InstanceType(Model):
     """Sustained bandwidth of the instance, Gbit/s."""
     network_burst_gbps: float | None = None
     network_queues: int
-    """Default number of receive/transmit queue pairs of a network interface."""
+    """Default number of receive/transmit queue pairs on a network interface."""
     network_queues_max: int
     """Maximum number of queue pairs with flexible queues (``EnaQueueCount``), if the type supports them."""
     ena_express: bool
@@ -81,7 +81,7 @@ class InstanceType(Model):
 
     @property
     def compute_kind(self) -> Literal["cpu", "gpu", "neuron"]:
-        """Compute of an engine on a host: one kind of accelerator, or CPU cores."""
+        """Compute for an engine on a host: one kind of accelerator, or CPU cores."""
         return self.accelerator.kind if self.accelerator else "cpu"
 
 
@@ -108,19 +108,19 @@ class VcpuQuota(Model):
 
 
 class CloudLimit(Model):
-    """A limit of a cloud that restricts the size of a deployment."""
+    """A cloud limit that restricts the size of a deployment."""
 
     id: str
     cloud: Literal["aws", "azure"]
     name: str
     default: int = Field(gt=0)
-    """Default of a new account or subscription."""
+    """Default for a new account or subscription."""
     adjustable: bool
     """Whether an increase can be requested."""
     is_strict: bool = True
     """Whether requests above the limit fail; otherwise they wait, or the calculated usage is only an upper bound."""
     of_account: bool = False
-    """Whether the limit applies to all deployments of an account and region together; otherwise it applies to each
+    """Whether the limit applies to all deployments in an account and region together; otherwise it applies to each
     deployment."""
     service: str | None = None
     """Code of the service in Service Quotas."""

@@ -1,4 +1,4 @@
-"""Inputs of engine sizing: rows of ``gpus.yaml``, ``models.yaml`` and ``engines.yaml``."""
+"""Inputs for engine sizing: rows of ``gpus.yaml``, ``models.yaml`` and ``engines.yaml``."""
 
 from enum import StrEnum
 from typing import Literal
@@ -94,7 +94,7 @@ class StreamCapacity(Model):
 
     name: str
     gpu: str
-    """A GPU of ``gpus.yaml``, or one that this product does not support."""
+    """A GPU in ``gpus.yaml``, or one that this product does not support."""
     memory_gib: float = Field(gt=0)
     streams: int = Field(gt=0)
     source: str

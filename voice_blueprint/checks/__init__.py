@@ -1,4 +1,4 @@
-"""Checks of a deployment file before a deploy."""
+"""Checks on a deployment file before a deploy."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -56,7 +56,7 @@ COMMON_CHECKS = (*_collect_checks(engines, callers, supply, live, agents, limits
 REGION_CHECKS = _collect_checks(regions)
 """Checks that compare all regions."""
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
-"""All checks in the order of reporting."""
+"""All checks in reporting order."""
 
 
 def select_applicable_checks(deployment: Deployment) -> tuple[Check, ...]:
@@ -92,7 +92,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
 
 
 def _add_region_to_violation(deployment: Deployment, index: int, violation: Violation) -> Violation:
-    """Return a finding of another region, with the name of the region in its message.
+    """Return a finding from another region, with the name of the region in its message.
 
     If the region overrides the setting, the finding refers to the line of the override.
     """

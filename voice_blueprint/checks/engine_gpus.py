@@ -1,4 +1,4 @@
-"""Engines on GPUs, independent of the cloud: pods of a cluster, and hosts of an AWS fleet."""
+"""Engines on GPUs, independent of the cloud: pods in a cluster, and hosts in an AWS fleet."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ class EngineWithGpu:
 
 
 def iter_cluster_engines(cluster: Cluster) -> Iterator[EngineWithGpu]:
-    """Yield the engines of a cluster's pods."""
+    """Yield the engines in a cluster's pods."""
     for pod in cluster.pods:
         for engine in pod.engines:
             yield EngineWithGpu(pod.name, pod.title, engine, pod.pool.gpu, pod.location, pod.pool_location)
 
 
 def iter_deployment_engines(deployment: Deployment) -> Iterator[EngineWithGpu]:
-    """Yield the engines of a deployment: vLLM on the hosts of AWS fleets, and the services on Azure."""
+    """Yield the engines in a deployment: vLLM on the hosts in AWS fleets, and the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
             yield _build_host_engine(fleet, ("aws", "asr", index))

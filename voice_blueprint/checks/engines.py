@@ -23,7 +23,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType, Quantization
 
 IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
-"""Images of the engines."""
+"""Images for the engines."""
 
 
 @engine_check(

@@ -1,4 +1,4 @@
-"""Checks on models with streaming audio: tokens of a call, and published maximums."""
+"""Checks on models with streaming audio: tokens per call, and published maximums."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ CHUNK_FRAME_SAMPLES = 320
 
 
 class ChunkKind(IntEnum):
-    """Kind of payload of an ``AudioChunk``. ``count`` is the number of log-mel frames or samples."""
+    """Kind of payload in an ``AudioChunk``. ``count`` is the number of log-mel frames or samples."""
 
     LOG_MEL = 1
     PCM16 = 2

@@ -37,8 +37,7 @@ MAX_TELEPHONE_EVENTS = 8
 """Maximum number of payload types for telephone events in a session; a browser offers four, one for each clock rate."""
 PACKET_MS_RANGE = range(10, 61)
 MAX_PAYLOAD_BYTES = 1440
-"""Maximum size of a payload: an Ethernet frame without the headers of IPv4, UDP and RTP, and without the additions of
-SRTP."""
+"""Maximum size of a payload: an Ethernet frame without the headers of IPv4, UDP and RTP, and without SRTP additions."""
 
 TELEPHONE_SAMPLE_RATE_HZ = 8 * 1000
 

@@ -13,7 +13,7 @@ from voice_blueprint.contract.network import Tier
 
 NAMESPACE = "VoiceServe"
 STORAGE_RESOLUTION_S = 1
-"""Resolution of all metrics of our images; CloudWatch alarms read them with periods of at least 10 s."""
+"""Resolution of all metrics from our images; CloudWatch alarms read them with periods of at least 10 s."""
 
 AWS_RESOLUTION_S = 60
 """Resolution of metrics from AWS services and metric filters."""
@@ -127,7 +127,7 @@ class LossReason(StrEnum):
     """Reason for untranscribed speech: values of ``LOSS_DIMENSION``, and names of the engine's counters."""
 
     REFUSED = "refused"
-    """Chunks of sessions without a free slot."""
+    """Chunks from sessions without a free slot."""
     LOST_CHUNKS = "lost_chunks"
     """Chunks that never arrived, 100 ms each."""
     ABANDONED = "given_up"

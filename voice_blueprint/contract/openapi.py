@@ -14,7 +14,7 @@ OPENAPI_VERSION = "3.1.0"
 
 @dataclass(frozen=True)
 class Route:
-    """A route of the API.
+    """A route in the API.
 
     Attributes:
         credentials: Required credentials: those of the caller, a session token, or either as an API key.
@@ -157,7 +157,7 @@ _SECURITY_BY_CREDENTIALS: dict[str, list[dict[str, list[str]]]] = {
 
 
 def build_openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI document of the session API.
+    """Return the OpenAPI document for the session API.
 
     OpenAPI can only describe the initial GET request of a WebSocket.
     """

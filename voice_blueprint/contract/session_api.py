@@ -29,7 +29,7 @@ shell."""
 TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
 """Header with the session token for the session API; ``Authorization`` contains the caller's own credentials."""
 ROUTING_HEADER = "x-session-id"
-"""Header of requests to a cluster's router: requests with the same value go to the same replica."""
+"""Header on requests to a cluster's router: requests with the same value go to the same replica."""
 
 CALLER_HEADER = "X-Voice-Caller"
 """Header with the caller who opens a session. API Gateway sets the header, overwriting any value in the request; the
@@ -42,11 +42,11 @@ EVENTS_PATH = "/v1/sessions/{id}/events"
 TRANSCRIPT_PATH = "/v1/sessions/{id}/transcript"
 """Path of a session's archived transcript, which only the caller who opened the session may use."""
 ARCHIVE_PREFIX = "transcripts/"
-"""Prefix of the keys of archived transcripts, in the bucket or container."""
+"""Key prefix for archived transcripts, in the bucket or container."""
 ARCHIVE_INDEX_PREFIX = "index/"
 """Prefix of the objects that list archived transcripts for query engines."""
 USAGE_PREFIX = "usage/"
-"""Prefix of the archive's objects with the usage of a day."""
+"""Prefix of the archive objects with a day's usage."""
 ARCHIVE_CONTENT_TYPE = "application/x-ndjson"
 AUDIO_PATH = "/v1/sessions/{id}/audio"
 """WebSocket on the media port."""
@@ -60,7 +60,7 @@ LISTEN_PATH = "/v1/listen"
 PRESENCE_PATH = "/v1/presence"
 """WebSocket on the media port that keeps a session, such as an agent's, open while its audio is sent elsewhere."""
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
-"""Path on the media port for the transcription of files by OpenAI's clients."""
+"""Path on the media port for file transcription by OpenAI clients."""
 MAX_FILE_BYTES = 128 << 20
 """Maximum size of the body of a transcription request: an hour of PCM16 at 16 kHz, or of any compressed format such as
 MP3 and AAC. Proxies in front of the gateway must allow the same size."""
@@ -76,10 +76,10 @@ REQUEST_HEADERS = (
     *("Content-Type", TOKEN_HEADER, LAST_EVENT_ID_HEADER),
     *("Authorization", "X-Api-Key", "X-Amz-Date", "X-Amz-Security-Token"),
 )
-"""Headers that a page of an allowed origin may send: those of the API, and those of each kind of authorizer."""
+"""Headers that a page from an allowed origin may send: those of the API, and those of each kind of authorizer."""
 
 EXPOSED_HEADERS = ("Retry-After",)
-"""Response headers that a page of an allowed origin may read."""
+"""Response headers that a page from an allowed origin may read."""
 
 HEARTBEATS_PER_IDLE_TIMEOUT = 3
 """Number of heartbeat comments per idle timeout of an event stream: two may be lost."""
@@ -267,4 +267,4 @@ OPENAI_ERROR_SCHEMA: JsonSchema = {
         }
     },
 }
-"""Error schema of OpenAI's API."""
+"""Error schema in OpenAI's API."""

@@ -37,17 +37,17 @@ STATE_USERS: tuple[StateStoreUser, ...] = tuple(
 with them, as measured by ``images/runtime/tests/test_blast_radius.py``."""
 
 SESSION_KEY = "session:{ssrc}"
-"""Hash of a session, by its SSRC in decimal. Only gateways write it; ``SessionField`` lists its fields."""
+"""Hash for a session, by its SSRC in decimal. Only gateways write it; ``SessionField`` lists its fields."""
 
 SRTP_KEYING_MATERIAL_KEY = "srtp:{ssrc}"
 """Base64 of the master key and salt of a session with ``external`` audio. The length determines the suite. The gateway
 writes the value, VAD hosts read it, and no other tier has access."""
 
 SENT_AUDIO_KEY = "shipped:{ssrc}"
-"""Hash of a session's audio that the VAD tier has sent; ``SentAudioField`` lists its fields."""
+"""Hash for a session's audio that the VAD tier has sent; ``SentAudioField`` lists its fields."""
 
 TRANSCRIBED_AUDIO_KEY = "transcribed:{ssrc}"
-"""Hash of a session's audio that the ASR tier has transcribed; ``TranscribedAudioField`` lists its fields."""
+"""Hash for a session's audio that the ASR tier has transcribed; ``TranscribedAudioField`` lists its fields."""
 
 SESSION_LEASE_KEY = "lease:{ssrc}"
 """Id of the ASR host that transcribes the session. The host renews the key before it expires."""
@@ -56,7 +56,7 @@ CALLER_SESSIONS_KEY = "session:of:{caller}"
 """Sorted set of a caller's active sessions, scored by their expiry. The set limits the sessions per API key."""
 
 CALLER_USAGE_KEY = "session:usage:{caller}:{day}"
-"""Hash of a caller's usage on a UTC day: ``audio_s``, ``speech_s`` and ``characters``."""
+"""Hash for a caller's usage on a UTC day: ``audio_s``, ``speech_s`` and ``characters``."""
 
 DAILY_CALLERS_KEY = "session:used:{day}"
 """Set of the callers with usage on a day."""
@@ -69,7 +69,7 @@ AGENT_USAGE_KEY = "usage:of:{caller}:{day}"
 ``spoken_characters``. Agents write it, gateways read it."""
 
 AGENT_DAILY_CALLERS_KEY = "usage:on:{day}"
-"""Set of the callers with usage of the agents' engines on a day."""
+"""Set of the callers that used the agents' engines on a day."""
 
 RESERVED_SLOTS_KEY = "session:places"
 """Sorted set of the sessions that occupy a slot of the ASR hosts, scored by the time at which the slot is released. The
@@ -93,7 +93,7 @@ ARCHIVE_CLAIM_KEY = "session:archive:{ssrc}"
 """Claim of the gateway that archives the session. The claim expires after the maximum duration of the upload."""
 
 ARCHIVE_INDEX_KEY = "session:archive:index"
-"""List of index entries of archived transcripts, as JSON, until a gateway writes them to an object of the archive."""
+"""List of index entries of archived transcripts, as JSON, until a gateway writes them to an object in the archive."""
 
 ARCHIVE_INDEX_CLAIM_KEY = "session:archive:index:claim"
 """Claim of the gateway that writes the index entries. The claim expires when the next object is due."""
@@ -106,7 +106,7 @@ FILE_PIECES_KEY = "file:pieces"
 """List of the names of audio file pieces that wait for an idle ASR host."""
 
 FILE_PIECE_KEY = "file:{piece}"
-"""Hash of a piece of a file; ``FilePieceField`` lists its fields. Its gateway sets the expiry."""
+"""Hash for a piece of a file; ``FilePieceField`` lists its fields. Its gateway sets the expiry."""
 
 FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
 """Id of the ASR host that transcribes the piece. The host renews the key before it expires."""

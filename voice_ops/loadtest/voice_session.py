@@ -1,4 +1,4 @@
-"""Driver of this platform's session API, with audio over a WebSocket and transcripts as events."""
+"""Driver for this platform's session API, with audio over a WebSocket and transcripts as events."""
 
 import asyncio
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _END_MESSAGE = {"type": "end"}
 
 @dataclass(frozen=True)
 class VoiceSessionDriver:
-    """Driver of ``POST /v1/sessions``, a WebSocket and an event stream. An interrupted stream is a failure."""
+    """Driver for ``POST /v1/sessions``, a WebSocket and an event stream. An interrupted stream is a failure."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]

@@ -54,7 +54,7 @@ _REPOSITORY_JOBS_PATTERN = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MUL
 
 
 def render_repository_files(name: str) -> dict[str, str]:
-    """Return the text of each file of the repository except the deployment file, by path.
+    """Return the text of each file in the repository except the deployment file, by path.
 
     Args:
         name: Name of the deployment and of the Pulumi stack.

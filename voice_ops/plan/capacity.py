@@ -109,7 +109,7 @@ def _list_conversation_chains(deployment: Deployment) -> list[tuple[Conversation
 def _calculate_required_units(
     deployment: Deployment, chain: tuple[ConversationStage, ...]
 ) -> dict[str, tuple[int, int]]:
-    """Return the units of each part for the mean and the peak of the load.
+    """Return the units that each part needs for the mean and the peak of the load.
 
     The result is empty for the Azure section of a file that also has an AWS section.
     """
@@ -125,7 +125,7 @@ def _calculate_required_units(
 
 
 def serialize_capacity(deployment: Deployment) -> list[dict[str, object]]:
-    """Return the calls of each tier for ``--json``, with all limits."""
+    """Return the calls per tier for ``--json``, with all limits."""
     recommended = _calculate_recommended_sizes(deployment)
     return [
         vars(each) | {"calls": each.calls, "most": each.max_calls, "for_load": recommended.get(each.name)}

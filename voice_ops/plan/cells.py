@@ -102,7 +102,7 @@ def _calculate_quota_usage(cell: Deployment, cells: int) -> Iterator[QuotaUsage]
 
 
 def create_cell_tables(plan: CellPlan) -> Iterator[Table]:
-    """Yield the tables of the cells, and of the quotas of an account."""
+    """Yield the tables for the cells and for an account's quotas."""
     table = create_table(f"{plan.peak:,} concurrent calls in cells", [""], ["all"], "how")
     low, high = plan.usd_per_month
     priced = f", without {', '.join(plan.not_priced)}" if plan.not_priced else ""

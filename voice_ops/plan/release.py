@@ -90,7 +90,7 @@ class ReleaseComparison:
 
 
 def record_release(deployment: Deployment, folder: Path) -> None:
-    """Save the cloud assembly and Pulumi's graphs of a deployment in a folder, for later comparisons."""
+    """Save the cloud assembly and the Pulumi graphs for a deployment in a folder, for later comparisons."""
     if deployment.aws_section:
         assembly_folder = _select_assembly_folder(deployment, folder)
         with TemporaryDirectory(prefix="voice-record-") as work_folder:

@@ -1,4 +1,4 @@
-"""Finds stacks and regions of a recorded release that were removed from the file.
+"""Finds stacks and regions in a recorded release that were removed from the file.
 
 A deploy retains them, so an operator must delete them.
 """
@@ -40,7 +40,7 @@ class RemovalStep:
 def find_removal_steps(
     deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]
 ) -> Iterator[RemovalStep]:
-    """Yield a step for each stack and region of a recorded release that the file no longer defines."""
+    """Yield a step for each stack and region in a recorded release that the file no longer defines."""
     regions: dict[str, list[str]] = {}
     for stack in old:
         prefix, region = _split_stack_name(deployment, stack)
@@ -104,6 +104,6 @@ def _create_region_step(deployment: Deployment, region: str, stacks: int) -> Rem
 
 
 def _split_stack_name(deployment: Deployment, stack: str) -> tuple[str, str]:
-    """Return the prefix of a stack's name, and the stack's region if that is not the first region."""
+    """Return the prefix of a stack name, and the stack's region if that is not the first region."""
     match = re.match(rf"{re.escape(deployment.name_in_file)}-([a-z]{{2}}(?:-[a-z]+)+-\d)-", stack)
     return (match[0], match[1]) if match else (names.build_stack_name(deployment, ""), "")

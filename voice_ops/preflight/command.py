@@ -1,4 +1,4 @@
-"""`voice preflight`: checks of an account before a deploy."""
+"""`voice preflight`: check an account before a deploy."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ def _is_authenticated(rows: list[CheckResult]) -> bool:
 
 
 def _synthesize_sections(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
-    """Return the templates of the AWS section and the resource types of the Azure section."""
+    """Return the templates for the AWS section and the resource types in the Azure section."""
     progress = Progress(err)
     rendered: dict[str, dict[str, Any]] = {}
     kinds: Counter[str] = Counter()

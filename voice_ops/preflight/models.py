@@ -1,4 +1,4 @@
-"""Checks of models: licences, and access to their weights."""
+"""Checks for models: licences, and access to their weights."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _REFUSAL_BY_STATUS = {
     ),
     404: ("the repository does not exist, or the token has no access to it", "check {token} and {page}"),
 }
-"""Meaning and remedy of each HTTP status of Hugging Face."""
+"""Meaning of each HTTP status from Hugging Face, with a remedy."""
 
 
 def check_deployment_file(deployment: Deployment) -> Iterator[CheckResult]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from voice_ops.preflight.report import CheckResult, CheckStatus, QuotaIncrease
 
 QUOTA_TOPIC_SUFFIX = "quotas and open requests"
-"""Suffix of the topics of quota checks."""
+"""Topic suffix for quota checks."""
 
 
 @dataclass(frozen=True)

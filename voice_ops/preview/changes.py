@@ -17,7 +17,7 @@ from voice_sandbox.rehearsals.azure_outages import find_outages
 
 
 def rehearse_deployment(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
-    """Run the Pulumi programs of a deployment and the policy pack. Exit if one of them fails."""
+    """Run a deployment's Pulumi programs and the policy pack. Exit if one of them fails."""
     try:
         with Rehearsal.from_deployment(deployment) as rehearsal:
             return rehearsal.run(), rehearsal.find_violations()
@@ -32,12 +32,12 @@ def rehearse_deployment(deployment: Deployment) -> tuple[list[CreatedProject], l
 def list_recorded_preview_paths(
     folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]
 ) -> list[Path]:
-    """Return the path of each project's recorded preview."""
+    """Return the path of the recorded preview for each project."""
     return [state.get_state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 
 def compare_with_record(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
-    """Return the changes of each project since its recorded preview. Without a record, all resources are new."""
+    """Return the changes to each project since its recorded preview. Without a record, all resources are new."""
     return [
         diff_graphs(state.load_graph(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)
     ]

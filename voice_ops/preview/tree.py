@@ -26,7 +26,7 @@ _MAX_VALUE_WIDTH = 60
 
 
 def create_resource_tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
-    """Return the resources of a stack as a tree of parents and children, with the change of each resource.
+    """Return the resources in a stack as a tree of parents and children, with the change to each resource.
 
     Args:
         graph: Resources of the planned stack.

@@ -84,7 +84,7 @@ def prune(
 
 
 def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
-    """Drain and delete the removed stacks of a region, and deploy the alarms of the remaining stacks.
+    """Drain and delete the removed stacks in a region, and deploy the alarms for the remaining stacks.
 
     Raises:
         CdkError: A stack of the file that imports from a removed stack could not be deployed.

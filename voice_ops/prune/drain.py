@@ -59,7 +59,7 @@ def drain_removed_stacks(removal: Removal, report: Callable[[str], None]) -> Non
 
 
 def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
-    """Disable and invert the health check of the region, so that the shared name resolves to the other regions.
+    """Disable and invert the health check for the region, so that the shared name resolves to the other regions.
 
     A disabled check counts as healthy, and its inversion as unhealthy. A check that is only inverted would count as
     healthy once the gateway stops, and send callers to a region without hosts.
@@ -89,7 +89,7 @@ def _count_hosts_by_group(removal: Removal, groups: list[str]) -> dict[str, int]
 
 
 def _calculate_max_drain_s(removal: Removal, groups: list[str]) -> int:
-    """Return the maximum time by which the hooks of groups can delay a termination, in seconds."""
+    """Return the maximum time by which group hooks can delay a termination, in seconds."""
     client: Any = removal.account.session.client("autoscaling")
     hooks = [
         hook

@@ -21,7 +21,7 @@ GROUP_TYPE, SERVICE_TYPE = "AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Serv
 
 @dataclass(frozen=True)
 class Removal:
-    """The stacks of a region that were removed from the file.
+    """The stacks in a region that were removed from the file.
 
     Attributes:
         account: Account of the deployment in the region. It has no templates if the whole region was removed.
@@ -48,7 +48,7 @@ class Removal:
         }
 
     def iter_resource_ids(self, kind: str) -> Iterator[tuple[str, str]]:
-        """Yield the stack and physical id of each resource of a type."""
+        """Yield the stack and physical id for each resource of a type."""
         for stack in self.stacks:
             for logical, physical_id in self.physical_ids_by_stack[stack].items():
                 if self.deployed_templates[stack]["Resources"].get(logical, {}).get("Type") == kind:
@@ -77,7 +77,7 @@ class Removal:
 
 
 def find_removals(accounts: Sequence[Account]) -> list[Removal]:
-    """Return the removed stacks of each region, with the regions of the file first.
+    """Return the removed stacks in each region, with the regions in the file first.
 
     A removal has no stacks if an earlier command was interrupted after it deleted the stacks and before it deployed the
     alarms.
@@ -87,7 +87,7 @@ def find_removals(accounts: Sequence[Account]) -> list[Removal]:
 
 
 def _has_stale_alarms(removal: Removal) -> bool:
-    """Return True if the deployed alarms of a region monitor a fleet that is not in the file."""
+    """Return True if the deployed alarms in a region monitor a fleet that is not in the file."""
     watching = names.build_stack_name(removal.account.deployment, "observability")
     if watching not in removal.account.templates or watching not in removal.deployed_templates:
         return False

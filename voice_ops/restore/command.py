@@ -136,7 +136,7 @@ def _print_restore_plan(account: Account, snapshot: Snapshot) -> None:
 
 
 def restore_store(account: Account) -> None:
-    """Deploy the store that is restored from the file's snapshot, and the services that connect to the store."""
+    """Deploy the store that is restored from the snapshot in the file, and the services that connect to the store."""
     deployment = account.deployment
     with TemporaryDirectory(prefix="voice-restore-") as home:
         cdk = Cdk(OperatorAccount(account.caller_identity["Account"], account.region), deployment, Path(home))

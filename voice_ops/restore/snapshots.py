@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def list_snapshots(account: Account) -> Iterator[Snapshot]:
-    """Yield the snapshots of all current and former stores of the deployment, from the oldest to the newest."""
+    """Yield the snapshots of all current and former stores in the deployment, from the oldest to the newest."""
     results = (
         _parse_snapshot(each) for each in account.iter_paginated_items("elasticache", "describe_snapshots", "Snapshots")
     )

@@ -29,14 +29,14 @@ POLL_INTERVAL_S = 10.0
 DEFAULT_STARTUP_TIMEOUT_S = 300.0
 """Start-up time of a pod in addition to its startup probes, including the wait for a node. ASSUMED."""
 DEFAULT_GRACE_PERIOD_S = 30
-"""Kubernetes' default of terminationGracePeriodSeconds."""
+"""Kubernetes default for terminationGracePeriodSeconds."""
 MAX_SHOWN_SETTINGS = 3
 DEPLOY_COMMAND = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 
 
 @dataclass(frozen=True)
 class DeploymentRollout:
-    """The replacement of the pods of one Kubernetes Deployment.
+    """The replacement of the pods in one Kubernetes Deployment.
 
     Attributes:
         pods: Desired number of pods.
@@ -54,7 +54,7 @@ class DeploymentRollout:
 
 
 def plan_rollouts(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[DeploymentRollout]:
-    """Return the rollouts of the Deployments whose pods a deploy of the file would replace."""
+    """Return the rollouts for the Deployments whose pods a deploy of the file would replace."""
     changed = {key: tuple(find_changed_settings(new, key, now[key].manifest)) for key in new.deployments if key in now}
     return [_plan_rollout(key, now[key], settings) for key, settings in changed.items() if settings]
 
@@ -66,7 +66,7 @@ def _plan_rollout(key: tuple[str, str], now: LiveDeployment, changed: tuple[str,
 
 
 def _calculate_batch_size(now: LiveDeployment) -> int:
-    """Return the number of pods that are replaced at the same time: the surge or the maximum of unavailable pods."""
+    """Return the number of pods that are replaced together: the surge or the maximum number of unavailable pods."""
     limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
     return max([1, *(each for each in limits if isinstance(each, int))])
 
@@ -126,7 +126,7 @@ def roll_out_on_azure(
 
 
 def wait_for_rollouts(kubernetes: KubernetesClient, new: DefinedWorkloads) -> int:
-    """Report progress until every Deployment of the file is rolled out, and return the number of Deployments.
+    """Report progress until every Deployment in the file is rolled out, and return the number of Deployments.
 
     Raises:
         typer.Exit: A Deployment has timed out.

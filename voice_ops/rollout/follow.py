@@ -1,4 +1,4 @@
-"""Monitors the instance refreshes of a deploy until the deploy ends."""
+"""Monitors a deploy's instance refreshes until the deploy ends."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ POLL_INTERVAL_S = 10.0
 
 @dataclass(frozen=True)
 class RefreshProgress:
-    """Progress of the instance refresh of an Auto Scaling group."""
+    """Progress of the instance refresh for an Auto Scaling group."""
 
     group: str
     status: str
@@ -59,7 +59,7 @@ class FailedProbe:
 def find_new_refreshes(
     account: Account, rollouts: list[GroupRollout], earlier_ids: dict[str, str]
 ) -> Iterator[RefreshProgress]:
-    """Yield the progress of each group's newest refresh, unless that refresh is older than the deploy."""
+    """Yield the progress of the newest refresh for each group, unless that refresh is older than the deploy."""
     for roll in rollouts:
         newest = _find_newest_refresh(account, roll.group)
         if newest and newest["InstanceRefreshId"] != earlier_ids.get(roll.group):
@@ -68,7 +68,7 @@ def find_new_refreshes(
 
 
 def find_newest_refresh_ids(account: Account, rollouts: list[GroupRollout]) -> dict[str, str]:
-    """Return the id of each group's newest refresh."""
+    """Return the id of the newest refresh for each group."""
     results = {roll.group: _find_newest_refresh(account, roll.group) for roll in rollouts}
     return {group: each["InstanceRefreshId"] for group, each in results.items() if each}
 

@@ -17,7 +17,7 @@ from voice_ops.preflight.aws.quotas import calculate_available_vcpus
 
 @dataclass(frozen=True)
 class GroupRollout:
-    """The replacement of the hosts of one Auto Scaling group.
+    """The replacement of the hosts in one Auto Scaling group.
 
     Attributes:
         hosts: Desired number of hosts, including the warm pool.
@@ -43,7 +43,7 @@ class GroupRollout:
 
 
 def plan_rollouts(account: Account) -> list[GroupRollout]:
-    """Return the groups whose hosts a deploy of the file would replace, in the order of the deploy."""
+    """Return the groups whose hosts a deploy of the file would replace, in deploy order."""
     deployed = {stack for stack, state in account.fetch_stack_statuses().items() if state not in NOT_DEPLOYED_STATES}
     cached_quota = cache(partial(calculate_available_vcpus, account))
     rollouts = [
@@ -80,7 +80,7 @@ def find_missing_artifacts(account: Account, rollouts: Sequence[GroupRollout]) -
 def _plan_rollout(
     account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
 ) -> GroupRollout | None:
-    """Plan the replacement of the hosts of one group. Return ``None`` if the group does not exist."""
+    """Plan the replacement of the hosts in one group. Return ``None`` if the group does not exist."""
     aws, group_settings = account.deployment.aws, account.scaling_groups[group]
     (fleet,) = (each for each in iter_fleets(account.deployment) if each.name == group_settings.fleet)
     settings = next((each for each in aws.asr if each.name == group_settings.fleet), aws.vad)

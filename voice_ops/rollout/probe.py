@@ -14,7 +14,7 @@ from voice_ops.call.senders import create_sender
 from voice_ops.call.session import REQUEST_TIMEOUT_S, AccessRejectedError, CallError, Session, TranscriptEvent
 
 LAST_FINAL_TIMEOUT_S = 120
-"""Maximum time from the end of the audio to the end of the session's events."""
+"""Maximum time from the end of the audio to the end of the session events."""
 MAX_PROBE_ATTEMPTS = 3
 """Number of calls that must fail one after another, since a single request may be throttled or interrupted."""
 PROBE_RETRY_DELAY_S = 20.0
@@ -22,7 +22,7 @@ PROBE_RETRY_DELAY_S = 20.0
 MAX_ERROR_RATE_INCREASE = 0.05
 """Maximum increase of the word error rate over the previous release."""
 MAX_LATENCY_FACTOR = 1.5
-"""Maximum ratio of the latency of final transcripts to that of the previous release. ``LATENCY_TOLERANCE_S`` is
+"""Maximum ratio of final transcript latency to that in the previous release. ``LATENCY_TOLERANCE_S`` is
 added."""
 LATENCY_TOLERANCE_S = 0.5
 

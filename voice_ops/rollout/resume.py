@@ -19,7 +19,7 @@ MIN_REMAINING_S = 120.0
 """Minimum remaining time to start a stack. Publishing the assets and creating the change set takes about a
 minute."""
 START_TIMEOUT_S = 300.0
-"""Maximum time from the start of a stack's deploy to the start of its update."""
+"""Maximum time from the start of a stack deploy to the start of the stack update."""
 _FAILED_STATUS_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
 
@@ -36,7 +36,7 @@ class RolloutOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class StoredRollout:
-    """A rollout in progress, which is stored in a parameter of the account.
+    """A rollout in progress, which is stored in a parameter in the account.
 
     Attributes:
         templates: Hash of the templates.
@@ -86,7 +86,7 @@ def delete_rollout(account: Account) -> None:
 
 
 def record_rollout_start(account: Account, label: str, now: datetime) -> StoredRollout:
-    """Record in the account that the rollout of the file's templates has started."""
+    """Record in the account that the rollout of the templates for the file has started."""
     rollout = StoredRollout(hash_templates(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
     store_rollout(account, rollout)
     return rollout

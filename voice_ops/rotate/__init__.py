@@ -1,1 +1,1 @@
-"""`voice rotate`: rotate the passwords of the state store's users without downtime."""
+"""`voice rotate`: rotate the passwords of the state store users without downtime."""

@@ -1,4 +1,4 @@
-"""`voice rotate`: rotate the passwords of the state store's users."""
+"""`voice rotate`: rotate the passwords of the state store users."""
 
 from voice_blueprint.aws import names
 from voice_ops.aws.account import SERVICE_TIERS, Account, create_deployment_session

@@ -1,4 +1,4 @@
-"""Performs the two steps of a rotation. A user of ElastiCache can have two valid passwords.
+"""Performs the two steps of a rotation. An ElastiCache user can have two valid passwords.
 
 In the first step, a new password is added to the user and stored in the secret. Hosts read the
 secret every few minutes, and use it for new connections. In the second step, the old password is removed.

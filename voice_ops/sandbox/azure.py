@@ -1,4 +1,4 @@
-"""Rehearses the Pulumi programs of an Azure section on the local engine, for `voice sandbox`."""
+"""Rehearses an Azure section's Pulumi programs on the local engine, for `voice sandbox`."""
 
 from collections import Counter
 

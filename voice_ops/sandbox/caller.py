@@ -30,11 +30,11 @@ from voice_sandbox.hosts.cloud import SimulatedCloud
 from voice_sandbox.hosts.weights import WeightsServer
 
 EVENTS_TIMEOUT_S = 120
-"""Maximum time from the end of the audio to the end of the session's events."""
+"""Maximum time from the end of the audio to the end of the session events."""
 
 
 class PeerServices(VoicePath):
-    """Gateway and ASR engine as processes that use the hosts' state store. Each signs in as the user of its tier."""
+    """Gateway and ASR engine as processes that use the hosts' state store. Each signs in as the user for its tier."""
 
     def __init__(self, cloud: SimulatedCloud, folder: Path) -> None:
         super().__init__(folder, tiny_en(None))
@@ -82,7 +82,7 @@ class PeerServices(VoicePath):
 
 @dataclass(frozen=True)
 class CallQuality:
-    """Latency and word error rate of one call with the demo's recording.
+    """Latency and word error rate for one call with the demo recording.
 
     Attributes:
         first_words_latency_s: Time from the first packet to the first words.

@@ -155,7 +155,7 @@ def print_claims(claims: list[VerificationResult]) -> bool:
 
 
 def create_drill_table(outcomes: list[ScenarioResult]) -> Table:
-    """Return a table of the scenarios of a scaling drill, with the capacities before and after each."""
+    """Return a table of the scenarios in a scaling drill, with the capacities before and after each."""
     table = UntruncatedTable(
         title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD
     )

@@ -49,7 +49,7 @@ from voice_sandbox.rehearsals.claim import VerificationResult
 EXPECTED_DURATION_MINUTES = 15
 """Expected duration on two idle cores, if the root file system and the images exist."""
 LONG_CALL_REPEATS = 3
-"""Number of times that a caller streams the sample of 24 s. The load must last until the alarm of the fleet fires."""
+"""Number of times that a caller streams the sample of 24 s. The load must last until the fleet's alarm fires."""
 _SHARED_SOURCES = (
     "voice_blueprint/contract",
     "images/runtime",

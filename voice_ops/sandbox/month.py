@@ -50,7 +50,7 @@ def find_last_created_resource(template: Mapping[str, Any]) -> str:
 
 
 def describe_group_hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
-    """Return the machine image and user data of each host of a group, including the warm pool, by instance id."""
+    """Return the machine image and user data of each host in a group, including the warm pool, by instance id."""
     ec2, client = aws.client("ec2", region), aws.client("autoscaling", region)
     (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
     boots = {}
@@ -82,7 +82,7 @@ def fail_first_deploy(deployment: Deployment, rehearsal: Rehearsal) -> None:
 
 
 class OperationsRehearsal:
-    """Rehearses the operations of a month in one region of a deployed file, with changes to the first ASR fleet.
+    """Rehearses a month of operations in one region of a deployed file, with changes to the first ASR fleet.
 
     Placeholders replace missing digests and machine images of the file. Rollouts do not pause.
 
@@ -262,7 +262,7 @@ class OperationsRehearsal:
         yield from self._tear_down()
 
     def _get_image_version(self, fleet: str) -> int:
-        """Return the version number of the parameter with a fleet's machine image."""
+        """Return the version number of the parameter that contains a fleet's machine image."""
         aws = self._now.aws
         image = next((each.machine_image for each in aws.asr if each.name == fleet), aws.vad.machine_image)
         return int(str(image).rpartition(":")[2])

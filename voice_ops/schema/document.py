@@ -1,4 +1,4 @@
-"""Generates the JSON schema of deployment files, with a description of each setting."""
+"""Generates the JSON schema for deployment files, with a description of each setting."""
 
 import ast
 import inspect
@@ -54,7 +54,7 @@ def _parse_class_bodies(module: str) -> dict[str, list[ast.stmt]]:
 
 
 def build_schema() -> Schema:
-    """Return the JSON schema of deployment files.
+    """Return the JSON schema for deployment files.
 
     The description of a setting is the docstring below the setting in the model, or otherwise the docstring of its
     type. The docstring of a variant describes the value that selects the variant (``kind: iam``).

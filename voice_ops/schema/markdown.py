@@ -1,4 +1,4 @@
-"""Renders the JSON schema of deployment files as Markdown pages."""
+"""Renders the JSON schema for deployment files as Markdown pages."""
 
 import json
 import re
@@ -37,11 +37,11 @@ _MAX_LISTED_VALUES = 16
 """Maximum number of values that are listed in a table. For longer lists, editors offer completion."""
 
 _LABEL_BY_TYPE = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
-"""Readable names of the types of plain values."""
+"""Readable names for the types of plain values."""
 
 
 def render_schema_pages(schema: Schema) -> dict[str, str]:
-    """Return the text of each page, by path below ``docs`` without suffix. Sections have the order of the model."""
+    """Return the text of each page, by path below ``docs`` without suffix. Sections follow the order in the model."""
     sections = dict(_iter_sections(schema, "", schema, set()))
     titles = {id(part): title for title, part in sections.items()}
     pages: dict[str, list[str]] = {page: [] for page in _SECTIONS_BY_PAGE}

@@ -142,7 +142,7 @@ _AGGREGATOR_BY_STATISTIC: Mapping[str, Callable[[HostValues], float]] = {
 
 
 def list_replayable_alerts(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRule]:
-    """Yield the alerts of a file that can be replayed.
+    """Yield the alerts in a file that can be replayed.
 
     If the file has both sections, only the alerts of the AWS section are replayed, since callers use that section.
     """
@@ -181,7 +181,7 @@ _RESULT_FIELD_BY_METRIC: Mapping[str, str] = {
     "SessionsCreated": "admitted",
     "ConversationsRefused": "conversations_refused",
 }
-"""Fields of the ledger by metric."""
+"""Ledger fields by metric."""
 _KIND_BY_TARGET = {
     Resource.VAD_TARGETS: "vad",
     Resource.GATEWAY_PUBLIC_TARGETS: "gateway",
@@ -191,7 +191,7 @@ _KIND_BY_TARGET = {
 
 
 def _create_series_reader(simulation: Simulation, series: Series) -> SampleReader | None:
-    """Return a reader of a series, or ``None`` if the series cannot be derived from calls and hosts."""
+    """Return a reader for a series, or ``None`` if the series cannot be derived from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
     if metric in _RESULT_FIELD_BY_METRIC and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
         return _create_result_increase_reader(_RESULT_FIELD_BY_METRIC[metric])
@@ -235,7 +235,7 @@ def _calculate_store_percent(run: Simulation) -> HostValues:
 
 
 def _create_result_increase_reader(field: str) -> SampleReader:
-    """Return a reader of the increase of a ledger's field since the previous sample.
+    """Return a reader for the increase in a ledger field since the previous sample.
 
     The ledger is reset at the start of the trace.
     """

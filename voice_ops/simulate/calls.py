@@ -72,7 +72,7 @@ class CallResults:
 
 
 class CallSimulator:
-    """The callers of a simulation.
+    """The callers in a simulation.
 
     Args:
         fronts: Fleets over which the load balancer spreads callers: VAD hosts, gateway tasks, agents last.
@@ -105,7 +105,7 @@ class CallSimulator:
         self.arrival_random, self.random = np.random.default_rng(arrival_seed), np.random.default_rng(leaving_seed)
 
     def draw_arrivals(self, now: float, tick_s: float) -> int:
-        """Draw the number of new callers of a tick.
+        """Draw the number of new callers in a tick.
 
         New callers raise the number of calls to that of the trace, and replace ended calls.
         """

@@ -60,7 +60,7 @@ audio themselves."""
 TRANSCRIBING_KINDS: tuple[FleetKind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
 PEAK_FRACTION = 0.8
-"""Default peak as a share of the maximum calls of the file's fleets."""
+"""Default peak as a share of the maximum calls for the fleets in the file."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ class BootTiming:
 
     @property
     def cold_s(self) -> float:
-        """Total time of a new host."""
+        """Total time for a new host."""
         return sum(phase.cold_s for phase in self.phases)
 
     @property
     def warm_s(self) -> float:
-        """Total time of a host from the warm pool."""
+        """Total time for a host from the warm pool."""
         return sum(phase.warm_s for phase in self.phases)
 
     @property
     def preparation_s(self) -> float:
-        """Total time of the boot phases that a host of the warm pool has completed."""
+        """Total time of the boot phases that a host in the warm pool has completed."""
         return self.cold_s - self.warm_s
 
 
@@ -147,7 +147,7 @@ class FleetPlan:
 
     @property
     def max_hosts(self) -> int:
-        """Maximum number of hosts of all groups."""
+        """Maximum number of hosts in all groups."""
         return sum(group.max_hosts for group in self.groups)
 
 
@@ -176,12 +176,12 @@ def create_fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float,
 
 
 def calculate_max_store_calls(deployment: Deployment) -> int | None:
-    """Return the maximum number of calls of the state store, or ``None`` without a state store."""
+    """Return the maximum number of calls that the state store supports, or ``None`` without a state store."""
     return next((each.calls for each in build_caller_tier_capacities(deployment) if each.tier is Tier.STATE), None)
 
 
 def calculate_default_peak(plans: tuple[FleetPlan, ...], store_limit: int | None = None) -> float:
-    """Return ``PEAK_FRACTION`` of the maximum number of calls of the smallest tier on the path of a call."""
+    """Return ``PEAK_FRACTION`` of the maximum number of calls in the smallest tier on a call's path."""
     fronts = [
         plan.max_hosts * plan.slots for plan in plans if plan.kind not in TRANSCRIBING_KINDS and plan.call_share == 1
     ]
@@ -258,7 +258,7 @@ def _create_asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
 
 
 def _create_service_plans(deployment: Deployment) -> Iterator[FleetPlan]:
-    """Yield the gateway service and, if the file has agents, the service of the agents."""
+    """Yield the gateway service and, if the file has agents, the service for the agents."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
     size = (service.vcpu, service.memory_gib)
     bound = find_limiting_bound(calculate_gateway_task_call_bounds(service))
@@ -348,7 +348,7 @@ def _calculate_conversation_fraction(deployment: Deployment) -> float:
 
 
 def _create_replica_plans(azure: Azure) -> list[FleetPlan]:
-    """Return one fleet for each pool of each service that accepts audio. A host of these fleets is a replica.
+    """Return one fleet for each pool in each service that accepts audio. A host of these fleets is a replica.
 
     Every replica beyond the initial ones waits for a new node, although some nodes fit two. A caller without a free
     slot counts as refused, although vLLM queues requests.

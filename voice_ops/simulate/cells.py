@@ -1,4 +1,4 @@
-"""Simulation of a sample of cells, from which the results of all cells of a deployment are extrapolated.
+"""Simulation of a sample of cells, from which the results for all cells in a deployment are extrapolated.
 
 Cells share nothing, and a router distributes callers randomly: it selects a cell by the hash of a session. Each cell is
 therefore the same simulation with other callers, and a few of them represent all. The calls of a lost cell are cut off.
@@ -22,7 +22,7 @@ from voice_ops.simulate.traces import FAILURE_DETECTION_S, REGION_LOST_S, REGION
 SIMULATED_CELL_COUNT = 3
 """Number of simulated cells, with different callers."""
 CELL_LOSS_TRACE_NAMES = ("cell-loss", "account-loss", "cell-region-loss")
-"""Values of ``--load`` for a loss at the peak: of one cell, of an account's cells, and of a region's cells."""
+"""Values of ``--load`` for a loss at the peak: one cell, the cells in an account, or the cells in a region."""
 CELL_TICK_S = DAY_TICK_S
 """Tick of a simulated cell, s, also for short traces. Results differ more between samples than between ticks of 1 s and
 10 s."""

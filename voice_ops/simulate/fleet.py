@@ -44,7 +44,7 @@ class HostState(Enum):
 
 @dataclass(eq=False)
 class Host:
-    """A simulated host of a fleet.
+    """A simulated host in a fleet.
 
     Attributes:
         number: Position in the order of its group's launches.
@@ -59,7 +59,7 @@ class Host:
 
 
 class GroupHosts:
-    """Hosts that count as a group's capacity. Iteration starts with the oldest host.
+    """Hosts that count towards a group's capacity. Iteration starts with the oldest host.
 
     All operations take constant time: Auto Scaling adds and removes hosts one at a time, and a group can have
     thousands.
@@ -90,7 +90,7 @@ class GroupHosts:
         self.in_service -= host.state is HostState.IN_SERVICE
 
     def count_in_zone(self, zone: str) -> int:
-        """Return the number of hosts of a zone."""
+        """Return the number of hosts in a zone."""
         return len(self._by_zone.get(zone, ()))
 
     def select_termination_candidate(self) -> Host:
@@ -117,7 +117,7 @@ class CallMover(Protocol):
 
 
 class Fleet:
-    """The hosts of a fleet as arrays, with one entry for each host that can have calls.
+    """The hosts in a fleet as arrays, with one entry for each host that can have calls.
 
     Attributes:
         calls: Number of calls per host.
@@ -166,7 +166,7 @@ class Fleet:
 
     @property
     def slots(self) -> int:
-        """Maximum calls of all hosts in service."""
+        """Maximum number of calls on all hosts in service."""
         return int(np.count_nonzero(self.open)) * self.plan.slots
 
     @property
@@ -328,7 +328,7 @@ class Group:
         yield from (host for host in chain(self.hosts, self.draining_hosts) if host.zone == zone)
 
     def clear_pool_in_zone(self, zone: str) -> None:
-        """Remove the warm pool hosts of a lost zone."""
+        """Remove the warm pool hosts in a lost zone."""
         self.pool = [other for other in self.pool if other != zone]
 
     def _list_available_zones(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Metrics of hosts as a function of the number of calls, and the aggregation of metrics by CloudWatch.
+"""Host metrics as a function of the number of calls, and the aggregation of metrics by CloudWatch.
 
 The utilization of every accelerator is assumed to be proportional to its calls. The utilization with all slots used is
 not measured; it is ``Fleet.busy_at_full``, which reports vary.
@@ -23,7 +23,7 @@ MAX_STREAMS_PER_CORE = 3_400
 """Number of streams at which a polled core is saturated, including the kernel's share on the same core; measured like
 ``capacity.VAD_STREAMS_PER_CORE``."""
 PACKETS_PER_S = 50
-"""Packets per second of a stream, with 20 ms of audio per packet."""
+"""Packets per second in a stream, with 20 ms of audio per packet."""
 
 
 def calculate_load_percent(fleet: Fleet) -> HostValues:
@@ -32,13 +32,13 @@ def calculate_load_percent(fleet: Fleet) -> HostValues:
 
 
 def calculate_utilization_percent(fleet: Fleet) -> HostValues:
-    """Return the utilization of each host's accelerator."""
+    """Return the utilization of the accelerator on each host."""
     busy: HostValues = np.minimum(100.0, fleet.busy_at_full * calculate_load_percent(fleet))
     return busy
 
 
 def calculate_ring_occupancy_percent(fleet: Fleet) -> HostValues:
-    """Return the maximum occupancy of each host's receive ring within a second, percent.
+    """Return the maximum occupancy of the receive ring on each host within a second, percent.
 
     Packets of many callers arrive at a core randomly, and each requires constant time. In such a queue (M/D/1), the
     probability of finding x packets is about exp(-2 x (1 - u) / u) at utilization u, and the maximum over n packets is
@@ -63,7 +63,7 @@ METRIC_MODELS: dict[str, Callable[[Fleet], HostValues]] = {
     "GpuBusy": calculate_utilization_percent,
     "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.slots - fleet.calls.astype(float)),
 }
-"""Metrics of ``voice_blueprint.contract`` that can be derived from the number of calls."""
+"""Metrics from ``voice_blueprint.contract`` that can be derived from the number of calls."""
 
 
 def validate_rule_metrics(plan: FleetPlan) -> None:

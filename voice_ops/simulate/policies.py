@@ -71,7 +71,7 @@ def _create_cpu_scalers(env: simpy.Environment, fleet: Fleet, _: CallSimulator) 
 def create_fleet_scalers(
     policy: Policy, env: simpy.Environment, fleet: Fleet, calls: CallSimulator
 ) -> Iterator[Scaler]:
-    """Yield the scalers of a fleet. Tasks and pods scale by their sockets, independently of the hosts' policy."""
+    """Yield the scalers for a fleet. Tasks and pods scale by their sockets, independently of the hosts' policy."""
     plan = fleet.plan
     if plan.kind in TRANSCRIBING_KINDS or (plan.kind == "vad" and not plan.scales_by_queue):
         yield from policy.create_scalers(env, fleet, calls)

@@ -1,4 +1,4 @@
-"""Report of a simulation: refused and degraded calls, time to capacity, overshoot, cost."""
+"""Report on a simulation: refused and degraded calls, time to capacity, overshoot, cost."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -178,7 +178,7 @@ def format_alerts(result: PolicyResult) -> str:
 
 
 def create_sweep_table(sweep_results: Mapping[float, PolicyResult]) -> Table:
-    """Create a table of the results of the file's own rules, by the utilization of a fully occupied ASR host."""
+    """Create a table of the results for the file's own rules, by the utilization of a fully occupied ASR host."""
     first_result = next(iter(sweep_results.values()))
     table = create_table(
         f"{first_result.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in sweep_results]
@@ -207,7 +207,7 @@ def _format_time_to_capacity(summary: PolicySummary) -> str:
 
 
 def create_fleet_table(plans: Sequence[FleetPlan]) -> Table:
-    """Create a table of the simulation's inputs for each fleet."""
+    """Create a table of the simulation inputs for each fleet."""
     table = create_table(
         "taken to be",
         ["fleet"],

@@ -29,7 +29,7 @@ SHORT_TRACE_S, SHORT_TRACE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
 period of an alarm."""
 
 VAD_INTERRUPTION_S = 20.0
-"""Interruption of a call when a VAD host fails: two health checks of the load balancer, 10 s apart."""
+"""Interruption of a call when a VAD host fails: two health checks by the load balancer, 10 s apart."""
 ASR_INTERRUPTION_S = 5.0
 """Interruption of a call when an ASR host fails: time from its last heartbeat until the shipper treats it as dead
 (ship/host_registry.hpp)."""

@@ -1,4 +1,4 @@
-"""Scalers of a fleet: step policies, target tracking on CPU, replicas by queue length."""
+"""Scalers for a fleet: step policies, target tracking on CPU, replicas by queue length."""
 
 import math
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from voice_ops.simulate.metrics import METRIC_MODELS, MetricPeriod, calculate_lo
 
 
 class Scaler(ABC):
-    """Base class of scalers, which change the size of a fleet.
+    """Base class for scalers, which change the size of a fleet.
 
     Attributes:
         action_count: Number of actions.
@@ -41,7 +41,7 @@ class Scaler(ABC):
 
 
 class AlarmScaler(Scaler):
-    """Base class of scalers that execute the action of an alarm."""
+    """Base class for scalers that execute the action of an alarm."""
 
     def __init__(self, env: simpy.Environment, alarm: AlarmRule, period_s: int, statistic: Statistic) -> None:
         self._env, self._alarm, self._period_s = env, alarm, period_s
@@ -76,7 +76,7 @@ class StepScaler(AlarmScaler):
         self._fleet, self._rule, self._bands = fleet, rule, rule.step_adjustments
 
     def sample(self) -> None:
-        """Record the current values of the rule's metric."""
+        """Record the current values of the metric in the rule."""
         if self._rule.metric not in self._fleet.silent_metrics:
             self._period.add(METRIC_MODELS[self._rule.metric](self._fleet)[self._fleet.live])
 
@@ -93,7 +93,7 @@ _TRACKING_PERIOD_S = 60
 
 
 class TargetTrackingScaler(AlarmScaler):
-    """Scaler for one of the two alarms of a target tracking policy on the utilization of a group's slots.
+    """Scaler for one of the two alarms of a target tracking policy on the utilization of the slots in a group.
 
     The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of the target.
     The capacity is proportional to the metric, rounded up to whole hosts:
@@ -120,7 +120,7 @@ class TargetTrackingScaler(AlarmScaler):
         self._group, self._group_index, self._grows = group, group.fleet.groups.index(group), grows
 
     def sample(self) -> None:
-        """Record the current utilization of the group's hosts."""
+        """Record the current utilization of the hosts in the group."""
         fleet = self._group.fleet
         counted = fleet.settled & (fleet.group == self._group_index)
         if self._grows:
@@ -155,12 +155,12 @@ def calculate_capacity_for_target(
 _SYNC_S, _TOLERANCE = 15, 0.1
 DEFAULT_SCALE_UP = ScalingBehavior(pods=4, percent=100, period_s=15, stabilization_window_s=0)
 DEFAULT_SCALE_DOWN = ScalingBehavior(pods=0, percent=100, period_s=15, stabilization_window_s=300)
-"""Default rate limits of Kubernetes:
+"""Default rate limits in Kubernetes:
 https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
 
 
 class QueueScaler(Scaler):
-    """Scaler of a group by running and waiting requests, like KEDA with a Kubernetes autoscaler.
+    """Scaler for a group by running and waiting requests, like KEDA with a Kubernetes autoscaler.
 
     Every 15 s, the scaler sets the number of hosts that these requests need at the target utilization, with a tolerance
     of 10 % and rate limits. A refused caller counts as waiting, which favours this policy, since callers do not wait

@@ -64,7 +64,7 @@ class Shortfall:
 
 
 def find_shortfall(result: PolicyResult) -> Shortfall | None:
-    """Return the first shortfall of a policy that refused calls, or ``None`` if each tier had enough slots."""
+    """Return the first shortfall under a policy that refused calls, or ``None`` if each tier had enough slots."""
     course = result.time_series
     short = np.flatnonzero(course.wanted > course.places)
     if not result.call_results.refused or not short.size:
@@ -112,7 +112,7 @@ def _calculate_required_front_hosts(plan: FleetPlan, calls: float) -> int:
 
 
 def plan_reserve(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
-    """Return the number of hosts of each fleet for a number of calls, starting with the cheapest slots.
+    """Return the number of hosts in each fleet for a number of calls, starting with the cheapest slots.
 
     The result is empty if the fleets' maximum is insufficient.
     """
@@ -127,7 +127,7 @@ def plan_reserve(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
 
 
 def apply_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
-    """Return the fleets with the reserve as their minimum, distributed evenly over the groups of each fleet."""
+    """Return the fleets with the reserve as their minimum, distributed evenly over the groups in each fleet."""
 
     def raise_minimum(plan: FleetPlan) -> FleetPlan:
         min_hosts = reserve.get(plan.name, 0) // len(plan.groups)

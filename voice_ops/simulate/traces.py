@@ -1,4 +1,4 @@
-"""Traces: number of calls over time, and failures of zones."""
+"""Traces: number of calls over time, and zone failures."""
 
 import csv
 import math

@@ -97,7 +97,7 @@ def evaluate_plans(change: str, plans: FleetPlans, trace: LoadTrace, settings: S
 
 
 def iter_candidate_changes(plans: FleetPlans) -> Iterator[tuple[str, FleetPlans]]:
-    """Yield each change of a single minimum or rule, with the changed plans."""
+    """Yield each change to a single minimum or rule, with the changed plans."""
     for number, plan in enumerate(plans):
         for change, changed in _iter_fleet_variants(plan):
             yield change, (*plans[:number], changed, *plans[number + 1 :])

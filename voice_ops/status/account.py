@@ -1,4 +1,4 @@
-"""Compares stacks, deletion protection, alarms, drift and cost of a deployment with its file."""
+"""Compares stacks, deletion protection, alarms, drift and cost for a deployment with its file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELETION_PROTECTION_ATTRIBUTE = {"Key": "deletion_protection.enabled", "Value": 
 
 
 def compare_stacks(account: Account) -> Iterator[CheckResult]:
-    """Compare the stacks of the file with the existing stacks."""
+    """Compare the stacks in the file with the existing stacks."""
     live = account.fetch_stack_statuses()
     for stack in account.templates:
         state = live.get(stack, "not deployed")
@@ -47,7 +47,7 @@ def compare_stacks(account: Account) -> Iterator[CheckResult]:
 
 
 def compare_deletion_protection(account: Account) -> Iterator[CheckResult]:
-    """Compare the deletion protection of stacks and load balancers with the file."""
+    """Compare the deletion protection on stacks and load balancers with the file."""
     result = account.iter_paginated_items(
         "cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']"
     )

@@ -15,7 +15,7 @@ from voice_ops.synthesis import synthesize_templates
 
 
 def check_deployment_account(deployment: Deployment) -> Iterator[CheckResult]:
-    """Compare the account of a deployment with the file. Missing credentials are reported as a result."""
+    """Compare the account for a deployment with the file. Missing credentials are reported as a result."""
     try:
         session = create_deployment_session(deployment)
     except AWS_ERRORS as error:

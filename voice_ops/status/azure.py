@@ -123,7 +123,7 @@ def compare_pools(state: ClusterState) -> Iterator[CheckResult]:
 
 
 def compare_deployments(state: ClusterState) -> Iterator[CheckResult]:
-    """Compare the pods, images and settings of each Deployment with the file.
+    """Compare the pods, images and settings in each Deployment with the file.
 
     Deployments that the file does not define are reported as well.
     """

@@ -95,7 +95,7 @@ def list_live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
 
 
 def _report_removed_fleets(account: Account) -> Iterator[CheckResult]:
-    """Report the number of hosts of each group that was removed from the file."""
+    """Report the number of hosts in each group that was removed from the file."""
     tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
     result = account.iter_paginated_items(
         "autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag]
@@ -161,7 +161,7 @@ def _describe_service(account: Account, stack: str) -> Any:  # noqa: ANN401  the
 
 
 def _collect_running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
-    """Return the digests of each image, from the user data of all launch template versions in use."""
+    """Return the digests for each image, from the user data of all launch template versions in use."""
     versions = {
         (template["LaunchTemplateId"], template["Version"])
         for instance in live["Instances"]

@@ -15,7 +15,7 @@ class RetainedAzureResource:
 
 @dataclass(frozen=True)
 class AzureTeardown:
-    """Steps of a teardown of the Azure section.
+    """Steps in a teardown of the Azure section.
 
     Attributes:
         commands: Commands to run, in this order.

@@ -92,7 +92,7 @@ def _find_job_instances(account: Account) -> set[str]:
 
 
 def find_service_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the log groups that AWS services have created for the resources of templates.
+    """Yield the log groups that AWS services have created for the resources in templates.
 
     Container Insights creates one log group per cluster, and Image Builder one per recipe.
     """

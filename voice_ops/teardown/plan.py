@@ -1,4 +1,4 @@
-"""Derives the deleted and retained resources of a teardown from the templates."""
+"""Derives the deleted and retained resources in a teardown from the templates."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Finds the remaining resources of a deployment in an account, by tag or, for some types, by name."""
+"""Finds the resources that remain from a deployment in an account, by tag or, for some types, by name."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ GLOBAL_REGION = "us-east-1"
 
 SNAPSHOT_KIND = "elasticache snapshot"
 BAKED_IMAGE_KIND = "ec2 image"
-"""Kind of the machine images built by pipelines, which the teardown's plan lists as retained."""
+"""Kind for the machine images built by pipelines, which the teardown plan lists as retained."""
 _KIND_BY_TYPE = {
     "AWS::ECR::Repository": "ecr repository",
     "AWS::IAM::Role": "iam role",
@@ -26,7 +26,7 @@ _KIND_BY_TYPE = {
     "AWS::S3::Bucket": "s3",
     "AWS::SecretsManager::Secret": "secretsmanager secret",
 }
-"""Kind, as in ``RemainingResource``, of each CloudFormation type that stacks may retain."""
+"""Kind, as in ``RemainingResource``, for each CloudFormation type that stacks may retain."""
 
 _DELETED_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE", None}
 
@@ -67,7 +67,7 @@ def is_expected(resource: RemainingResource, resources: Iterable[Resource], kind
 
 
 def _is_same_resource(remaining: RemainingResource, resource: Resource) -> bool:
-    """Return True if a remaining resource is the given resource of a stack.
+    """Return True if a remaining resource is the given resource in a stack.
 
     The comparison includes the kind, since a resource of another type, such as a stage, may have the same id.
     """
@@ -146,7 +146,7 @@ _STATE_QUERY_BY_KIND: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]
     ),
     "kms key": ("describe_key", lambda arn: {"KeyId": arn}, "KeyMetadata.KeyState"),
 }
-"""Operation, request and path of the state for each kind that the tagging API still lists during a deletion."""
+"""Operation, request and path to the state for each kind that the tagging API still lists during a deletion."""
 
 
 def _query_resource_state(account: Account, kind: str, arn: str, region: str) -> object:

@@ -20,7 +20,7 @@ _METRIC_LOOKBACK_DAYS = 3
 
 @dataclass(frozen=True)
 class OperatorAccount:
-    """Account and region of the operator's credentials, for the CDK CLI."""
+    """Account and region from the operator's credentials, for the CDK CLI."""
 
     account: str
     region: str
@@ -53,7 +53,7 @@ class Resource:
 
 
 def list_existing_resources(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
-    """Return the resources of the existing stacks, with the deletion policies of the deployed templates.
+    """Return the resources in the existing stacks, with the deletion policies from the deployed templates.
 
     Args:
         live: Templates of the existing stacks.
@@ -106,7 +106,7 @@ def _measure_bucket_bytes(account: Account, name: str) -> float | None:
 
 
 def disable_deletion_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
-    """Disable the deletion protection of stacks and their load balancers."""
+    """Disable the deletion protection on stacks and their load balancers."""
     formation, states = account.session.client("cloudformation"), account.fetch_stack_statuses()
     for stack in stacks:
         if states.get(stack) != "DELETE_IN_PROGRESS":  # deleted by an earlier run, and no longer modifiable

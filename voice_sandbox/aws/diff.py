@@ -22,12 +22,12 @@ from voice_sandbox.changes import OpType
 TemplatesByStack = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
 ResourceKey = tuple[str, str]
-"""Name of a stack, and logical id of one of its resources."""
+"""Name of a stack, and logical id of a resource in the stack."""
 
 
 @dataclass(frozen=True)
 class ResourceChange:
-    """A change of a resource.
+    """A change to a resource.
 
     Attributes:
         op: Operation; a change of type, which CloudFormation rejects, is a delete and a create.
@@ -61,7 +61,7 @@ NON_UNIQUE_NAME_TYPES = frozenset({"AWS::ApiGateway::RestApi"})
 
 
 def diff_stacks(old: TemplatesByStack, new: TemplatesByStack) -> list[ResourceChange]:
-    """Return the change of each resource in the old or the new stacks."""
+    """Return the change to each resource in the old or the new stacks."""
     before, after = _collect_resources(old), _collect_resources(new)
     unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
     changed = {key: tuple(_find_immutable_changes(before[key], after[key])) for key in unchanged_types}

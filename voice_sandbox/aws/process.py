@@ -109,7 +109,7 @@ class LocalAws:
         }
 
     def create_session(self, region: str | None = None) -> boto3.Session:
-        """Return a boto3 session of this AWS, by default in `region`; clients need `endpoint` as their endpoint."""
+        """Return a boto3 session for this AWS, by default in `region`; clients need `endpoint` as their endpoint."""
         return boto3.Session(
             aws_access_key_id=self._access_key,
             aws_secret_access_key="sandbox",  # noqa: S106

@@ -1,4 +1,4 @@
-"""Resource ids of Azure Resource Manager by type, and the names that the provider assigns."""
+"""Resource ids in Azure Resource Manager by type, and the names that the provider assigns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _INPUT_PATTERN = re.compile(r"\{(\w+)\}")
 
 
 def get_id_template(kind: str) -> str:
-    """Return the template of a type's resource ids, with the names of inputs in braces.
+    """Return the resource id template for a type, with the names of inputs in braces.
 
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
@@ -55,7 +55,7 @@ def get_id_template(kind: str) -> str:
 
 
 def _derive_id_template(kind: str) -> str:
-    """Derive a template from Azure's name for a type, and from the name inputs of its parents and of the type itself.
+    """Derive a template from Azure's name for a type, and from the name inputs for its parents and for the type itself.
 
     For a type that the definitions lack, Azure's name is assumed to be the same as the SDK's.
     """
@@ -102,7 +102,7 @@ def get_name_input(kind: str) -> str:
 
 
 def list_id_inputs(kind: str) -> tuple[str, ...]:
-    """Return the inputs that make up the id of a resource of a type, outermost first."""
+    """Return the inputs that make up a resource id for a type, outermost first."""
     return tuple(_INPUT_PATTERN.findall(get_id_template(kind)))
 
 
@@ -131,7 +131,7 @@ def to_arm_type(kind: str) -> str:
 
 
 def parse_id(kind: str, identifier: str) -> dict[str, str]:
-    """Return the inputs in an id, or an empty dictionary if the id is not one of this type."""
+    """Return the inputs in an id, or an empty dictionary if the id is not for this type."""
     pattern = "".join(
         f"(?P<{part[1:-1]}>{'.+' if part in ('{scope}', '{resourceUri}') else '[^/]+'})"
         if part.startswith("{")

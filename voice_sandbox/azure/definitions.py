@@ -16,12 +16,12 @@ from voice_sandbox.azure.schema import load_definitions
 from voice_sandbox.azure.values import Secret, Unknown
 
 REQUIRED, READ_ONLY = 1, 2
-"""Flags of a property in bicep-types."""
+"""Flags for a property in bicep-types."""
 _OPEN_ENUM_PATH = re.compile(r"\.streams\[\d+\]$")
 """Property whose definition only lists examples, since streams are named by their sender, such as Container Insights.
 https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
 NUMBER_PROPERTIES = {"amount", "spotMaxPrice", "threshold"}
-"""Properties of OpenAPI's type `number`. Bicep's types include only integers; the SDK's types distinguish the two."""
+"""Properties with OpenAPI type `number`. Bicep's types include only integers; the SDK's types distinguish the two."""
 RENAMED_PROPERTIES_BY_TYPE: Mapping[str, Mapping[str, str]] = {
     "storage:StorageAccount": {
         "enableHttpsTrafficOnly": "supportsHttpsTrafficOnly",

@@ -15,7 +15,7 @@ from voice_sandbox.changes import OpType
 
 
 class ChangeKind(enum.Enum):
-    """Kind of a property's change."""
+    """Kind of change to a property."""
 
     ADD = "add"
     UPDATE = "update"
@@ -43,7 +43,7 @@ class InputChange:
 
 @dataclass(frozen=True)
 class Step:
-    """A change of a resource.
+    """A change to a resource.
 
     Attributes:
         op: Operation.

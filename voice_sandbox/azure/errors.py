@@ -1,7 +1,7 @@
 """Errors in a run of a Pulumi program, with messages for the operator."""
 
 FAILURE_MARKER = "voice-serve: the program failed:"
-"""Line of a program's stderr that precedes its error."""
+"""Line in a program's stderr that precedes its error."""
 
 
 class EngineError(Exception):
@@ -17,7 +17,7 @@ class ProgramError(EngineError):
 
 
 class ResourceError(EngineError):
-    """The engine rejected a resource or a call of a program, as a provider would."""
+    """The engine rejected a resource or a call from a program, as a provider would."""
 
 
 class DependencyError(EngineError):

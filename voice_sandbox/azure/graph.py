@@ -165,7 +165,7 @@ class Graph:
 
 
 def make_urn(stack: str, project: str, parent: str | None, kind: str, name: str) -> str:
-    """Return Pulumi's URN of a resource, which includes the parents' types."""
+    """Return the Pulumi URN for a resource, which includes the parents' types."""
     qualified = kind
     if parent:
         above = parent.split("::", 3)[2]

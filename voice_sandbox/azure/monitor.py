@@ -144,7 +144,7 @@ class ResourceMonitor(resource_pb2_grpc.ResourceMonitorServicer):
         )
 
     def _build_alias_urn(self, request: Any, alias: alias_pb2.Alias) -> str:
-        """Return the URN of an alias. Unspecified parts are those of the resource."""
+        """Return the URN of an alias. Unspecified parts are taken from the resource."""
         if alias.WhichOneof("alias") == "urn":
             return alias.urn
         spec = alias.spec
@@ -205,5 +205,5 @@ def serve_engine(monitor: ResourceMonitor | None, messages: LogService) -> Itera
 
 
 def _parse_provider_urn(reference: str) -> str | None:
-    """Return the URN of a provider reference, `<urn>::<id>`."""
+    """Return the URN in a provider reference, `<urn>::<id>`."""
     return reference.rpartition("::")[0] or None

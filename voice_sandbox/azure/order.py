@@ -161,7 +161,7 @@ def plan_teardown(graphs: Iterable[Graph]) -> DeletionPlan:
 
 
 def _collect_all_dependencies(graphs: list[Graph]) -> dict[str, set[str]]:
-    """Return the dependencies of each resource, including dependencies on values of earlier stacks."""
+    """Return the dependencies of each resource, including dependencies on values from earlier stacks."""
     combined = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
     needs = {resource.urn: set(resource.dependency_reasons) for resource in combined.resources}
     for need in find_implied_dependencies(combined):

@@ -183,7 +183,7 @@ class Recorder:
         return fakes.build_azure_outputs(fake), identifier
 
     def _reject_duplicate_id(self, created: Resource) -> None:
-        """Reject a resource that has the same id in the cloud as another resource of the program."""
+        """Reject a resource that has the same id in the cloud as another resource in the program."""
         if created.id is None or created.type.startswith(PROVIDER_PREFIX):
             return
         for other in self._resources.values():

@@ -44,7 +44,7 @@ UNCHANGEABLE_INPUTS_BY_TYPE = _load_sources(_TABLES["refused"])
 IMMUTABLE_POOL_INPUTS = (
     UNCHANGEABLE_INPUTS_BY_TYPE["containerservice:AgentPool"] | AZURE_REPLACEMENT_TRIGGERS["containerservice:AgentPool"]
 )
-"""Immutable inputs of a pool inside a cluster. The provider replaces neither the pool nor the cluster for them."""
+"""Immutable inputs for a pool inside a cluster. The provider replaces neither the pool nor the cluster for them."""
 UNCHANGEABLE_INPUTS_BY_TYPE["containerservice:ManagedCluster"] |= {
     f"agentPoolProfiles.{path}": source for path, source in IMMUTABLE_POOL_INPUTS.items()
 }
@@ -97,7 +97,7 @@ def _overlaps_any(path: str, triggers: Iterable[str]) -> bool:
 
 @cache
 def list_immutable_inputs(kind: str) -> tuple[str, ...]:
-    """Return the paths of a type's inputs that the SDK's own definitions specify as immutable."""
+    """Return the input paths that the SDK's own definitions for a type specify as immutable."""
     shape = load_resource_shape(kind)
     return tuple(_iter_immutable_paths(shape, "", _MAX_DEPTH)) if shape else ()
 

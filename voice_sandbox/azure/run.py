@@ -41,7 +41,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class _ActiveRun:
-    """A run in progress: the engine's state, and the file of its output."""
+    """A run in progress: the engine's state, and the file with its output."""
 
     mode: RunMode
     recorder: Recorder

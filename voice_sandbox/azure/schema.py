@@ -1,4 +1,4 @@
-"""Definitions of the installed Pulumi SDKs: resource types, their inputs and outputs; and Azure's own definitions.
+"""Definitions in the installed Pulumi SDKs: resource types, their inputs and outputs; and Azure's own definitions.
 
 The SDKs' sources are parsed, not imported: azure-native's modules take up to 1.3 s each to import, and the engine does
 not run in the program's process. All classes are generated with the same format.
@@ -17,12 +17,12 @@ from typing import Any
 
 DEFINITIONS_FILE = Path(__file__).with_name("definitions.json")
 SDK_MODULE_BY_PACKAGE: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
-"""Python module of the SDK by package name in a type token."""
+"""Python module in the SDK by package name in a type token."""
 
 _GETTER_PATTERN = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
 _PARAMETER_PATTERN = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
 _IMMUTABLE_WORDING_PATTERN = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
-"""Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is a different case."""
+"""Wording in Azure's definitions; a switch that cannot be disabled again ("reverted") is a different case."""
 _API_VERSION_PATTERN = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
 _ARGS_REFERENCE_PATTERN = re.compile(r"'([\w.]+Args)'")
 _NEXT_STATEMENT_PATTERN = re.compile(r"^\S", re.MULTILINE)
@@ -75,7 +75,7 @@ class Shape:
 
 @cache
 def load_type_tokens(package: str) -> Mapping[str, tuple[str, str]]:
-    """Return the module and the class for each type token of a package in `SDK_MODULE_BY_PACKAGE`."""
+    """Return the module and the class for each type token from a package in `SDK_MODULE_BY_PACKAGE`."""
     classes: dict[str, tuple[str, str]] = {}
     module = ""
     for match in _MODULE_ENTRY_PATTERN.finditer(_read_module_source(SDK_MODULE_BY_PACKAGE[package])):

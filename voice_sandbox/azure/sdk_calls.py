@@ -1,4 +1,4 @@
-"""Disables work of Pulumi's SDK that the local engine does not need and that takes more than half of a run's time."""
+"""Disables work in the Pulumi SDK that the local engine does not need and that takes more than half of a run's time."""
 
 import pulumi.log
 import pulumi.resource
@@ -7,7 +7,7 @@ from pulumi.runtime.proto.source_pb2 import StackTrace
 
 
 def disable_provider_calls() -> None:
-    """Disable the unnecessary calls in the SDK of this process."""
+    """Disable the unnecessary SDK calls in this process."""
     # Every debug message is a round trip to the engine.
     pulumi.log.debug = _do_nothing
     # The engine receives aliases as given. Only older engines need the URNs of aliases, and azure-native has thousands

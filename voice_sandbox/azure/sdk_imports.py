@@ -1,4 +1,4 @@
-"""Imports only the azure-native files that are in use, out of the hundreds of files of each service.
+"""Imports only the azure-native files that are in use, out of the hundreds of files for each service.
 
 A service's package imports all of its classes, which takes up to a second of CPU time, although each class has its own
 file.

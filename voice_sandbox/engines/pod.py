@@ -20,7 +20,7 @@ from voice_sandbox.engines.substitutions import CommandRenderer
 Manifest = Mapping[str, Any]
 
 READY_TIMEOUT_S = 800.0
-"""All engines of a pod start together, which takes a minute on two idle cores and many minutes on busy ones."""
+"""All engines in a pod start together, which takes a minute on two idle cores and many minutes on busy ones."""
 _POLL_INTERVAL_S = 0.2
 
 

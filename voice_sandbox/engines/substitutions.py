@@ -105,7 +105,7 @@ SUBSTITUTIONS = (
 _VOLUME_PATH_PATTERN = re.compile(
     r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)"
 )
-"""Volumes of a pod or a host. On this machine, they are subfolders of one folder."""
+"""Volumes for a pod or a host. On this machine, they are subfolders of one folder."""
 
 
 def build_real_weight_substitutions(context_tokens: int) -> tuple[Substitution, ...]:
@@ -136,7 +136,7 @@ class RenderedProcess:
 
 @dataclass
 class CommandRenderer:
-    """Renders the commands of launchers for this machine.
+    """Renders launcher commands for this machine.
 
     Attributes:
         folder: Folder of volumes and files.
@@ -184,7 +184,7 @@ class CommandRenderer:
         )
 
     def substitute_ports_and_folders(self, text: str) -> str:
-        """Replace the ports and folders in a string with those of this machine."""
+        """Replace the ports and folders in a string with those on this machine."""
         text = text.replace(MODELS_PARENT_PLACEHOLDER, str(self.models.parent))
         text = _VOLUME_PATH_PATTERN.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (

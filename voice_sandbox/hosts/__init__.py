@@ -1,1 +1,1 @@
-"""Hosts that actually boot and run a deployment's user data, in virtual machines of a simulated VPC."""
+"""Hosts that actually boot and run a deployment's user data, in virtual machines in a simulated VPC."""

@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 
 KVM, EMULATION = "kvm", "tcg,thread=multi"
-"""Values of QEMU's ``-accel``."""
+"""Values for QEMU's ``-accel``."""
 BOOT_TIMEOUT_S = 60
-"""Timeout of a kernel's boot with KVM, which usually takes two seconds."""
+"""Timeout for a kernel boot with KVM, which usually takes two seconds."""
 _BOOT_MESSAGE = b"Kernel panic - not syncing: VFS"
-"""Last message of a kernel that has initialized its devices but cannot find a root file system."""
+"""Last message from a kernel that has initialized its devices but cannot find a root file system."""
 
 
 @cache

@@ -125,7 +125,7 @@ class SimulatedCloud:
         return REGISTRY_PORT
 
     def _describe_subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
-        """Return each subnet of the VPC, and whether its deployed route table has a route to the internet."""
+        """Return each subnet in the VPC, and whether its deployed route table has a route to the internet."""
         client = self.aws.client("ec2")
         routed_ids = {
             association.get("SubnetId")
@@ -140,7 +140,7 @@ class SimulatedCloud:
         return {subnet: has_route for subnet, has_route in routes_by_subnet.items() if subnet.subnet_of(vpc)}
 
     def _iter_private_names(self) -> Iterator[str]:
-        """Yield the names that resolve to addresses in the VPC: those of the store and of VPC endpoints."""
+        """Yield the names that resolve to addresses in the VPC: those for the store and for VPC endpoints."""
         yield self._find_store_endpoint()[0]
         region = self.deployment.aws.region
         for endpoint in self.aws.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]:
@@ -159,7 +159,7 @@ class SimulatedCloud:
         return f"{self.aws.account}-auth-token"
 
     def _start_store(self, authority: CertificateAuthority) -> Store:
-        """Start the store with the users and passwords of the deployment."""
+        """Start the store with the users and passwords from the deployment."""
         passwords = self._read_passwords()
         users = [
             StoreUser(user["UserName"], user["AccessString"], passwords.get(user["UserName"]))
@@ -170,7 +170,7 @@ class SimulatedCloud:
         return Store(self.network.services_address, at, users, authority=authority, folder=self.folder)
 
     def _start_balancer(self) -> UdpLoadBalancer:
-        """Start the load balancer with the target group of its UDP listener and the hosts registered in that group."""
+        """Start the load balancer with the target group for its UDP listener and the hosts registered in that group."""
         client = self.aws.client("elbv2")
         listeners = [
             listener
@@ -201,7 +201,7 @@ class SimulatedCloud:
         return UdpLoadBalancer(self.network.public_address, rules, list_registered_addresses)
 
     def _read_passwords(self) -> dict[str, str]:
-        """Return the passwords of the store's users, by name."""
+        """Return the passwords of the store users, by name."""
         client = self.aws.client("secretsmanager")
         values = {}
         for listed_secret in client.list_secrets()["SecretList"]:
@@ -211,7 +211,7 @@ class SimulatedCloud:
         return values
 
     def build_container_environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
-        """Return the environment variables that a host of a group would pass to a container.
+        """Return the environment variables that a host in a group would pass to a container.
 
         They are calculated by the functions of the group's own user data.
         """
@@ -230,7 +230,7 @@ class SimulatedCloud:
         return dict(line.split("=", 1) for line in output.splitlines())
 
     def list_instance_states(self, group: str) -> dict[str, str]:
-        """Return the lifecycle states of a group's instances, by id."""
+        """Return the lifecycle states of the instances in a group, by id."""
         client = self.aws.client("autoscaling")
         (group_state,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in group_state["Instances"]}
@@ -268,7 +268,7 @@ class SimulatedCloud:
         return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = DEFAULT_HARDWARE, *, route: bool = True) -> Host:
-        """Start the machine of an instance. Without a route, the machine cannot reach hosts outside its subnet."""
+        """Start the machine for an instance. Without a route, the machine cannot reach hosts outside its subnet."""
         described = self._describe_instance(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
@@ -279,7 +279,7 @@ class SimulatedCloud:
         return host
 
     def reuse(self, host: Host, snapshot: str, instance: str) -> None:
-        """Restore a machine to a snapshot, and use it as another instance of its group with the same address."""
+        """Restore a machine to a snapshot, and use it as another instance in its group with the same address."""
         host.machine.restore_snapshot(snapshot)
         host.instance, host.spot_notice = instance, {}
         self._register_metadata(host, self._describe_instance(host.instance))

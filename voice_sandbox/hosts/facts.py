@@ -1,4 +1,4 @@
-"""Checks of a VAD host that require a kernel. They compare values read inside the machine with the deployment file."""
+"""Checks for a VAD host that require a kernel. They compare values read inside the machine with the deployment file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CAPABILITY_BIT_BY_NAME = {
 """Capability bits. Source: include/uapi/linux/capability.h"""
 _REFUSED_MESSAGE = "Connection refused"
 _SECCOMP_FILTER_MODE = "2"
-"""``Seccomp`` of a process with a filter. Source: proc_pid_status(5)"""
+"""Value of ``Seccomp`` for a process with a filter. Source: proc_pid_status(5)"""
 
 
 def verify_vad_host(deployment: Deployment, host: Host) -> Iterator[VerificationResult]:

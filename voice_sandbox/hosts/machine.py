@@ -24,7 +24,7 @@ NOTE_PREFIX = "rehearsal: "
 CPU_COUNT = 3
 """Number of CPUs: two for pollers that never sleep, and one for all other programs."""
 _RESPONSE_TIMEOUT_S = 600
-"""Timeout of the guest agent, whose first response takes half of the boot time."""
+"""Timeout for the guest agent, whose first response takes half of the boot time."""
 _KERNEL_ARGUMENTS = " ".join(
     [
         # An emulated CPU needs no mitigations, and they are the slowest code to emulate.
@@ -290,7 +290,7 @@ def _build_interface_arguments(hardware: Hardware, link: NetworkInterface) -> li
 
 
 def _iter_memory_arguments(hardware: Hardware) -> Iterator[str]:
-    """Yield QEMU's arguments for CPUs and memory. Unused pages of the machine use no memory of the host."""
+    """Yield QEMU's arguments for CPUs and memory. Unused pages of the machine use no memory on the host."""
     yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.cpu_counts_by_node) or hardware.cpu_count))
     if not hardware.cpu_counts_by_node:
         yield from ("-object", f"memory-backend-ram,id=memory,size={hardware.memory_mib}M,reserve=off")

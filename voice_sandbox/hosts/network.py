@@ -41,7 +41,7 @@ def enter_isolated_namespace() -> Iterator[None]:
 
 
 class Network:
-    """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
+    """Bridge, routers, DNS and DHCP for a VPC, in the namespace of the calling thread.
 
     The rehearsal's servers have two addresses: one in the VPC, to which private names resolve, and one on the internet,
     to which all other AWS names resolve. No other names resolve.

@@ -110,7 +110,7 @@ def push_archive(archive: Path, repository: str) -> str:
 
 
 class Store(ServerProcess):
-    """Redis in place of ElastiCache, with TLS and the users of the deployment.
+    """Redis in place of ElastiCache, with TLS and the users from the deployment.
 
     Args:
         address: Listening address.

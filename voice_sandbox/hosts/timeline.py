@@ -1,4 +1,4 @@
-"""The phases of a host's boot, parsed from the console output of its user data script."""
+"""The phases in a host's boot, parsed from the console output of its user data script."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IN_SERVICE_PHASE = "in service"
 
 @dataclass(frozen=True)
 class HostPhase:
-    """A phase of a host.
+    """A phase in the boot of a host.
 
     Attributes:
         start_s: Seconds since power-on.

@@ -46,7 +46,7 @@ class AlertMessage:
 
 
 class AlertDrill:
-    """Triggers one alarm of the composite "callers are affected" and waits for the message."""
+    """Triggers one alarm in the composite "callers are affected" and waits for the message."""
 
     def __init__(self, deployment: Deployment, *, cloudwatch: CloudWatchClient, sns: SNSClient) -> None:
         self._deployment = deployment
@@ -122,7 +122,7 @@ class AlertDrill:
 
 @contextmanager
 def _subscribe_endpoint(sns: SNSClient, topic: str) -> Iterator[queue.Queue[AlertMessage]]:
-    """Subscribe an HTTP endpoint of this process to a topic for the duration of the `with` block."""
+    """Subscribe an HTTP endpoint in this process to a topic for the duration of the `with` block."""
     inbox: queue.Queue[AlertMessage] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):

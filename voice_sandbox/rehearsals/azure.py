@@ -40,7 +40,7 @@ class CreatedProject:
 
 
 class Rehearsal(AbstractContextManager["Rehearsal"]):
-    """Plans, creates and tears down the Pulumi projects of a deployment on this machine.
+    """Plans, creates and tears down the Pulumi projects for a deployment on this machine.
 
     Use it as a context manager, which always stops its processes.
 
@@ -103,7 +103,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         return self._pack.list_policy_names()
 
     def find_violations(self) -> list[PolicyViolation]:
-        """Return the violations of policies in the previews that `run` has created, in the order of the projects.
+        """Return the policy violations in the previews that `run` has created, in the order of the projects.
 
         Raises:
             PolicyPackError: The pack does not start, or a policy raises an exception.

@@ -18,7 +18,7 @@ MIN_FREE_DISK_MIB = 32
 """Disk space for a rehearsal's folder and temporary files, rounded up from 20 MiB for the production templates."""
 _DISK_FULL_ERRORS = ("ENOSPC", "No space left on device")
 _PACKAGE_CACHE = ".cache/aws/jsii/package-cache"
-"""Cache of jsii for the unpacked aws-cdk-lib (200 MB), relative to the home directory."""
+"""jsii cache for the unpacked aws-cdk-lib (200 MB), relative to the home directory."""
 
 
 class CdkError(Exception):

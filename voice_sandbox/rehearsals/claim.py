@@ -1,4 +1,4 @@
-"""Result of a check of a deployed system."""
+"""Result of a check on a deployed system."""
 
 from dataclasses import dataclass
 

@@ -50,7 +50,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class ScenarioResult:
-    """Desired capacities of a fleet's groups before and after a scenario."""
+    """Desired capacities of the groups in a fleet before and after a scenario."""
 
     scenario: Scenario
     capacities_before: dict[str, int]
@@ -72,7 +72,7 @@ class ScenarioResult:
 
 
 def generate_scenarios(deployment: Deployment) -> Iterator[Scenario]:
-    """Yield the scenarios of every scaling rule, such as missing data, an outlier, a breach, or a full fleet."""
+    """Yield the scenarios for every scaling rule, such as missing data, an outlier, a breach, or a full fleet."""
     fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
     fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
     for fleet, rules in fleets.items():

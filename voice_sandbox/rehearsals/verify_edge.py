@@ -32,7 +32,7 @@ class EdgeVerifier:
         self._route53 = session.client("route53", endpoint_url=endpoint)
 
     def verify(self) -> Iterator[VerificationResult]:
-        """Yield the results of all checks of the edge and of observability."""
+        """Yield the results of all checks for the edge and for observability."""
         yield from self._verify_routes()
         yield from self._verify_listeners()
         yield from self._verify_records()
@@ -81,7 +81,7 @@ class EdgeVerifier:
         )
 
     def _list_forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
-        """Return the protocol and port of each listener with a load balancer scheme, and those of its target group."""
+        """Return the protocol and port of each listener with a load balancer scheme, and those for its target group."""
         groups = {
             group["TargetGroupArn"]: (group["Protocol"], group["Port"])
             for group in self._elbv2.describe_target_groups()["TargetGroups"]
@@ -94,7 +94,7 @@ class EdgeVerifier:
         }
 
     def _verify_records(self) -> Iterator[VerificationResult]:
-        """Yield the results of the checks of DNS records that route callers to healthy regions."""
+        """Yield the results of the checks for DNS records that route callers to healthy regions."""
         aws, shared_name = self._deployment.aws, self._deployment.shared_domain
         if shared_name is None or aws.edge.domain is None:
             return

@@ -30,7 +30,7 @@ class FleetVerifier:
         self._elasticache = session.client("elasticache", endpoint_url=endpoint)
 
     def verify(self) -> Iterator[VerificationResult]:
-        """Yield the results of all checks of the state store and the fleets."""
+        """Yield the results of all checks for the state store and the fleets."""
         yield from self._verify_state_store()
         yield from self._verify_vad_fleet()
         yield from self._verify_asr_fleets()
@@ -68,7 +68,7 @@ class FleetVerifier:
                 yield from self._verify_alarms(fleet.name, rule, [name])
 
     def _calculate_min_hosts(self, configured: int, images: tuple[Image, ...]) -> int:
-        """Return the minimum number of hosts of a group, which is 0 while one of its images has no digest."""
+        """Return the minimum number of hosts in a group, which is 0 while one of its images has no digest."""
         return 0 if lacks_digests(self._deployment, images) else configured
 
     def _verify_group(self, name: str, low: int, high: int) -> Iterator[VerificationResult]:

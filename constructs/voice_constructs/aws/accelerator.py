@@ -78,13 +78,13 @@ def create_accelerator_template(
 
 
 def get_cache_dir(fleet: AsrFleet, image: Image) -> str:
-    """Return the host directory for the caches of an image's engine."""
+    """Return the host directory for the caches that an image's engine uses."""
     has_disks = catalog.instance_types()[fleet.instance_type].instance_store_disks
     return f"{INSTANCE_STORE_MOUNT_PATH if has_disks else HOST_CACHE_DIR}/{image}"
 
 
 def create_fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Artifacts:
-    """Return the bucket prefix and the host directory of the fleet's weights and compiled programs."""
+    """Return the bucket prefix and the host directory for the fleet's weights and compiled programs."""
     name = format_artifacts_name(context.deployment, fleet)
     return voice_userdata.Artifacts(
         context.registry.artifacts.build_url(name),
@@ -186,7 +186,7 @@ class AcceleratorFleet(Construct):
         )
 
     def _create_telemetry_container(self) -> voice_userdata.Container:
-        """Return the container that publishes the fleet's metrics, including those of the host's start-up phases."""
+        """Return the container that publishes the fleet's metrics, including those for the host's start-up phases."""
         kind = self._type.compute_kind
         directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(

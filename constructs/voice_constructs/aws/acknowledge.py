@@ -1,4 +1,4 @@
-"""Reviewed and accepted findings of cdk-nag."""
+"""Reviewed and accepted findings from cdk-nag."""
 
 from aws_cdk import Acknowledgment
 from constructs import IConstruct

@@ -52,7 +52,7 @@ class ApiLink(Construct):
     def build_integration(
         self, method: str, path: str, *, caller: str | None, stream: bool = False
     ) -> apigateway.HttpIntegration:
-        """Return the integration that forwards the requests of a method, together with their caller.
+        """Return the integration that forwards the requests for a method, together with their caller.
 
         Args:
             path: Path on the gateway; ``{id}`` is substituted from the request.

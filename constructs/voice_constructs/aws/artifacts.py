@@ -1,4 +1,4 @@
-"""Storage of weights and compiled programs that hosts download."""
+"""Storage for weights and compiled programs that hosts download."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The artifacts job of an ASR fleet.
+"""The artifacts job for an ASR fleet.
 
 A host of the fleet's instance type uploads weights and compiled programs to the bucket, then terminates.
 """

@@ -27,7 +27,7 @@ class CostBudgetProps:
 
 
 class CostBudget(Construct):
-    """A monthly budget of the whole account.
+    """A monthly budget for the whole account.
 
     The budget is not limited to the deployment's tag, since cost allocation by a tag must first be activated in the
     billing console; until then, such a budget would remain at zero and never send a notification.

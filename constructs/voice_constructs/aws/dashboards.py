@@ -21,7 +21,7 @@ from voice_constructs.aws.alert_alarms import resolve_dimension
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 GRID_COLUMNS = 24
-"""Columns of CloudWatch's grid; a unit of height is about 60 pixels."""
+"""Columns in CloudWatch's grid; a unit of height is about 60 pixels."""
 PANEL_WIDTH = 8
 PANEL_HEIGHT = 6
 HEADER_HEIGHT = 3
@@ -43,7 +43,7 @@ class DashboardsProps:
 
 
 class Dashboards(Construct):
-    """One dashboard per topic. The first three dashboards of an account are free; others cost 3 USD per month each."""
+    """One dashboard per topic. The first three dashboards in an account are free; others cost 3 USD per month each."""
 
     def __init__(self, scope: Construct, id_: str, *, props: DashboardsProps) -> None:
         super().__init__(scope, id_)

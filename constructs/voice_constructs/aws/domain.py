@@ -14,7 +14,7 @@ from voice_blueprint.file.model.edge import Domain
 
 
 class HostDomain(Construct):
-    """A certificate for host names of one zone, and the records that point to their endpoints.
+    """A certificate for host names in one zone, and the records that point to their endpoints.
 
     The zone is referenced by id, so that a synth does not query AWS. ACM validates the certificate with records that
     CloudFormation creates in the zone. A deployment waits until the certificate is issued, which requires that the zone

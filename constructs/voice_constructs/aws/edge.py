@@ -1,4 +1,4 @@
-"""Properties and helpers that the constructs of the edge share."""
+"""Properties and helpers that the edge constructs share."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from voice_constructs.aws.retention import Retention
 
 @dataclass(frozen=True)
 class EdgeContext:
-    """Context that all constructs of the edge share.
+    """Context that all edge constructs share.
 
     Attributes:
         key: Encryption key of the edge's logs and of the secret that signs session tokens.
@@ -81,7 +81,7 @@ class EdgeContext:
 def create_edge_context(
     scope: Construct, *, deployment: Deployment, network: VoiceNetwork, retention: Retention
 ) -> EdgeContext:
-    """Create the key of the edge, and return the context of the edge's constructs."""
+    """Create the key for the edge, and return the context for the edge constructs."""
     key = EncryptionKey(scope, "Key", purpose="logs and signing key of the edge", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_log_delivery(deployment.aws.region)

@@ -28,7 +28,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_logs(self, region: str) -> None:
-        """Allow CloudWatch Logs of this account to use the key for its log groups."""
+        """Allow CloudWatch Logs in this account to use the key for its log groups."""
         self.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal(f"logs.{region}.amazonaws.com")],
@@ -41,7 +41,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_publishers(self, services: Sequence[str]) -> None:
-        """Allow AWS services of this account to use the key to publish to an encrypted topic."""
+        """Allow AWS services in this account to use the key to publish to an encrypted topic."""
         for service in services:
             self.add_to_resource_policy(
                 iam.PolicyStatement(
@@ -96,7 +96,7 @@ class EncryptionKey(kms.Key):
 
 
 def create_log_delivery_condition(region: str) -> dict[str, dict[str, str]]:
-    """Return the policy condition that limits log delivery by AWS to logs of this account and region."""
+    """Return the policy condition that limits log delivery by AWS to logs from this account and region."""
     return {
         "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},
         "ArnLike": {"aws:SourceArn": f"arn:{PARTITION}:logs:{region}:{ACCOUNT_ID}:*"},

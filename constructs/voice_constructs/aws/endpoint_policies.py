@@ -28,7 +28,7 @@ Builder machines read (https://docs.aws.amazon.com/imagebuilder/latest/userguide
 
 
 def create_own_requests_statement() -> iam.PolicyStatement:
-    """Return the statement that allows all requests of this account's principals."""
+    """Return the statement that allows all requests from this account's principals."""
     return iam.PolicyStatement(
         sid="RequestsOfThisAccount",
         principals=[iam.StarPrincipal()],
@@ -39,7 +39,7 @@ def create_own_requests_statement() -> iam.PolicyStatement:
 
 
 def create_own_buckets_statement() -> iam.PolicyStatement:
-    """Return the statement that allows this account's principals to use the buckets of this account."""
+    """Return the statement that allows this account's principals to use the buckets in this account."""
     account = {"aws:PrincipalAccount": Aws.ACCOUNT_ID, "aws:ResourceAccount": Aws.ACCOUNT_ID}
     return iam.PolicyStatement(
         sid="BucketsOfThisAccount",

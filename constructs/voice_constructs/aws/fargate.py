@@ -34,7 +34,7 @@ PROTECTION_ACTIONS = ("ecs:GetTaskProtection", "ecs:UpdateTaskProtection")
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html"""
 
 START_GRACE_S = 60
-"""Grace period of a new task's health checks."""
+"""Grace period for a new task's health checks."""
 SCALE_OUT_COOLDOWN_S = 60
 """Cooldown after a scale-out. A Fargate task on arm64 starts within about a minute; the default of 300 s is too slow
 for arriving callers."""
@@ -50,7 +50,7 @@ class FargateProps:
 
 
 class FargateTier(Construct):
-    """An ECS service on Fargate (arm64), with one or more tasks in private subnets of all zones.
+    """An ECS service on Fargate (arm64), with one or more tasks in private subnets in all zones.
 
     Tasks publish metrics as log lines in embedded metric format. The task role only grants permission to enable
     scale-in protection for the cluster's own tasks.

@@ -1,4 +1,4 @@
-"""Common code of the VAD fleet and the accelerator fleets."""
+"""Common code for the VAD fleet and the accelerator fleets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class FleetContext:
         return self.network.security_groups[tier]
 
     def calculate_min_hosts(self, configured: int, images: Sequence[Image]) -> int:
-        """Return the minimum number of hosts of a group.
+        """Return the minimum number of hosts in a group.
 
         The minimum is 0 while an image has no digest, since hosts could never become ready.
         """
@@ -78,7 +78,7 @@ class FleetContext:
         )
 
     def build_shared_environment(self, tier: Tier) -> dict[str, str]:
-        """Return the variables of all containers on a tier's hosts: port and user of the state store."""
+        """Return the variables for all containers on a tier's hosts: port and user of the state store."""
         return {
             VALKEY_PORT.name: str(VALKEY.number),
             VALKEY_USER.name: tier.value,
@@ -95,7 +95,7 @@ class FleetContext:
     def create_container(
         self, image: Image, environment: Environment, health: voice_userdata.PortReadinessCheck, **hardware: object
     ) -> voice_userdata.Container:
-        """Return a container of a host."""
+        """Return a container for a host."""
         return voice_userdata.Container(
             name=image.value,
             image_uri=self.get_image_uri(image),
@@ -127,7 +127,7 @@ def create_fleet_context(
     registry: ImageRegistry,
     retention: Retention,
 ) -> FleetContext:
-    """Create the key and the log group of a tier, and return the context of its fleets."""
+    """Create the key and the log group for a tier, and return the context for its fleets."""
     key = EncryptionKey(scope, "Key", purpose=f"volumes and logs of the {tier} tier", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_auto_scaling()

@@ -1,4 +1,4 @@
-"""Resources of every EC2 host of a fleet: role, launch template, Auto Scaling group."""
+"""Resources for every EC2 host in a fleet: role, launch template, Auto Scaling group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -223,7 +223,7 @@ TERMINATE_HOOK_NAME = "drain"
 
 
 def create_lifecycle_hooks(start: StartTimeouts, drain_timeout_s: int) -> voice_userdata.LifecycleHooks:
-    """Return the names and timeouts of the lifecycle hooks, for the user data of a host."""
+    """Return the names and timeouts of the lifecycle hooks, for a host's user data."""
     return voice_userdata.LifecycleHooks(
         launch_hook_name=LAUNCH_HOOK_NAME,
         terminate_hook_name=TERMINATE_HOOK_NAME,

@@ -25,7 +25,7 @@ from voice_constructs.aws.host import ROOT_DEVICE
 from voice_constructs.aws.network import VoiceNetwork
 
 VFIO_DRIVERS_COMMIT = "64788ef"
-"""Commit of amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
+"""Commit in amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
 ACCELERATOR_BUILDER_TYPE = "m7i.2xlarge"
 """Instance type that builds the images of accelerator fleets, since installing packages and pulling images require no
 accelerators. Other images are built on the fleet's type, since the VAD fleet's huge pages need that type's memory after

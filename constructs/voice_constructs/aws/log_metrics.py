@@ -24,7 +24,7 @@ class LogMetricsProps:
 
 
 class LogMetrics(Construct):
-    """A metric filter for each log metric of the contract. Filters are free; a metric costs 0.30 USD per month."""
+    """A metric filter for each log metric in the contract. Filters are free; a metric costs 0.30 USD per month."""
 
     def __init__(self, scope: Construct, id_: str, *, props: LogMetricsProps) -> None:
         super().__init__(scope, id_)

@@ -1,4 +1,4 @@
-"""Image repositories, and the bucket of engine artifacts."""
+"""Image repositories, and the bucket for engine artifacts."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ecr as ecr

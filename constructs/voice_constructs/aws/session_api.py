@@ -125,7 +125,7 @@ class SessionApi(Construct):
         return api
 
     def _build_outputs(self, domain: EdgeDomain | None) -> None:
-        """Add an output with the API's address and, for IAM, an output with the policy of callers."""
+        """Add an output with the API's address and, for IAM, an output with the policy for callers."""
         address = f"https://{domain.api_host}" if domain else self.stage.url_for_path("/")
         CfnOutput(self, "Address", value=address, description="Session API").override_logical_id("ApiAddress")
         if self._context.settings.authorizer.kind == "iam":
@@ -206,7 +206,7 @@ class SessionApi(Construct):
                 self._add_preflight(resource)
 
     def _add_preflight(self, resource: apigateway.IResource) -> None:
-        """Add the CORS preflight of a route, which requires no authorization."""
+        """Add the CORS preflight for a route, which requires no authorization."""
         method = resource.add_method(
             "OPTIONS",
             self.link.build_integration("OPTIONS", resource.path, caller=None),

@@ -1,4 +1,4 @@
-"""Roles of users and groups."""
+"""Roles for users and groups."""
 
 import pulumi
 
@@ -12,7 +12,7 @@ from voice_constructs.azure.vault import SecretVault
 
 
 class AdminRoleAssignments(pulumi.ComponentResource):
-    """Roles of the deployment file's Entra groups on the cluster, images, secrets and Grafana."""
+    """Roles that the deployment file's Entra groups have on the cluster, images, secrets and Grafana."""
 
     def __init__(
         self,

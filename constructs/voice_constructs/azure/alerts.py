@@ -21,7 +21,7 @@ from voice_constructs.azure.scope import Scope
 _EVALUATION_INTERVAL = "PT1M"
 """Evaluation interval of rules, which is Azure's minimum."""
 _ERROR_SEVERITY, _WARNING_SEVERITY = 1, 2
-"""Severities of Azure Monitor, 0 to 4."""
+"""Severities in Azure Monitor, 0 to 4."""
 
 
 class PrometheusAlerts(pulumi.ComponentResource):

@@ -29,7 +29,7 @@ _MAX_SYSTEM_PODS = 110
 
 
 def calculate_max_drain_s(azure: Azure) -> int:
-    """Return the maximum drain timeout of all workloads."""
+    """Return the maximum drain timeout across all workloads."""
     return max(*list_caller_drain_timeouts_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
 
 

@@ -12,7 +12,7 @@ _EXTENSION_NAME = "acstor"
 
 
 class ContainerStorage(pulumi.ComponentResource):
-    """The cluster extension with the CSI driver ``localdisk.csi.acstor.io`` of the workloads' storage class.
+    """The cluster extension with the CSI driver ``localdisk.csi.acstor.io`` for the workloads' storage class.
 
     Every GPU pool has a taint. The driver's own chart has tolerated all taints since v0.1.0 (Azure/local-csi-driver,
     charts/latest/values.yaml, unchanged at v0.3.0, a9b1c9c6). Version 1 of the extension has done so for local disks

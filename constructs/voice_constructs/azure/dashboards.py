@@ -11,7 +11,7 @@ from voice_constructs.azure.scope import Scope
 
 
 class Dashboards(pulumi.ComponentResource):
-    """An Azure Monitor dashboard for each dashboard of the deployment, free of charge.
+    """An Azure Monitor dashboard for each dashboard in the deployment, free of charge.
 
     The definition is Grafana's JSON. `voice dashboards` writes the same JSON for a Grafana workspace, which only
     imports dashboards through its data plane.

@@ -19,7 +19,7 @@ from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 LISTENER_PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
-"""Ports of gateway and agents by the first label of their host names."""
+"""Ports for the gateway and the agents, by the first label of their host names."""
 RTP_NAME = "rtp"
 """First label of the UDP load balancer's host name."""
 MANAGED_RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}

@@ -56,7 +56,7 @@ def assign_role(
 def assign_admin_roles(
     grants: Iterable[tuple[str, Role, pulumi.Input[str]]], *, scope: Scope, parent: pulumi.Resource
 ) -> None:
-    """Assign roles to each of the deployment file's groups of administrators.
+    """Assign roles to each of the deployment file's administrator groups.
 
     Args:
         grants: Purpose (part of the assignment's name), role, and resource id of each grant.

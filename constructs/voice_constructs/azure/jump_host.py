@@ -13,7 +13,7 @@ from voice_constructs.azure.network import BASTION_SUBNET_NAME, VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
 _DISK_GIB = 256
-"""Space for building the images of this repository, the largest of which unpacks to about 30 GiB."""
+"""Space for building the images in this repository, the largest of which unpacks to about 30 GiB."""
 _PACKAGES = ("buildah", "git", "make", "python3-venv")
 """Ubuntu packages for `make setup` and `voice images build-args --tool buildah`."""
 

@@ -139,7 +139,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             )
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
-        """Create a zonal NAT gateway of the Standard SKU. Its zone-redundant address allows the gateway to be moved.
+        """Create a zonal NAT gateway with the Standard SKU. Its zone-redundant address allows the gateway to be moved.
 
         The zone-redundant StandardV2 is not part of the installed provider's API version. If the zone fails, only new
         connections to the internet fail, since the registry, the vault and a private API server are inside the network.
@@ -185,7 +185,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         default_outbound_access: bool | None = False,
         depends_on: list[pulumi.Resource] | None = None,
     ) -> network.Subnet:
-        """Create a subnet. A subnet without rules has no security group of this deployment."""
+        """Create a subnet. A subnet without rules has no security group from this deployment."""
         group = None if rules is None else self._build_security_group(name, rules)
         subnet = network.Subnet(
             name,

@@ -28,7 +28,7 @@ from voice_constructs.azure.cluster_profiles import SYSTEM_DISK_GIB, list_caller
 from voice_constructs.azure.scope import Scope
 
 _DEFAULT_DRAIN_TIMEOUT_S = 1800
-"""Drain timeout of pools without services, which is AKS's default."""
+"""Drain timeout for pools without services, which is AKS's default."""
 _UNLIMITED_SPOT_PRICE = -1.0
 _DIGEST_CHARS = 10
 IMMUTABLE_INPUTS = (
@@ -52,7 +52,7 @@ IMMUTABLE_INPUTS = (
     "spot_max_price",
     "vnet_subnet_id",
 )
-"""Inputs of a pool that AKS cannot change, and that the provider would update.
+"""Pool inputs that AKS cannot change, and that the provider would update.
 
 The provider recognizes that another VM size or GPU instance profile requires a replacement. For all other inputs, it
 sends an update, which AKS rejects with `PropertyChangeNotAllowed`. A test compares the inputs with
@@ -61,7 +61,7 @@ sends an update, which AKS rejects with `PropertyChangeNotAllowed`. A test compa
 
 
 class GpuPools(pulumi.ComponentResource):
-    """The GPU pools of the deployment file, each of which is a separate resource.
+    """The GPU pools in the deployment file, each of which is a separate resource.
 
     If the pools were part of the cluster resource, an edit of one would put all of them into the state "Scaling"
     (https://github.com/pulumi/pulumi-azure-native/issues/4264).

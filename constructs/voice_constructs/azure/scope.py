@@ -1,4 +1,4 @@
-"""Resource groups, names and tags of a deployment's Azure resources."""
+"""Resource groups, names and tags for a deployment's Azure resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Scope:
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Tags of every resource that supports tags. They contain no colons, which Azure DNS rejects."""
+        """Tags for every resource that supports tags. They contain no colons, which Azure DNS rejects."""
         return build_tags(self.deployment)
 
     def build_name(self, role: str) -> str:

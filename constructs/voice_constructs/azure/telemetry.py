@@ -27,7 +27,7 @@ Source: https://learn.microsoft.com/azure/aks/monitor-aks-reference
 
 
 class ClusterTelemetry(pulumi.ComponentResource):
-    """Data collection rules of a cluster, their associations, and the diagnostic setting of its control plane."""
+    """Data collection rules for a cluster, their associations, and the diagnostic setting for its control plane."""
 
     def __init__(self, name: str, *, scope: Scope, cluster: pulumi.Input[str], monitoring: Monitoring) -> None:
         super().__init__("voice:azure:ClusterTelemetry", name)

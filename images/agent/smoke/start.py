@@ -1,4 +1,4 @@
-"""Smoke test of the agent without engines and state store: it starts, is healthy, and rejects all callers.
+"""Smoke test of the agent without engines or a state store: it starts, is healthy, and rejects all callers.
 
 Run in the image by ``run.sh``.
 """

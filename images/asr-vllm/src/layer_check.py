@@ -1,4 +1,4 @@
-"""Fails the build of the image if the layer and its base are incompatible.
+"""Fails the image build if the layer and its base are incompatible.
 
 Usage: ``layer_check.py REQUIREMENTS PACKAGE==X ...``.
 

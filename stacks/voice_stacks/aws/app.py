@@ -19,7 +19,7 @@ INVALID_DEPLOYMENT_EXIT_CODE = 2
 
 
 def create_app(deployment: Deployment, *, validate: bool = False, outdir: str | None = None) -> App:
-    """Create the CDK app of a deployment that has passed its checks.
+    """Create the CDK app for a deployment that has passed its checks.
 
     Args:
         deployment: The deployment.

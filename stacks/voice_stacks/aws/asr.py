@@ -36,7 +36,7 @@ class AsrStack(FleetStack):
 
 
 class AsrFleetStack(VoiceStack):
-    """The stack of one ASR fleet.
+    """The stack for one ASR fleet.
 
     If no capacity is available for the fleet's instance type, only this stack fails, and no other fleet is rolled back.
     """

@@ -1,4 +1,4 @@
-"""Base of the stacks with EC2 hosts."""
+"""Base for the stacks with EC2 hosts."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Machine images of hosts."""
+"""Machine images for hosts."""
 
 from aws_cdk import App
 

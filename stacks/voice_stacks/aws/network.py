@@ -13,7 +13,7 @@ from voice_stacks.aws.stack import VoiceStack
 
 
 class NetworkStack(VoiceStack):
-    """The network of all tiers."""
+    """The network for all tiers."""
 
     tier = "network"
     description_text = "VPC, endpoints, security groups"

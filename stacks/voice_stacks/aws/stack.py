@@ -1,4 +1,4 @@
-"""Base of all stacks."""
+"""Base for all stacks."""
 
 from aws_cdk import App, CfnOutput, Environment, Stack, Tags
 

@@ -1,4 +1,4 @@
-"""Common start of both Pulumi programs, which loads and checks the configured deployment file."""
+"""Common start-up for both Pulumi programs, which loads and checks the configured deployment file."""
 
 from pathlib import Path
 

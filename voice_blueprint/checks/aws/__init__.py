@@ -1,1 +1,1 @@
-"""Checks of an AWS section."""
+"""Checks for an AWS section."""

@@ -1,4 +1,4 @@
-"""Checks on scaling rules: limits of CloudWatch, and rules that scale in the wrong direction."""
+"""Checks on scaling rules: CloudWatch limits, and rules that scale in the wrong direction."""
 
 import math
 from collections.abc import Iterator

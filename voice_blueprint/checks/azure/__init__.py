@@ -1,1 +1,1 @@
-"""Checks of an Azure section."""
+"""Checks for an Azure section."""

@@ -1,4 +1,4 @@
-"""Checks on the caller tiers of an Azure section."""
+"""Checks on the caller tiers in an Azure section."""
 
 from collections.abc import Iterator
 

@@ -44,7 +44,7 @@ OMNI_TASKS = frozenset({ModelTask.SPEECH})
 
 @dataclass(frozen=True)
 class FindingLocation:
-    """The location of a finding: a section of the deployment file, or a resource."""
+    """The location of a finding: a section in the deployment file, or a resource."""
 
     section: Location = ()
     urn: str = ""
@@ -88,7 +88,7 @@ class NodePool:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine of a pod.
+    """An engine in a pod.
 
     Attributes:
         kind: Name of the engine's program in the catalogue.
@@ -166,7 +166,7 @@ class PodGroup:
 
 @dataclass(frozen=True)
 class ModelCache:
-    """A volume with the weights of models.
+    """A volume with model weights.
 
     Attributes:
         location: Location of its size.
@@ -199,7 +199,7 @@ class Cluster:
     authorized_ranges: tuple[str, ...] | None = None
 
     def group_pods_by_pool(self) -> dict[str, list[PodGroup]]:
-        """Return the pods of each pool, except for pods that require more GPUs than a node has.
+        """Return the pods in each pool, except for pods that require more GPUs than a node has.
 
         Another check reports those pods.
         """

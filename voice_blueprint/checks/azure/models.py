@@ -1,4 +1,4 @@
-"""Checks on the models of a cluster: licences, KV cache transfer, driver versions."""
+"""Checks on the models in a cluster: licences, KV cache transfer, driver versions."""
 
 from collections.abc import Iterator
 

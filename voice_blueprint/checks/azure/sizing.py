@@ -42,7 +42,7 @@ CACHED_REVISION_COUNT = 2
 """Number of revisions of a model in the cache: the served one, and the one that a rollout downloads. The hub's cache
 does not delete revisions automatically."""
 COMPILE_CACHES_GIB = 2
-"""Size of the compile caches of a model, over all engines. ASSUMED."""
+"""Size of the compile caches for a model, across all engines. ASSUMED."""
 
 
 @cluster_check(
@@ -172,7 +172,7 @@ def check_nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     level=Severity.WARNING,
 )
 def check_nvme_used_for_kv_cache(deployment: Deployment) -> Iterator[Violation]:
-    """Warn if the local NVMe of a pool is unused.
+    """Warn if the local NVMe in a pool is unused.
 
     The setting has no default, since a default would depend on the pool. A change of the pool would then also change
     the size of the volume, and therefore replace the pods.

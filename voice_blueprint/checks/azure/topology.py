@@ -187,7 +187,7 @@ def check_pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
 
 
 def _iter_kubelet_decisions(pod: PodGroup) -> Iterator[AdmissionDecision]:
-    """Yield the kubelet's decisions about the containers of a full node, in the order of the containers."""
+    """Yield the kubelet's decisions about the containers on a full node, in the order of the containers."""
     return admit_pods(
         pod.size, pod.requests * pod.pods_on_full_node, pod.pool.policy, calculate_empty_node_resources(pod.size)
     )

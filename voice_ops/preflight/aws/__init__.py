@@ -1,4 +1,4 @@
-"""Preflight checks of AWS, which use boto3 with the operator's credentials."""
+"""Preflight checks for AWS, which use boto3 with the operator's credentials."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -32,7 +32,7 @@ CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[CheckResult]]] = {
 
 
 def run_preflight(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Iterator[CheckResult]:
-    """Run all preflight checks of AWS, and list those that were skipped.
+    """Run all preflight checks for AWS, and list those that were skipped.
 
     Args:
         deployment: A deployment that has passed its checks.

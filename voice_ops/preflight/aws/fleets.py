@@ -1,4 +1,4 @@
-"""Checks of fleets: availability of types in zones, comparison with the catalogue, and permission to launch."""
+"""Checks for fleets: availability of types in zones, comparison with the catalogue, and permission to launch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_offering(fleet: Fleet, zones: list[str]) -> CheckResult:
 
 
 def check_catalogue_drift(account: Account) -> Iterator[CheckResult]:
-    """Compare ENA Express, EFA and vCPUs of the instance types in the catalogue with those that EC2 reports."""
+    """Compare ENA Express, EFA and vCPUs for the instance types in the catalogue with those that EC2 reports."""
     types = _list_instance_types(account)
     for live in account.iter_paginated_items(
         "ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)
@@ -83,7 +83,7 @@ def _format_capability(value: bool | int) -> str:
 
 
 def check_artifacts(account: Account) -> Iterator[CheckResult]:
-    """Report whether the bucket contains the artifacts of each ASR fleet.
+    """Report whether the bucket contains the artifacts for each ASR fleet.
 
     The hosts of a fleet do not start without the fleet's artifacts.
     """
@@ -99,7 +99,7 @@ def check_artifacts(account: Account) -> Iterator[CheckResult]:
 
 
 def check_host_launches(account: Account) -> Iterator[CheckResult]:
-    """Request a dry-run launch of one host of each fleet from EC2.
+    """Request a dry-run launch from EC2 for one host in each fleet.
 
     A dry run requires a subnet, so it is skipped before the first deploy to an account without subnets.
     """

@@ -1,4 +1,4 @@
-"""Identity of the caller and its permissions for a deploy."""
+"""Identity of the caller, and the caller's permissions for a deploy."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def check_identity(account: Account) -> Iterator[CheckResult]:
 
 
 def check_permissions(account: Account) -> Iterator[CheckResult]:
-    """Simulate the caller's and CloudFormation's permissions for a deploy, and the caller's for `voice` commands."""
+    """Simulate the permissions of the caller and CloudFormation for a deploy, and the caller's for `voice` commands."""
     caller = _find_caller_principal(account)
     number, region, partition = (
         account.caller_identity["Account"],
@@ -70,7 +70,7 @@ def check_permissions(account: Account) -> Iterator[CheckResult]:
 
 
 def _check_command_permissions(account: Account, caller: str) -> CheckResult:
-    """Compare the caller's permissions with the actions of `voice` commands.
+    """Compare the caller's permissions with the actions that `voice` commands require.
 
     A missing permission is only a warning, since a caller who only deploys does not need these actions.
     """

@@ -1,4 +1,4 @@
-"""Checks of machine images, reservations and the existing state store."""
+"""Checks for machine images, reservations and the existing state store."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _get_root_volume_gib(account: Account, fleet: Fleet) -> int:
 
 
 def _get_snapshot_gib(image: ImageTypeDef) -> int:
-    """Return the size of the root volume's snapshot, which is the minimum size of the volume."""
+    """Return the size of the root volume snapshot, which is the minimum size of the volume."""
     root = image.get("RootDeviceName")
     disks = [each for each in image.get("BlockDeviceMappings", []) if each.get("DeviceName") == root]
     return max((each.get("Ebs", {}).get("VolumeSize", 0) for each in disks), default=0)
@@ -154,7 +154,7 @@ def _find_reservation_mismatches(
 
 
 def check_state_store_version(account: Account) -> Iterator[CheckResult]:
-    """Compare the version of the deployed state store with that of the file, since a store cannot be downgraded."""
+    """Compare the version of the deployed state store with that in the file, since a store cannot be downgraded."""
     stack = names.build_stack_name(account.deployment, "state")
     ids = set(account.fetch_physical_ids(stack).values()) if stack in account.fetch_stack_statuses() else set()
     clusters = account.iter_paginated_items("elasticache", "describe_cache_clusters", "CacheClusters[]")

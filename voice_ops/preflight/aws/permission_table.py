@@ -1,4 +1,4 @@
-"""Generator of the table of API calls that CloudFormation makes for each resource type.
+"""Generator for the table of API calls that CloudFormation makes for each resource type.
 
 The calls are those of the handlers in CloudFormation's schemas.
 
@@ -15,13 +15,13 @@ from voice_sandbox.aws.adapters.schemas import load_resource_schema
 
 PERMISSION_TABLE_FILE = Path(__file__).with_name("permissions.json")
 SCHEMA_HANDLERS = ("create", "read", "update", "delete")
-"""Handlers of a resource type. A deploy calls the first three, and a rollback calls the last one."""
+"""Handlers for a resource type. A deploy calls the first three, and a rollback calls the last one."""
 ACTION_PATTERN = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
-"""Pattern of IAM actions; a few schemas contain other names."""
+"""Pattern for IAM actions; a few schemas contain other names."""
 
 
 def derive_permission_table(types: Iterable[str]) -> dict[str, list[str]]:
-    """Return the sorted actions of each type from cfn-lint's schemas.
+    """Return the sorted actions for each type from the cfn-lint schemas.
 
     Raises:
         ValueError: A type's schema defines no handlers.

@@ -1,4 +1,4 @@
-"""Minimal permissions of a deploy, derived from the resource types of the templates."""
+"""Minimal permissions for a deploy, derived from the resource types in the templates."""
 
 import functools
 import json
@@ -17,10 +17,10 @@ IAM_PREFIX_BY_SERVICE |= {"elasticloadbalancingv2": "elasticloadbalancing"}
 """IAM prefixes of services that have another name in CloudFormation."""
 
 BOOTSTRAP_ROLES = ("deploy", "file-publishing", "lookup")
-"""Roles of the CDK's bootstrap that `cdk deploy` assumes."""
+"""Roles in the CDK bootstrap that `cdk deploy` assumes."""
 
 BOOTSTRAP_QUALIFIER = "hnb659fds"
-"""The CDK's default qualifier, which is also used by the templates' bootstrap parameter."""
+"""The default CDK qualifier, which the bootstrap parameter in the templates also uses."""
 
 
 class UnknownResourceTypeError(Exception):
@@ -73,14 +73,14 @@ def split_into_policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
 
 
 def build_deployer_policy(account: str, region: str, partition: str = "aws") -> dict[str, object]:
-    """Return the policy for running `cdk deploy`, which assumes the bootstrap's roles."""
+    """Return the policy for running `cdk deploy`, which assumes the bootstrap roles."""
     return _build_policy_document(
         ["sts:AssumeRole"], [build_bootstrap_role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES]
     )
 
 
 def build_bootstrap_role_arn(name: str, account: str, region: str, partition: str = "aws") -> str:
-    """Return the ARN of a role of the CDK's bootstrap, such as ``deploy`` or ``cfn-exec``."""
+    """Return the ARN of a role in the CDK bootstrap, such as ``deploy`` or ``cfn-exec``."""
     return f"arn:{partition}:iam::{account}:role/cdk-{BOOTSTRAP_QUALIFIER}-{name}-role-{account}-{region}"
 
 

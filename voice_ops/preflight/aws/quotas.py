@@ -1,4 +1,4 @@
-"""Checks of service quotas: the account's limits and usage, the deployment's requirements, and pending requests."""
+"""Checks for service quotas: the account's limits and usage, the deployment's requirements, and pending requests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FARGATE_QUOTA_CODE = "L-3032A538"
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html"""
 
 STANDARD_INSTANCE_FAMILIES = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
-"""Instance families of the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
+"""Instance families in the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def compare_quotas(account: Account) -> Iterator[CheckResult]:
 
 
 def calculate_available_vcpus(account: Account, family: str, *, spot: bool) -> int | None:
-    """Return the vCPUs of a family that the account can still launch while the deployment runs.
+    """Return the vCPUs in a family that the account can still launch while the deployment runs.
 
     Returns:
         The quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.

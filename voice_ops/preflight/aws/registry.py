@@ -1,4 +1,4 @@
-"""Checks of container images: presence in the registry, platforms and signatures."""
+"""Checks for container images: presence in the registry, platforms and signatures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FARGATE_PLATFORM = "linux/arm64"
 
 
 def check_registry_images(account: Account) -> Iterator[CheckResult]:
-    """Look up each digest of the file in the region's registry.
+    """Look up each digest from the file in the region's registry.
 
     Hosts and tasks do not start without their images.
     """

@@ -1,4 +1,4 @@
-"""Checks of the account's prerequisites for a first deploy: bootstrap, DNS zone, certificate and secrets."""
+"""Checks the account's prerequisites for a first deploy: bootstrap, DNS zone, certificate and secrets."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from voice_ops.aws.refusals import get_error_code
 from voice_ops.preflight.report import CheckResult, create_check_result
 
 BOOTSTRAP_PARAMETER = "BootstrapVersion"
-"""Name of the template parameter with the version of the CDK's bootstrap."""
+"""Name of the template parameter that contains the CDK bootstrap version."""
 
 
 def check_bootstrap(account: Account) -> Iterator[CheckResult]:
-    """Compare the version of the account's CDK bootstrap with the version that the templates require."""
+    """Compare the CDK bootstrap version in the account with the version that the templates require."""
     template = next(iter(account.templates.values()))
     path = template["Parameters"][BOOTSTRAP_PARAMETER]["Default"]
     (rule,) = template["Rules"]["CheckBootstrapVersion"]["Assertions"]
@@ -37,7 +37,7 @@ def check_bootstrap(account: Account) -> Iterator[CheckResult]:
 
 
 def check_domain(account: Account) -> Iterator[CheckResult]:
-    """Check the domain's hosted zone and the certificate of the TLS listener."""
+    """Check the domain's hosted zone and the certificate for the TLS listener."""
     edge = account.deployment.aws.edge
     if edge.domain:
         yield _check_hosted_zone(account, edge.domain)
@@ -63,7 +63,7 @@ def _check_hosted_zone(account: Account, domain: Domain) -> CheckResult:
 
 
 def _check_pending_certificate(account: Account, domain: Domain) -> CheckResult:
-    """Report a certificate of an earlier deploy that is pending validation."""
+    """Report a certificate from an earlier deploy that is pending validation."""
     certificates = account.iter_paginated_items("acm", "list_certificates", "CertificateSummaryList[]")
     matching = [row for row in certificates if f".{row['DomainName']}".endswith(f".{domain.name}")]
     waiting = [row for row in matching if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
@@ -94,7 +94,7 @@ def _check_existing_certificate(account: Account, arn: str) -> CheckResult:
 
 
 def check_secrets(account: Account) -> Iterator[CheckResult]:
-    """Check that the secrets of the alert topic and of the agents' tasks exist, and are not being deleted."""
+    """Check that the secrets for the alert topic and the agent tasks exist, and are not being deleted."""
     for name, content in _collect_required_secrets(account).items():
         result, remedy = "it exists", ""
         try:

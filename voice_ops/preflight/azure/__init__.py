@@ -1,4 +1,4 @@
-"""Preflight checks of Azure, which use the management SDKs with the operator's credentials."""
+"""Preflight checks for Azure, which use the management SDKs with the operator's credentials."""
 
 import os
 from collections import Counter
@@ -38,7 +38,7 @@ CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[CheckResult]]] = {
 def run_preflight(
     deployment: Deployment, resources: Counter[str], environment: Mapping[str, str] = os.environ
 ) -> Iterator[CheckResult]:
-    """Run all preflight checks of Azure, and list those that were skipped.
+    """Run all preflight checks for Azure, and list those that were skipped.
 
     Args:
         deployment: A deployment that has passed its checks.

@@ -1,4 +1,4 @@
-"""Azure subscription of a deployment, and the SDK clients that query it."""
+"""Azure subscription for a deployment, and the SDK clients that query it."""
 
 import base64
 import binascii
@@ -35,11 +35,11 @@ CLIENT_OPTIONS = {
     "connection_timeout": CONNECT_TIMEOUT_S,
     "read_timeout": READ_TIMEOUT_S,
 }
-"""Timeouts and retries of every SDK client. Between attempts, the SDKs wait according to ``Retry-After``."""
+"""Timeouts and retries for every SDK client. Between attempts, the SDKs wait according to ``Retry-After``."""
 
 
 def parse_json_body(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object of a response.
+    """Return the JSON object in a response.
 
     Raises:
         DecodeError: The body is not JSON, for example a proxy's page.
@@ -105,7 +105,7 @@ class Account:
 
     @cached_property
     def resource_client(self) -> ResourceManagementClient:
-        """Client for registrations of a subscription with Azure Resource Manager."""
+        """Client for subscription registrations with Azure Resource Manager."""
         return ResourceManagementClient(self.credential, self.subscription, **self._client_options)
 
     @cached_property

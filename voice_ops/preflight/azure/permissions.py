@@ -1,4 +1,4 @@
-"""Minimal permissions of `pulumi up`, derived from the resource types of the cluster program."""
+"""Minimal permissions for `pulumi up`, derived from the resource types in the cluster program."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase

@@ -1,4 +1,4 @@
-"""Checks of compute and network quotas: limits, usage by others, requirements, and pending requests."""
+"""Checks for compute and network quotas: limits, usage by others, requirements, and pending requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from voice_ops.preflight.report import CheckResult, CheckStatus, QuotaIncreaseEr
 
 COMPUTE_PROVIDER, NETWORK_PROVIDER = "Microsoft.Compute", "Microsoft.Network"
 REGIONAL_QUOTA_NAME = "cores"
-"""Quota of all vCPUs of a location except those of spot nodes."""
+"""Quota for all vCPUs in a location except those of spot nodes."""
 OPEN_REQUEST_STATES = {"Accepted", "InProgress"}
 RESOURCE_TYPE_BY_NETWORK_QUOTA = {
     "VirtualNetworks": "network:VirtualNetwork",
     "StandardSkuPublicIpAddresses": "network:PublicIPAddress",
 }
-"""Resource type that counts against each quota of Microsoft.Network, by the name of the quota."""
+"""Resource type that counts against each Microsoft.Network quota, by the name of the quota."""
 
 
 def calculate_required_vcpus(azure: Azure) -> dict[str, tuple[int, int]]:
@@ -63,7 +63,7 @@ def compare_vcpu_quotas(account: Account) -> Iterator[CheckResult]:
 
 
 def compare_network_quotas(account: Account) -> Iterator[CheckResult]:
-    """Compare the quotas of virtual networks and public addresses with the resources of the cluster program."""
+    """Compare the quotas for virtual networks and public addresses with the resources in the cluster program."""
     scope = account.build_quota_scope(NETWORK_PROVIDER)
     pending, refusal = _list_open_requests(account, NETWORK_PROVIDER)
     yield from refusal

@@ -1,4 +1,4 @@
-"""Explanations of Azure's errors, each with a remedy."""
+"""Explanations of Azure errors, each with a remedy."""
 
 from azure.core.exceptions import (
     ClientAuthenticationError,
@@ -16,7 +16,7 @@ DENIED_STATUS = 403
 
 
 def explain_error(error: Exception) -> RequestFailure:
-    """Explain an exception of an Azure SDK in one line, with a remedy."""
+    """Explain an exception from an Azure SDK in one line, with a remedy."""
     message = extract_first_line(str(getattr(error, "message", None) or error))
     if isinstance(error, ClientAuthenticationError):
         code = extract_error_code(error)
@@ -45,5 +45,5 @@ def explain_error(error: Exception) -> RequestFailure:
 
 
 def extract_error_code(error: HttpResponseError) -> str:
-    """Return the error code of Azure Resource Manager, or an empty string if there is none."""
+    """Return the error code from Azure Resource Manager, or an empty string if there is none."""
     return str(error.error.code) if error.error and error.error.code else ""

@@ -1,4 +1,4 @@
-"""Checks of a subscription's registrations: resource providers, and encryption of disks at the host."""
+"""Checks for subscription registrations: resource providers, and disk encryption at the host."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Identity of the caller and its roles for `pulumi up`."""
+"""Identity of the caller, and the caller's roles for `pulumi up`."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -25,7 +25,7 @@ def check_identity(account: Account) -> Iterator[CheckResult]:
 
 
 def check_permissions(account: Account) -> Iterator[CheckResult]:
-    """Compare the roles on the subscription with the actions of the cluster program's resources.
+    """Compare the roles on the subscription with the actions that the cluster program's resources require.
 
     Roles on parts of the subscription and deny assignments are ignored.
     """
@@ -110,7 +110,7 @@ def _group_exists(account: Account, group: str) -> bool | None:
 
 
 def _list_role_permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
-    """Yield the actions, the exclusions and the condition of each of the caller's roles on the subscription.
+    """Yield the actions, the exclusions and the condition for each role that the caller has on the subscription.
 
     Roles that are assigned through groups are included.
     """

@@ -1,4 +1,4 @@
-"""Checks of VM sizes: availability in the location and the zones, and comparison with the catalogue."""
+"""Checks for VM sizes: availability in the location and the zones, and comparison with the catalogue."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Checks of key vaults: the certificate of the edge, and the secrets of gateways and agents."""
+"""Checks for key vaults: the edge certificate, and the secrets for gateways and agents."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ value. https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
 
 
 def check_vaults(account: Account) -> Iterator[CheckResult]:
-    """Check the vault of the certificate and, if the deployment's own vault exists, each required secret."""
+    """Check the vault with the certificate and, if the deployment's own vault exists, each required secret."""
     azure = account.deployment.azure
     if azure.callers is None:
         return

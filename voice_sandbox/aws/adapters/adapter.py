@@ -232,7 +232,7 @@ class Adapter:
         return self.call(operation, arguments or {}, address)
 
     def call(self, operation: str, /, *properties: Mapping[str, Any], **extra: Json) -> dict[str, Any]:
-        """Call an operation of the type's service with properties in the API's format.
+        """Call an operation in the type's service with properties in the API format.
 
         Args:
             operation: boto3's name of the operation.
@@ -279,7 +279,7 @@ class Adapter:
             )
 
     def get_tag_resource_id(self) -> str:
-        """Return the identifier of the resource in the service's tag calls."""
+        """Return the resource identifier that the service's tag calls use."""
         return self._format_template(self.kind.arn, self.properties)
 
     def generate_name(self) -> str:

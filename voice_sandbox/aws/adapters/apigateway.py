@@ -6,7 +6,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, build_patch,
 
 
 class Method(Adapter):
-    """A method of a resource with its integration and its responses."""
+    """A method on a resource with its integration and its responses."""
 
     def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always recreated
         """Create the method's responses and integration."""
@@ -26,7 +26,7 @@ class Method(Adapter):
 
 
 class RestApi(Adapter):
-    """A REST API whose paths and methods are separate resources of the template."""
+    """A REST API whose paths and methods are separate resources in the template."""
 
     def build_patch_operations(self, before: Properties, after: Properties) -> list[dict[str, str]]:
         """Return the patch operations, including the one that changes the endpoint type."""

@@ -6,7 +6,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, omit_keys
 
 
 class ScalingPolicy(Adapter):
-    """A policy of a scalable target."""
+    """A policy for a scalable target."""
 
     def translate(self, properties: Properties) -> Properties:
         """Split the target's id, if a template uses it, into the three parts that the API requires."""

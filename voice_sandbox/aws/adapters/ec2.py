@@ -68,7 +68,7 @@ _DEFAULT_GROUP_RULES: dict[str, list[Properties]] = {
 
 
 def _to_permission(rule: Properties) -> dict[str, Any]:
-    """Convert a rule from the format of a template to that of EC2's requests."""
+    """Convert a rule from the template format to the format for EC2 requests."""
     result: dict[str, Any] = select_keys(rule, "IpProtocol", "FromPort", "ToPort")
     for name, (group, key) in _PERMISSION_FIELDS_BY_PROPERTY.items():
         if name in rule:
@@ -77,7 +77,7 @@ def _to_permission(rule: Properties) -> dict[str, Any]:
 
 
 def _to_template_rule(rule: Properties) -> Properties:
-    """Convert a rule from the format of EC2's responses to that of a template."""
+    """Convert a rule from the format in EC2 responses to the template format."""
     result = select_keys(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
     side = "Destination" if rule["IsEgress"] else "Source"
     if "CidrIpv4" in rule:
@@ -106,7 +106,7 @@ class SecurityGroup(Adapter):
                     self.call(f"{verb}_security_group_{direction}", GroupId=self.id, IpPermissions=permissions)
 
     def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
-        """Return the group with its inline rules. Rules that are separate resources of the stack are excluded."""
+        """Return the group with its inline rules. Rules that are separate resources in the stack are excluded."""
         pairs = super().compare_with_actual(attached)
         if pairs is None:
             return None

@@ -9,7 +9,7 @@ from voice_sandbox.aws.shapes import Json
 
 
 class InlinePolicy(Adapter):
-    """An inline policy of roles; users and groups are not supported."""
+    """An inline policy for roles; users and groups are not supported."""
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Attach the policy to its roles, and delete it from roles that the template no longer contains."""

@@ -51,7 +51,7 @@ class MemberList:
 
 @dataclass(frozen=True, config=_STRICT_CONFIG)
 class ResourceKind:
-    """A row, which describes a resource type in terms of its service's API. Operations have boto3's names.
+    """A row, which describes a resource type in terms of the service API. Operations have their boto3 names.
 
     An operation receives the properties under their names in the template, which are matched case-insensitively.
     Strings with braces are formatted with `str.format`: with the properties, `id`, `account`, `region`, `unique` (a new

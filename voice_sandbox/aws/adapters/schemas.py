@@ -29,7 +29,7 @@ def list_create_only_paths(resource_type: str) -> list[list[str]]:
 
 
 def list_naming_properties(resource_type: str) -> list[str]:
-    """Return the properties of a template that are part of the resource's identifier."""
+    """Return the properties in a template that are part of the resource's identifier."""
     type_schema = load_resource_schema(resource_type)
     keys = [path.split("/")[-1] for path in type_schema.get("primaryIdentifier", [])]
     generated = {path.split("/")[-1] for path in type_schema.get("readOnlyProperties", [])}

@@ -26,7 +26,7 @@ class TopicPolicy(Adapter):
     """The policy of one or more topics. Its deletion restores the default policy, which only permits the owner."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Set the policy of the template's topics, and restore the default policy of removed topics."""
+        """Set the policy for the topics in the template, and restore the default policy for removed topics."""
         for topic in before.get("Topics", []):
             if topic not in after["Topics"]:
                 self._set_policy(topic, self._build_owner_only_policy(topic))

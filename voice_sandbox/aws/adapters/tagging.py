@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TagOperations:
-    """Names of a service's tag operations and of their arguments.
+    """Names of a service's tag operations and their arguments.
 
     Attributes:
         tag: Operation that sets tags.
@@ -57,4 +57,4 @@ TAG_OPERATIONS: dict[str, TagOperations] = {
     ),
     "wafv2": TagOperations(resource="ResourceARN"),
 }
-"""Tag operations by boto3's name of the service. For other services, tags are ordinary properties."""
+"""Tag operations by the boto3 name for the service. For other services, tags are ordinary properties."""

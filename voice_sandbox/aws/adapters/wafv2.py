@@ -27,7 +27,7 @@ class WebAcl(Adapter):
 
 
 class LoggingConfiguration(Adapter):
-    """The logging configuration of a web ACL."""
+    """The logging configuration for a web ACL."""
 
     def translate(self, properties: Properties) -> Properties:
         """Wrap the properties in the single argument that the API accepts."""

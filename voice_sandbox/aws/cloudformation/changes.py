@@ -64,7 +64,7 @@ def has_changes(stack: Stack, desired: DesiredState) -> bool:
 
 
 def plan_changes(stack: Stack, template: Mapping[str, Any]) -> list[Change]:
-    """Return the change of each resource whose part of the template differs."""
+    """Return the change to each resource whose part of the template differs."""
     old: Mapping[str, Any] = stack.template_dict.get("Resources", {})
     new: Mapping[str, Any] = template["Resources"]
     kinds = {name: body["Type"] for name, body in {**old, **new}.items()}

@@ -139,7 +139,7 @@ class Stack:
         return descriptions
 
     class Meta:
-        """Configuration of moto's serializer."""
+        """Configuration for moto's serializer."""
 
         serialization_aliases: ClassVar[dict[str, str]] = {"Parameters": "parameter_list"}
 

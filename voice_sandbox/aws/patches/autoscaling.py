@@ -97,7 +97,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return answer
 
     def put_scaling_policy(self) -> ActionResult:
-        """Handle PutScalingPolicy; moto misspells the key of the ARN, so that clients would not receive it."""
+        """Handle PutScalingPolicy; moto misspells the key for the ARN, so that clients would not receive it."""
         answer = super().put_scaling_policy()
         return ActionResult({"PolicyARN": get_action_result(answer)["PolicyArn"], "Alarms": []})
 

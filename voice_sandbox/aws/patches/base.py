@@ -1,4 +1,4 @@
-"""Base of the moto patches, which route a service's requests to a subclass of moto's response class."""
+"""Base for the moto patches, which route a service's requests to a subclass of moto's response class."""
 
 from __future__ import annotations
 

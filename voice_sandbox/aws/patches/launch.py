@@ -48,7 +48,7 @@ def launch_instance(group: FakeAutoScalingGroup, subnet: str) -> Instance:
 
 
 def _build_launch_arguments(data: dict[str, Any], instance_type: str, subnet: str, root_device: str) -> dict[str, Any]:
-    """Convert a launch template's data to the arguments of moto's launch, which always include the root device."""
+    """Convert a launch template's data to the arguments for moto's launch, which always include the root device."""
     interfaces = copy.deepcopy(data.get("NetworkInterfaces", []))
     for interface in interfaces:
         interface["SubnetId"] = subnet

@@ -1,4 +1,4 @@
-"""Hosts of an Auto Scaling group: their states, hooks, the warm pool, and replacement.
+"""Hosts in an Auto Scaling group: their states, hooks, the warm pool, and replacement.
 
 Changes caused by time alone (a hook's timeout, a host that EC2 has lost) are applied at the next request. Not
 supported: instances that return to a warm pool, terminating hooks of an abandoned launch, and suspended processes.
@@ -117,7 +117,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     @property
     def instance_type(self) -> str:
-        """Type of new instances: the first override of a mixed instances policy, otherwise that of the template."""
+        """Type of new instances: the first override in a mixed instances policy, otherwise that in the template."""
         overrides = (self.mixed_instances_policy or {}).get("LaunchTemplate", {}).get("Overrides", [])
         return str(overrides[0].get("InstanceType", super().instance_type)) if overrides else super().instance_type
 
@@ -133,7 +133,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     @property
     def template(self) -> dict[str, str]:
-        """Id and version of the launch template of new hosts."""
+        """Id and version of the launch template for new hosts."""
         template = self.ec2_launch_template
         return {"LaunchTemplateId": template.id, "Version": str(self.launch_template_version)} if template else {}
 
@@ -143,11 +143,11 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     @property
     def hosts(self) -> list[Host]:
-        """The hosts of the group. moto creates each instance of a group as a `Host`."""
+        """The hosts in the group. moto creates each instance in a group as a `Host`."""
         return cast("list[Host]", self.instance_states)
 
     def list_all_hosts(self) -> list[Host]:
-        """Return the hosts of the group and of its warm pool."""
+        """Return the hosts in the group and its warm pool."""
         return [*self.hosts, *self.pool]
 
     def set_desired_capacity(self, new_capacity: int | None) -> None:
@@ -157,7 +157,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
             self.reconcile_capacity()
 
     def apply_due_changes(self) -> None:
-        """Apply the changes that are due: timeouts of hooks, replacement of lost hosts, the next step of a refresh."""
+        """Apply the changes that are due: hook timeouts, replacement of lost hosts, the next step of a refresh."""
         now = time.monotonic()
         for host in self.list_all_hosts():
             for name, action in list(host.actions.items()):
@@ -286,7 +286,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
             self._finish_launch(host)
 
     def _run_hooks(self, host: Host, transition: str) -> bool:
-        """Start the actions of a transition's hooks; return True if there are any."""
+        """Start the hook actions for a transition; return True if there are any."""
         hooks = self.autoscaling_backend.describe_lifecycle_hooks(self.name)
         host.actions = {
             hook.name: LifecycleAction.begin(hook) for hook in hooks if hook.lifecycle_transition == transition
@@ -350,7 +350,7 @@ class LifecycleBackend(AutoScalingBackend):
         raise AutoscalingClientError("ValidationError", message)
 
     def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
-        """Return hosts of groups and warm pools."""
+        """Return hosts in groups and warm pools."""
         every = [host for group in self.iter_lifecycle_groups() for host in group.list_all_hosts()]
         return [host for host in every if not instance_ids or host.instance_id in instance_ids]
 
@@ -365,7 +365,7 @@ class LifecycleBackend(AutoScalingBackend):
             group.replace_host(host, "a user health-check")
 
     def update_attached_target_groups(self, group_name: str) -> None:
-        """Register only the hosts in service with the load balancers of their group."""
+        """Register only the hosts in service with the load balancers for their group."""
         group = self.autoscaling_groups[group_name]
         for arn in group.target_group_arns:
             port = self.elbv2_backend.target_groups[arn].port

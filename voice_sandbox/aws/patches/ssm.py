@@ -1,4 +1,4 @@
-"""Systems Manager: the parameters of an account, without AWS's public parameters."""
+"""Systems Manager: the parameters in an account, without AWS's public parameters."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _parse_range(body: RequestPart, path: str) -> IPv4Network | None:
 
 
 def _iter_cluster_subnets(request: Request) -> Iterator[tuple[RequestPart, IPv4Network]]:
-    """Yield the existing subnets of the cluster's network, with their ranges."""
+    """Yield the existing subnets in the cluster's network, with their ranges."""
     for pool in request.body.get_parts("agentPoolProfiles"):
         network = pool.get_text("vnetSubnetID").lower().rpartition("/subnets/")[0]
         for resource, subnet in request.iter_existing_resources(SUBNET):

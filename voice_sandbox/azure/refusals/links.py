@@ -44,7 +44,7 @@ def _find_registry_tier_problems(request: Request) -> Iterator[str]:
 
 
 def _find_duplicate_zone_problems(request: Request) -> Iterator[str]:
-    """Yield zones whose names are already linked to the network. A network can use only one zone of each name."""
+    """Yield zones whose names are already linked to the network. A network can use only one zone with each name."""
     zone, network = request.body.get_text("privateZoneName").lower(), request.body.get_text("virtualNetwork.id").lower()
     for _, link in request.iter_existing_resources(LINK):
         other = link.get_text("privateZoneName").lower()

@@ -1,4 +1,4 @@
-"""Rows of the tables of rejections, with their conditions and evaluations."""
+"""Rows in the rejection tables, with their conditions and evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from voice_sandbox.azure.refusals.request import Request, RequestPart
 from voice_sandbox.azure.replacements import paths_overlap
 
 Evaluator = Callable[[Request], Iterable[str]]
-"""Function that yields each rejected value of a request with its limit."""
+"""Function that yields each rejected value in a request with its limit."""
 
 Condition = Callable[[RequestPart], bool]
 

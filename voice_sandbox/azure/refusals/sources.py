@@ -1,4 +1,4 @@
-"""Base URLs of sources in the tables."""
+"""Base URLs for sources in the tables."""
 
 LEARN_URL = "https://learn.microsoft.com/azure"
 AZURERM_URL = "https://github.com/hashicorp/terraform-provider-azurerm"

@@ -40,7 +40,7 @@ _SETTING_BY_INPUT = {
     (SUBNET, "addressPrefix"): "azure.network.cidr",
     (NETWORK, "addressSpace.addressPrefixes"): "azure.network.cidr",
 }
-"""Settings of the deployment file that determine an input."""
+"""Settings in the deployment file that determine an input."""
 
 
 def _iter_rejection_rules() -> Iterator[RejectionRule]:

@@ -1,1 +1,1 @@
-"""Kubernetes objects of the cluster."""
+"""Kubernetes objects in the cluster."""

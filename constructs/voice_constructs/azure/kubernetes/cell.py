@@ -69,7 +69,7 @@ _PD_ROUTER_PROBE_TEMPLATE = "import socket; socket.create_connection(('127.0.0.1
 
 
 class GpuReservation(Launcher):
-    """Process of the container that requests the pod's GPUs. It only sleeps."""
+    """Process in the container that requests the pod's GPUs. It only sleeps."""
 
     def build_command(self) -> tuple[str, ...]:
         """Return a program that exits on SIGTERM."""
@@ -237,7 +237,7 @@ def _create_proxy_container(
 
 
 def _create_pd_router_probe() -> Probe:
-    """Return an exec probe of the P/D router, since the kubelet cannot reach its loopback address."""
+    """Return an exec probe for the P/D router, since the kubelet cannot reach its loopback address."""
     program = _PD_ROUTER_PROBE_TEMPLATE.format(port=PD_ROUTER_HTTP.number)
     return Probe(
         exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),

@@ -18,7 +18,7 @@ COMPONENT_TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
 
 PART_OF_LABEL = {"app.kubernetes.io/part-of": "voice-serve"}
-"""Label of every object in this package."""
+"""Label on every object in this package."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Gateway and agents on the cluster, as backends of the edge's application gateway."""
+"""Gateway and agents on the cluster, as backends for the edge's application gateway."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

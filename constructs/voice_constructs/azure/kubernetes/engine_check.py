@@ -1,4 +1,4 @@
-"""Probes of engines: a request for one token, unless the counters show that tokens are generated."""
+"""Probes for engines: a request for one token, unless the counters show that tokens are generated."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ CHECK_TIMEOUT_S = 4.0
 """Time limit of the check, of which the request may use 60 %. This is our choice: an idle engine responds within 0.1
 s."""
 PROBE_TIMEOUT_S = 5
-"""Timeout of the kubelet, which includes the start of Python."""
+"""Kubelet timeout, which includes the start of Python."""
 
 READINESS_PERIOD_S = 5
 READINESS_FAILURE_THRESHOLD = 2

@@ -255,7 +255,7 @@ class EngineReplicas(pulumi.ComponentResource):
 
 
 def create_nvme_mount() -> Mount:
-    """Return the mount of the pod's local disk volume."""
+    """Return the mount for the pod's local disk volume."""
     return Mount(name="nvme", mount_path=NVME_DIR)
 
 

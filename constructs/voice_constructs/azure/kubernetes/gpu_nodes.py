@@ -1,4 +1,4 @@
-"""DaemonSets of GPU nodes: the device plugin and the GPU metrics exporter."""
+"""DaemonSets for GPU nodes: the device plugin and the GPU metrics exporter."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""An Azure load balancer in front of pods of the CPU pool."""
+"""An Azure load balancer in front of pods in the CPU pool."""
 
 from collections.abc import Mapping, Sequence
 

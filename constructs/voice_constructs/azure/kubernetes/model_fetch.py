@@ -149,7 +149,7 @@ class ModelFetch(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _build_secret_provider(self, secret: str, cluster: pulumi.StackReference) -> k8s.apiextensions.CustomResource:
-        """Grant the jobs' service account read access to one secret of the vault.
+        """Grant the jobs' service account read access to one secret in the vault.
 
         The driver exchanges the account's token itself; the label of workload identity would add an unused token to the
         pod. https://azure.github.io/secrets-store-csi-driver-provider-azure/docs/configurations/

@@ -1,4 +1,4 @@
-"""Scrape targets of the managed Prometheus."""
+"""Scrape targets for the managed Prometheus."""
 
 from collections.abc import Mapping, Sequence
 
@@ -35,7 +35,7 @@ https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-sc
 
 
 class PodMonitors(pulumi.ComponentResource):
-    """Pod monitors of engines, the router, GPUs and the tiers that serve callers.
+    """Pod monitors for engines, the router, GPUs and the tiers that serve callers.
 
     The monitors use Azure's own API group for the Prometheus operator's types:
     https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd
@@ -57,7 +57,7 @@ class PodMonitors(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _configure_cluster_metrics(self) -> None:
-        """Configure the metrics of kube-state-metrics that the agent collects.
+        """Configure the metrics from kube-state-metrics that the agent collects.
 
         Metrics for Azure's own dashboards are always collected.
         """
@@ -104,7 +104,7 @@ def _build_endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ())
 
 
 def _build_series_relabelings(role: CellRole | None) -> list[Mapping[str, object]]:
-    """Return the relabelling that adds labels of the pod and the role of the port to engine series."""
+    """Return the relabelling that adds the pod's labels and the port's role to engine series."""
     copied = {SERVICE_LABEL: SERVICE_METRIC_LABEL, POOL_LABEL: POOL_METRIC_LABEL}
     relabelings: list[Mapping[str, object]] = [
         {"sourceLabels": [_format_meta_label(label)], "targetLabel": series} for label, series in copied.items()

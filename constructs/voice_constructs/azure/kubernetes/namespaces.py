@@ -45,7 +45,7 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/"""
 
 
 class Namespaces(pulumi.ComponentResource):
-    """The namespaces of services and of the GPU DaemonSets.
+    """The namespaces for services and the GPU DaemonSets.
 
     Attributes:
         context: Context for objects in these namespaces.
@@ -80,7 +80,7 @@ class Namespaces(pulumi.ComponentResource):
 
 
 class SignedImagePolicy(pulumi.ComponentResource):
-    """An admission policy that rejects pods with an image that is not signed with the key of ``image_signing``.
+    """An admission policy that rejects pods with an image that is not signed with the key in ``image_signing``.
 
     The API server evaluates the policy itself, so the policy does not depend on a webhook that could be unavailable.
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
@@ -136,7 +136,7 @@ class SignedImagePolicy(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class WorkloadLimits:
-    """Maximum resources of the pods of one workload.
+    """Maximum resources for the pods of one workload.
 
     Attributes:
         pod_count: Maximum number of pods.
@@ -152,7 +152,7 @@ class WorkloadLimits:
 
 
 class NamespaceLimits(pulumi.ComponentResource):
-    """Resource quota of the services, and default limits of containers.
+    """Resource quota for the services, and default limits for containers.
 
     The quota is the sum of the resources that the deployment file allows, so that no other workload can use paid GPUs
     or expose a service.

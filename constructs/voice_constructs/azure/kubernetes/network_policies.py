@@ -1,4 +1,4 @@
-"""Network policies: default deny, and one rule for each flow of the contract."""
+"""Network policies: default deny, and one rule for each flow in the contract."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ NAMESPACE_BY_COMPONENT: dict[Component, str] = {
     Component.GPU_METRICS: GPU_NAMESPACE,
     Component.DEVICE_PLUGIN: GPU_NAMESPACE,
 }
-"""Namespaces of the components that are pods of this product. Policies can only apply to these components."""
+"""Namespaces of the components that run as pods in this product. Policies can only apply to these components."""
 
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
@@ -50,7 +50,7 @@ METADATA_SERVICE_CIDR = "169.254.169.254/32"
 
 
 class NetworkPolicies(pulumi.ComponentResource):
-    """A default deny policy in each namespace, and the flows of the contract.
+    """A default deny policy in each namespace, and the flows in the contract.
 
     Attributes:
         policies: Policies by name.
@@ -76,7 +76,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _allow_flows(self, source: Component, destination: Component, flows: Sequence[ClusterFlow]) -> None:
-        """Allow ingress at the destination and egress at the source, if these are pods of this deployment."""
+        """Allow ingress at the destination and egress at the source, if these are pods in this deployment."""
         ports = [
             k8s.networking.v1.NetworkPolicyPortArgs(port=flow.port.number, protocol=flow.port.protocol.upper())
             for flow in flows

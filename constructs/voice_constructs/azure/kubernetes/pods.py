@@ -52,7 +52,7 @@ def create_pod_security_context() -> k8s.core.v1.PodSecurityContextArgs:
 
 
 def create_container_security_context() -> k8s.core.v1.SecurityContextArgs:
-    """Return the security context of containers for the level ``restricted``, with a read-only root file system."""
+    """Return the security context for containers for the level ``restricted``, with a read-only root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
         read_only_root_filesystem=True,
@@ -167,7 +167,7 @@ def create_http_probe(port: Port, path: str, *, period_s: int, failures: int, ti
 
 
 def create_liveness_probe(port: Port, path: str) -> Probe:
-    """Return the liveness probe for a program of a caller tier.
+    """Return the liveness probe for a program in a caller tier.
 
     An overloaded program responds late, and calls end anyway after a minute without a response. The kubelet stops
     probing when the pod is deleted (kubernetes/kubernetes, pkg/kubelet/prober/worker.go), so a drain is not
@@ -191,7 +191,7 @@ def create_startup_probe(port: Port) -> Probe:
 
 @dataclass(frozen=True)
 class ConfigFiles:
-    """The files of a pod's processes in one ConfigMap.
+    """The files for a pod's processes, in one ConfigMap.
 
     The name of the ConfigMap depends on its content, so that a changed file replaces the pods.
 
@@ -254,7 +254,7 @@ def create_tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationAr
 def create_env_vars(
     values: Mapping[str, pulumi.Input[str]], sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
 ) -> list[k8s.core.v1.EnvVarArgs]:
-    """Return the variables of a container in sorted order, since a different order would replace the pods."""
+    """Return the variables for a container in sorted order, since a different order would replace the pods."""
     sources = sources or {}
     return [
         k8s.core.v1.EnvVarArgs(
@@ -270,12 +270,12 @@ def create_pod_field_source(field: str) -> k8s.core.v1.EnvVarSourceArgs:
 
 
 def create_tmp_mount() -> Mount:
-    """Return the mount of the only writable directory of every container."""
+    """Return the mount for the only writable directory in every container."""
     return Mount(name="tmp", mount_path="/tmp")  # noqa: S108  a volume of the pod
 
 
 def create_tmp_volume() -> Volume:
-    """Return the volume of ``create_tmp_mount``."""
+    """Return the volume for ``create_tmp_mount``."""
     source = k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=format_gib_quantity(TMP_GIB))
     return Volume(name="tmp", empty_dir=source)
 
@@ -289,7 +289,7 @@ def create_shared_memory_mount() -> Mount:
 
 
 def create_shared_memory_volume(gib: float) -> Volume:
-    """Return the volume of ``create_shared_memory_mount``. Its content counts as memory of the writing container."""
+    """Return the volume for ``create_shared_memory_mount``. Its content counts as memory of the writing container."""
     source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=format_gib_quantity(gib))
     return Volume(name="shared-memory", empty_dir=source)
 

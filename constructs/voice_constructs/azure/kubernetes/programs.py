@@ -1,4 +1,4 @@
-"""Command lines and environments of the programs that serve callers on a cluster."""
+"""Command lines and environments for the programs that serve callers on a cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,15 +53,15 @@ from voice_blueprint.file.model.azure_callers import AsrPods, AzureEdge, VadPods
 from voice_blueprint.file.model.deployment import Deployment
 
 STATE_HOST_DIR = "/etc/voice/state"
-"""Directory of the file with the state store's host name."""
+"""Directory that contains the file with the state store's host name."""
 STATE_TOKEN_DIR = "/run/voice/token"  # noqa: S105  a folder
 """Directory in which a pod's sidecar stores a fresh token for the state store. Programs read it for each connection."""
 STATE_TOKEN_FILE = f"{STATE_TOKEN_DIR}/token"
 IDENTITY_TOKEN_DIR = "/var/run/secrets/voice"  # noqa: S105  a folder
-"""Directory of the service account's token, which is exchanged for a token of Microsoft Entra."""
+"""Directory that contains the service account's token, which is exchanged for a token from Microsoft Entra."""
 
 VAD_RUN_DIR = "/run/voice/dataplane"
-"""Directory of the data plane's control socket and session tables."""
+"""Directory for the data plane's control socket and session tables."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ STATE_TOKEN_PROGRAM = Program(
         "VOICE_STATE_TOKEN_FILE": STATE_TOKEN_FILE,
     },
 )
-"""Program of the sidecar that refreshes the token. It is part of the gateway's image."""
+"""Program in the sidecar that refreshes the token. It is part of the gateway's image."""
 
 
 def create_gateway_program(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:

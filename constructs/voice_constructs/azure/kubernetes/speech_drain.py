@@ -1,4 +1,4 @@
-"""The preStop hook of vLLM-Omni, which delays SIGTERM until requests are complete, since SIGTERM aborts them."""
+"""The preStop hook for vLLM-Omni, which delays SIGTERM until requests are complete, since SIGTERM aborts them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SOURCE_FILE = Path(__file__).parent / "files" / "drain_speech.py"
 
 @dataclass(frozen=True)
 class SpeechDrainLauncher(Launcher):
-    """A process whose container also contains the program of the hook.
+    """A process whose container also contains the hook program.
 
     Attributes:
         process: The container's own process.
@@ -31,7 +31,7 @@ class SpeechDrainLauncher(Launcher):
         return self.process.build_environment()
 
     def render_files(self) -> dict[str, str]:
-        """Return the files of the process, and the program of the hook."""
+        """Return the files of the process, and the hook program."""
         return self.process.render_files() | {PROGRAM_PATH: SOURCE_FILE.read_text(encoding="utf-8")}
 
 

@@ -71,7 +71,7 @@ class StateLogin(pulumi.ComponentResource):
         }
 
     def create_mounts(self) -> Sequence[Mount]:
-        """Return the mounts of the store's host name and token."""
+        """Return the mounts for the store's host name and token."""
         return [
             Mount(name="state", mount_path=STATE_HOST_DIR, read_only=True),
             Mount(name="token", mount_path=STATE_TOKEN_DIR, read_only=True),
@@ -96,7 +96,7 @@ class StateLogin(pulumi.ComponentResource):
         )
 
     def create_volumes(self) -> Sequence[Volume]:
-        """Return the volumes of the mounts, including the service account token for Azure."""
+        """Return the volumes for the mounts, including the service account token for Azure."""
         identity = k8s.core.v1.ServiceAccountTokenProjectionArgs(
             audience=TOKEN_AUDIENCE, expiration_seconds=IDENTITY_TOKEN_LIFETIME_S, path="token"
         )

@@ -10,10 +10,10 @@ from voice_blueprint.azure.names import POOL_LABEL, list_nvme_pools
 from voice_constructs.azure.kubernetes.context import COMPONENT_TYPE_PREFIX, ClusterContext, create_metadata
 
 MODEL_CACHE_NAME = "model-cache"
-"""Name of the storage class and claim of the model cache."""
+"""Name of the storage class and claim for the model cache."""
 
 LOCAL_NVME_STORAGE_CLASS = "local-nvme"
-"""Storage class of a node's NVMe disks."""
+"""Storage class for a node's NVMe disks."""
 
 
 DRIVER_NODES_ANNOTATION = "storageoperator.acstor.io/nodeAffinity"
@@ -84,7 +84,7 @@ class Storage(pulumi.ComponentResource):
         )
 
     def _build_node_capacity(self, context: ClusterContext, pool: str, child: pulumi.ResourceOptions) -> None:
-        """Create the capacity of the local disks of a pool's new nodes.
+        """Create the capacity of the local disks on a pool's new nodes.
 
         The driver reports the free capacity of each existing node by node name. The autoscaler simulates a node without
         such a name, finds no capacity for a pod's volume, and does not add a node

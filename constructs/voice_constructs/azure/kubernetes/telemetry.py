@@ -1,4 +1,4 @@
-"""Telemetry sidecar of tiers that do not publish Prometheus metrics themselves.
+"""Telemetry sidecar for tiers that do not publish Prometheus metrics themselves.
 
 It runs the image that publishes metrics on AWS.
 """

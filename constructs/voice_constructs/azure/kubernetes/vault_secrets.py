@@ -1,4 +1,4 @@
-"""Secrets from the deployment's vault as environment variables of a tier's pods."""
+"""Secrets from the deployment's vault as environment variables for a tier's pods."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _DIGEST_CHARS = 10
 
 
 class VaultSecrets:
-    """Secret provider of a tier, and the Kubernetes secret that it creates.
+    """Secret provider for a tier, and the Kubernetes secret that it creates.
 
     Args:
         secrets: Names in the vault, by environment variable.
@@ -77,11 +77,11 @@ class VaultSecrets:
         }
 
     def create_mount(self) -> Mount:
-        """Return the mount of the container that uses the secrets."""
+        """Return the mount for the container that uses the secrets."""
         return Mount(name=_VOLUME_NAME, mount_path=SECRETS_DIR, read_only=True)
 
     def create_volume(self) -> Volume:
-        """Return the volume of the mount."""
+        """Return the volume for the mount."""
         source = k8s.core.v1.CSIVolumeSourceArgs(
             driver="secrets-store.csi.k8s.io", read_only=True, volume_attributes={"secretProviderClass": self._name}
         )

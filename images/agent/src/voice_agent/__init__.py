@@ -1,1 +1,1 @@
-"""The agent, which runs spoken conversations with Pipecat and the engines of the same deployment."""
+"""The agent, which runs spoken conversations with Pipecat and the engines in the same deployment."""

@@ -1,4 +1,4 @@
-"""WebSocket protocols of callers. Each protocol wraps a Pipecat serializer."""
+"""WebSocket protocols for callers. Each protocol wraps a Pipecat serializer."""
 
 import secrets
 from collections.abc import Iterable

@@ -54,7 +54,7 @@ from voice_agent.turns import TurnTracker
 from voice_agent.usage import Usage
 
 OUTPUT_SAMPLE_RATE = 24000
-"""Sample rate of the audio that callers receive, Hz."""
+"""Sample rate, in Hz, of the audio that callers receive."""
 
 LAST_TURN_TIMEOUT_S = 20.0
 """Maximum duration of a caller's last turn, after which the caller is asked to reconnect to another agent."""
@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Engines:
-    """The engines of a conversation, except the two turn models.
+    """The engines for a conversation, except the two turn models.
 
     Attributes:
         speech_to_text: Speech to text, or only the caller's session if the language model accepts audio.

@@ -27,7 +27,7 @@ class EarlyAnswerStrategy(TurnAnalyzerUserTurnStopStrategy):
         self._speech_to_text = speech_to_text
         self._match = NormalizedMatch()
         self._turn_transcripts: list[str] = []
-        """Transcripts of the current turn."""
+        """Transcripts from the current turn."""
         self._speculation: UserTurnSpeculation | None = None
         vad.on_pause, vad.on_resume = self._schedule_transcription, self._speech_to_text.cancel_early_transcript
 

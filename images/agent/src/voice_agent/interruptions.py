@@ -43,7 +43,7 @@ BACKCHANNELS = frozenset({
 })  # fmt: skip
 """Words that a listener says without taking the turn: English, German, French, Spanish, Portuguese and Italian."""
 HUM_PATTERN = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u+hu+h*)+")
-"""Sounds of a listener, as engines write them, without punctuation: mhm, uh-huh, hmm, aha."""
+"""Sounds that a listener makes, as engines write them, without punctuation: mhm, uh-huh, hmm, aha."""
 
 
 class InterruptionStrategy(BaseUserTurnStartStrategy):

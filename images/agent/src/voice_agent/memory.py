@@ -23,7 +23,7 @@ Role = Literal["user", "assistant"]
 
 
 class Message(TypedDict):
-    """A message of the history, as sent to the language model."""
+    """A message in the history, as sent to the language model."""
 
     role: Role
     content: str

@@ -1,4 +1,4 @@
-"""Converts callers' messages to frames of the pipeline, and rejects invalid messages.
+"""Converts callers' messages to frames for the pipeline, and rejects invalid messages.
 
 Pipecat's serializers trust their clients. They create any frame that a client names, and raise arbitrary parser errors.
 """

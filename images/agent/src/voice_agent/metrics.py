@@ -71,7 +71,7 @@ class Metrics:
         log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": durations_ms}})
 
     def count_tokens(self, tokens: int, cached: int) -> None:
-        """Record the prompt tokens of a request to the language model, and the number of cached tokens among them."""
+        """Record the prompt tokens in a request to the language model, and the number of cached tokens among them."""
         self._prompt_tokens.inc(tokens)
         self._cached_tokens.inc(cached)
         log.info("prompt", extra={"fields": {"tokens": tokens, "cached": cached}})
@@ -87,7 +87,7 @@ class Metrics:
         self.cloudwatch.observe("BargeInLatency", 1000 * duration_s)
 
     def flush(self, conversations: int) -> None:
-        """Write the metrics of the last second for CloudWatch."""
+        """Write the metrics for the last second for CloudWatch."""
         self.cloudwatch.observe("Conversations", conversations)
         self.cloudwatch.flush()
 

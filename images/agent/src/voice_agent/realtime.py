@@ -29,13 +29,13 @@ from voice_runtime.openai_events import parse_event_id
 SUBPROTOCOL = "realtime"
 """Subprotocol that browsers offer, followed by a key."""
 SAMPLE_RATE = 24000
-"""Sample rate of PCM16 in both directions, Hz."""
+"""Sample rate of PCM16 in both directions, in Hz."""
 
 JsonObject = dict[str, Any]
 
 
 class SessionUpdateEvent(BaseModel):
-    """An update of the session. The update has no effect, but clients wait for the response."""
+    """An update to the session. The update has no effect, but clients wait for the response."""
 
     type: Literal["session.update"]
 
@@ -96,7 +96,7 @@ class RealtimeSerializer(FrameSerializer):
         return None
 
     async def deserialize(self, data: str | bytes) -> Frame | None:
-        """Return the audio of an event, or ``None`` for any other event."""
+        """Return the audio in an event, or ``None`` for any other event."""
         try:
             event = CLIENT_EVENT_ADAPTER.validate_json(data)
         except ValidationError as error:

@@ -275,7 +275,7 @@ class _ConversationApp:
 
 
 def create_application(agent: Agent) -> Starlette:
-    """Return the application of the agent's port."""
+    """Return the application for the agent's port."""
 
     async def health(_: Request) -> Response:
         return PlainTextResponse("draining\n", 503) if agent.draining.is_set() else PlainTextResponse("ok\n")

@@ -1,4 +1,4 @@
-"""Settings that the launcher sets, and limits of the agent."""
+"""Settings that the launcher sets, and limits for the agent."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104  a container, whose security group rest
 
 
 class AgentSettings(BaseSettings):
-    """The contract's variables except those of Valkey, followed by variables that only the agent uses.
+    """The contract's variables except those for Valkey, followed by variables that only the agent uses.
 
     Attributes:
         deployment: Deployment in metrics.

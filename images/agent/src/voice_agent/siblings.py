@@ -110,7 +110,7 @@ class _ForwardedEndpoint(asyncio.Protocol):
 
 
 class SiblingRouter:
-    """The other agents of the deployment, and the connections that this agent forwards to them.
+    """The other agents in the deployment, and the connections that this agent forwards to them.
 
     Attributes:
         forwarded_count: Number of connections that a sibling serves through this process.

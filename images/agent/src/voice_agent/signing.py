@@ -19,7 +19,7 @@ MIN_KEY_BYTES = 24
 
 
 def decode_key(secret: str) -> bytes:
-    """Return the key of a secret. The key is decoded from base64 if the secret starts with ``whsec_``.
+    """Return the key from a secret. The key is decoded from base64 if the secret starts with ``whsec_``.
 
     Raises:
         ValueError: The secret is not valid base64, or the key is too short.

@@ -23,13 +23,13 @@ from voice_agent.signing import create_signature_headers
 from voice_agent.trace import Trace
 
 TOOL_REQUEST_TIMEOUT_S = 10.0
-"""Timeout of a call, since callers hang up after a longer silence."""
+"""Timeout for a call, since callers hang up after a longer silence."""
 
 log = logging.getLogger(__name__)
 
 
 class ToolParameters(BaseModel):
-    """Parameters of a function: a JSON Schema of an object."""
+    """Parameters of a function: a JSON Schema for an object."""
 
     properties: dict[str, Any] = {}
     required: list[str] = []

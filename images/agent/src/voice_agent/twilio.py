@@ -48,7 +48,7 @@ class _Media(BaseModel):
 
 
 class _Message(BaseModel):
-    """The fields of a message that Pipecat's serializer uses."""
+    """The fields in a message that Pipecat's serializer uses."""
 
     event: str
     media: _Media = _Media()
@@ -119,7 +119,7 @@ class TwilioConnection(CallerConnection):
         raise KeyError("start")
 
     def resolve_conversation(self, caller: str) -> str:
-        """Return the conversation of a call.
+        """Return the conversation for a call.
 
         The conversation also depends on the caller, since a call's id appears in logs and webhooks. If callers are not
         distinguished, and Twilio's signature is not verified, anyone could use the call's id, so a new conversation is

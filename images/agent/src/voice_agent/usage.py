@@ -34,7 +34,7 @@ class Usage:
         log.info("usage", extra={"fields": {"caller": caller, "conversation": conversation, **asdict(self)}})
 
     async def add_to_daily_usage(self, store: Redis, caller: str) -> None:
-        """Add the usage to the caller's usage of the day.
+        """Add the usage to the caller's usage for the day.
 
         Raises:
             RedisError: The store does not respond.

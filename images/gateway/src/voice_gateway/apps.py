@@ -112,7 +112,7 @@ def create_session_api(gateway: Gateway) -> Starlette:
 
 
 def create_media_api(gateway: Gateway) -> Starlette:
-    """Return the application of the public listener. Every request requires a token or a key."""
+    """Return the application for the public listener. Every request requires a token or a key."""
     return _create_app(gateway, [WebSocketRoute(AUDIO_PATH, receive_audio), *CLIENT_ROUTES], [])
 
 

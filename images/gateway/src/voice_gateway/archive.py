@@ -22,7 +22,7 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
 REQUEST_TIMEOUT = timedelta(seconds=10)
-"""Timeout of a request. The client retries failed requests for at most the same duration."""
+"""Timeout for a request. The client retries failed requests for at most the same duration."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from voice_runtime.transcripts import TranscriptStore
 SCAN_INTERVAL_S = 1.0
 MAX_SCANNED_SESSIONS = 64
 BATCH_SIZE = 16
-"""Maximum number of sessions per iteration of a gateway. Other gateways process further sessions."""
+"""Maximum number of sessions that a gateway archives per iteration. Other gateways process further sessions."""
 CLAIM_TTL_S = 60
 """Lifetime of a claim, which exceeds the duration of all requests for an object, including retries."""
 INDEX_INTERVAL_S = 60

@@ -18,7 +18,7 @@ SILENT_FRAME = bytes(FRAME_BYTES)
 BYTES_PER_SAMPLE = 2
 
 MIN_RATE, MAX_RATE = 8_000, 192_000
-"""Range of the sample rates of sound cards."""
+"""Range of sample rates for sound cards."""
 MAX_CHANNELS = 2
 
 MAX_OPUS_PACKET_SAMPLES = SAMPLE_RATE_HZ * 120 // 1000
@@ -69,14 +69,14 @@ class AudioFormat(BaseModel):
 
 
 class InvalidAudioError(ValueError):
-    """The bytes are not valid audio of the format."""
+    """The bytes are not valid audio in the format."""
 
 
 class Decoder(Protocol):
     """Converts messages to samples at 16 kHz."""
 
     def decode(self, message: bytes) -> Samples:
-        """Return the samples of a message.
+        """Return the samples in a message.
 
         Raises:
             InvalidAudioError: The message is not valid audio.
@@ -97,7 +97,7 @@ class Pcm16Decoder:
         self._remainder = b""
 
     def decode(self, message: bytes) -> Samples:
-        """Return the samples of a message, except those that the resampler buffers."""
+        """Return the samples in a message, except those that the resampler buffers."""
         if not message:
             raise InvalidAudioError("0 bytes are no audio")
         audio = self._remainder + message
@@ -122,7 +122,7 @@ class G711Decoder:
         self._pcm16 = Pcm16Decoder(rate, channels)
 
     def decode(self, message: bytes) -> Samples:
-        """Return the samples of a message, except those that the resampler buffers."""
+        """Return the samples in a message, except those that the resampler buffers."""
         return self._pcm16.decode(self._table[np.frombuffer(message, np.uint8)].tobytes())
 
     def flush(self) -> Samples:

@@ -58,7 +58,7 @@ class TrustedCallerIdentifier:
 
 
 class JwtCallerIdentifier:
-    """Callers with a token of an OpenID Connect issuer.
+    """Callers with a token from an OpenID Connect issuer.
 
     Args:
         forwarded: Whether a proxy in front of the gateway appends to X-Forwarded-For.
@@ -86,7 +86,7 @@ class JwtCallerIdentifier:
         return await self.verify_token(token, get_client_address(request, forwarded=self._forwarded))
 
     async def verify_token(self, token: str, address: str) -> str:
-        """Verify a token of the issuer, and return its subject.
+        """Verify a token from the issuer, and return its subject.
 
         Args:
             token: The client's token.
@@ -111,7 +111,7 @@ class JwtCallerIdentifier:
         return _validate_caller_name(claims["sub"])
 
     async def _get_signing_key(self, key_id: str, address: str) -> jwt.PyJWK:
-        """Return a key of the issuer. A known key is returned immediately, even while the keys are reloaded."""
+        """Return a key from the issuer. A known key is returned immediately, even while the keys are reloaded."""
         now = time.monotonic()
         needs_reload = now >= self._next_reload_at and (key_id not in self._keys or now >= self._stale_at)
         if needs_reload and (self._reload is None or self._reload.done()):

@@ -1,4 +1,4 @@
-"""Selects the cell of a deployment that serves a call.
+"""Selects the cell in a deployment that serves a call.
 
 Rendezvous hashing ranks all cells for each call, and the first healthy cell with capacity serves the call. The loss or
 addition of a cell only moves the calls that rank this cell first, and gateways need no shared state.
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class CellRouter:
-    """The cells of a deployment.
+    """The cells in a deployment.
 
     Attributes:
         own_name: Name of this cell.

@@ -47,7 +47,7 @@ SHUTDOWN = replace(SERVICE_RESTART, ends_session=True)
 
 @dataclass(frozen=True)
 class SocketArguments:
-    """Arguments of a new socket.
+    """Arguments for a new socket.
 
     Attributes:
         session_outlives_socket: Whether the session outlives the socket.
@@ -113,7 +113,7 @@ class ClientSocket(AudioSocket):
     async def _reserve_resources(
         cls, gateway: Gateway, session: Session, resources: contextlib.ExitStack, *, session_outlives_socket: bool
     ) -> SocketArguments:
-        """Reserve the resources of a socket for a session.
+        """Reserve the resources that a socket needs for a session.
 
         A session that was opened for the socket has a grace period until the socket is accepted, since its client may
         disconnect before then, or the store may become unavailable.
@@ -167,7 +167,7 @@ class ClientSocket(AudioSocket):
 
     @classmethod
     def build_response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  used by some protocols
-        """Return additional headers of the accepting response."""
+        """Return additional headers for the accepting response."""
         return []
 
     @abstractmethod

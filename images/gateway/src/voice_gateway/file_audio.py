@@ -19,7 +19,7 @@ A window of 30 s costs three times as much per second of audio, and live calls w
 MIN_SEGMENT_S = 6
 """Minimum length of a segment that is split from the following audio."""
 PAUSE_FRAMES = 10
-"""Number of consecutive quiet frames of 20 ms in a pause. Audio is split in the middle of the pause."""
+"""Number of consecutive quiet 20 ms frames in a pause. Audio is split in the middle of the pause."""
 PADDING_FRAMES = 10
 """Number of silent frames that are kept before and after speech."""
 MAX_SILENCE_LEVEL = 33.0
@@ -31,7 +31,7 @@ Samples = NDArray[np.int16]
 
 @dataclass(frozen=True, eq=False)
 class SpeechSegment:
-    """A segment of a file with speech.
+    """A file segment that contains speech.
 
     Attributes:
         start_s: Start of the segment in the file.

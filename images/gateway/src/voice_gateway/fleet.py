@@ -88,12 +88,12 @@ class Fleet:
 
     @property
     def free_slot_count(self) -> int:
-        """Total free slots of the ASR hosts."""
+        """Total free slots on the ASR hosts."""
         return sum(host.free_slots for host in self._hosts[Tier.ASR] if host.accepts_sessions)
 
     @property
     def slot_count(self) -> int:
-        """Total slots of the ASR hosts."""
+        """Total slots on the ASR hosts."""
         return sum(max(host.slots, host.free_slots) for host in self._hosts[Tier.ASR] if not host.draining)
 
     @property

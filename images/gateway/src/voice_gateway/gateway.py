@@ -33,7 +33,7 @@ from voice_runtime.transcripts import TranscriptStore
 MAX_CONCURRENT_FILES = 2
 """Maximum number of files that a gateway decodes concurrently, each in a decoder process."""
 MAX_CONTAINER_AUDIO_SOCKETS = 16
-"""Maximum number of a gateway's sockets with container audio. Each one has a decoder process that uses about 50 MB."""
+"""Maximum number of sockets with container audio on a gateway. Each one has a decoder process that uses about 50 MB."""
 MAX_UPLOADS = 16
 """Maximum number of concurrent uploads, which corresponds to 2 GiB of temporary files. Above this number, the oldest
 upload of the caller with the most uploads is cancelled."""
@@ -44,7 +44,7 @@ of the address with the most uploads is cancelled."""
 UPLOAD_DISCARD_TIMEOUT_S = 10.0
 """Maximum time for reading an upload without a valid key."""
 MAX_READERS_PER_SESSION = 4
-"""Maximum number of event streams of a session at a gateway, such as a page, its reload, and another reader."""
+"""Maximum number of event streams for a session at a gateway, such as a page, its reload, and another reader."""
 
 
 class Gateway:
@@ -130,7 +130,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def count_connection(self) -> Iterator[None]:
-        """Count a connection of an authenticated caller while it is open.
+        """Count a connection from an authenticated caller while it is open.
 
         Raises:
             Refusal: The process is stopping, or has the maximum number of connections.

@@ -152,7 +152,7 @@ def parse_session_settings(query: QueryParams) -> dict[str, object]:
 
 
 class ControlMessage(BaseModel):
-    """A control message of the client."""
+    """A control message from the client."""
 
     type: Literal["KeepAlive", "Finalize", "CloseStream", "Configure"]
 

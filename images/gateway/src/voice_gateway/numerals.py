@@ -33,7 +33,7 @@ class _Token:
 
 
 def convert_numbers_in_words(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
-    """Return words in which each number is a single word in digits. Words of unsupported languages are unchanged."""
+    """Return words in which each number is a single word in digits. Words in unsupported languages are unchanged."""
     result = list(words)
     if language is None or (primary := get_primary_language(language)) not in SUPPORTED_LANGUAGES:
         return result

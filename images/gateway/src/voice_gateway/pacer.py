@@ -11,7 +11,7 @@ MAX_BUFFER_S = 300.0
 """Maximum time by which a caller may be ahead of real time, such as with a recording that is sent at once, or after a
 page was in the background. OpenAI and Deepgram buffer minutes as well."""
 MAX_REDUCED_BUFFER_S = 5.0
-"""Maximum time per caller while the audio of all callers together exceeds the backlog limit."""
+"""Maximum time per caller while the audio from all callers together exceeds the backlog limit."""
 MAX_BACKLOG_BYTES = 256 << 20
 """Maximum audio that a gateway buffers for all callers together, which corresponds to 27 callers with a full buffer."""
 _BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (MAX_BUFFER_S, MAX_REDUCED_BUFFER_S))

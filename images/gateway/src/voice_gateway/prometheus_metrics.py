@@ -1,4 +1,4 @@
-"""Serves metrics for Prometheus on a port that is separate from those of callers."""
+"""Serves metrics for Prometheus on a port that is separate from those for callers."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 

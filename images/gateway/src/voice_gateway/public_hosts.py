@@ -60,7 +60,7 @@ class PublicHostProber:
         return succeeded
 
     async def _try_probe(self, host: str, request: str, header: str, expected: bytes) -> float | None:
-        """Send a request, and return the remaining days of the certificate, or ``None`` if the request failed."""
+        """Send a request, and return the days until the certificate expires, or ``None`` if the request failed."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 return await self._probe(host, request, header, expected)
@@ -70,7 +70,7 @@ class PublicHostProber:
             return None
 
     async def _probe(self, host: str, request: str, header: str, expected: bytes) -> float:
-        """Send a request, and return the remaining days of the certificate.
+        """Send a request, and return the days until the certificate expires.
 
         Raises:
             OSError: The connection failed, or the certificate is not trusted.

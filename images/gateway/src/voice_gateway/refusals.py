@@ -43,33 +43,33 @@ def build_retry_after_header(seconds: int) -> dict[str, str]:
 
 
 def build_no_capacity_refusal(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
-    """Return the refusal of a session if all hosts are full, draining or unavailable."""
+    """Return the refusal for a session if all hosts are full, draining or unavailable."""
     if elsewhere:
         detail += f", or at {' or '.join(elsewhere)}"
     return Refusal(503, "no capacity", detail, build_retry_after_header(5), elsewhere=elsewhere)
 
 
 def build_draining_refusal() -> Refusal:
-    """Return the refusal of new work while this process is stopping."""
+    """Return the refusal for new work while this process is stopping."""
     return Refusal(
         503, "draining", "this gateway is stopping; try again, and another answers", build_retry_after_header(1)
     )
 
 
 def build_busy_refusal() -> Refusal:
-    """Return the refusal of a connection if this process has the maximum number of connections."""
+    """Return the refusal for a connection if this process has the maximum number of connections."""
     return Refusal(
         503, "busy", "this gateway has no connection left; try again, and another answers", build_retry_after_header(1)
     )
 
 
 def build_store_unavailable_refusal() -> Refusal:
-    """Return the refusal of a request while the state store does not respond."""
+    """Return the refusal for a request while the state store does not respond."""
     return Refusal(503, "state store away", "the state store does not answer; try again", build_retry_after_header(2))
 
 
 def build_unknown_session_refusal() -> Refusal:
-    """Return the refusal of a request for a session that does not exist, or no longer exists."""
+    """Return the refusal if a request is for a session that does not exist, or no longer exists."""
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
 
@@ -108,7 +108,7 @@ def to_openai_response(error: HTTPException) -> JSONResponse:
 
 
 def to_openai_error(error: HTTPException) -> dict[str, str | None]:
-    """Return the error object of OpenAI's API for a refusal.
+    """Return the OpenAI API's error object for a refusal.
 
     If a field of the request is invalid, the message starts with the field's name.
     """

@@ -28,7 +28,7 @@ def find_source_address(host: Host) -> str:
 
 
 def build_notice_packet(kind: bytes, ssrc: int) -> bytes:
-    """Return the RTCP packet of ``COMMIT`` or ``BYE``: an empty receiver report, and APP or BYE (RFC 3550)."""
+    """Return the RTCP packet for ``COMMIT`` or ``BYE``: an empty receiver report, and APP or BYE (RFC 3550)."""
     report = struct.pack(">BBHI", RTP_VERSION_BITS, 201, 1, ssrc)
     if kind == COMMIT:
         return report + struct.pack(">BBHI4s", RTP_VERSION_BITS, 204, 2, ssrc, b"cmit")

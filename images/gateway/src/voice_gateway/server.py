@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves the handling of signals to the process, since the process runs two servers."""
+    """A server that leaves signal handling to the process, since the process runs two servers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

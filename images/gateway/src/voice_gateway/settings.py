@@ -1,4 +1,4 @@
-"""Settings that the launcher sets, and limits of the gateway."""
+"""Settings that the launcher sets, and limits for the gateway."""
 
 from typing import Annotated, Literal, Self
 
@@ -12,7 +12,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class GatewaySettings(BaseSettings):
-    """The contract's variables except those of Valkey, followed by variables that only the gateway uses.
+    """The contract's variables except those for Valkey, followed by variables that only the gateway uses.
 
     Attributes:
         token_ttl_s: Lifetime of a session token, seconds; event streams deliver new tokens.

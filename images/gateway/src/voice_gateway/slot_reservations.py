@@ -1,4 +1,4 @@
-"""Reserves slots of ASR hosts for callers, across all gateways.
+"""Reserves slots on ASR hosts for callers, across all gateways.
 
 An engine assigns a slot to the first session that sends speech. Without a reservation, an admitted session could find
 all slots in use at its first speech, and would not be transcribed.
@@ -12,7 +12,7 @@ from voice_gateway.fleet import Fleet
 from voice_runtime import state
 
 RESERVATION_TTL_S = 10
-"""Time after which a reservation of a failed gateway expires. Sockets renew their reservations every two seconds."""
+"""Time after which a reservation by a failed gateway expires. Sockets renew their reservations every two seconds."""
 RELEASE_DELAY_S = 5
 """Time within which an engine detects the end of a session, and reuses the session's slot."""
 

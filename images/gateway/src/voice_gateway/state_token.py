@@ -44,7 +44,7 @@ class AccessToken(BaseModel):
 
 
 def request_token(settings: TokenSettings, client: httpx2.Client) -> AccessToken:
-    """Exchange the service account's token for a token of the state store.
+    """Exchange the service account's token for a token for the state store.
 
     Raises:
         OSError: The service account's token cannot be read.

@@ -100,7 +100,7 @@ class EpochClock:
 
 @dataclass
 class CallTrace:
-    """The trace of a call, whose times are those of ``time.monotonic``.
+    """The trace of a call, whose times come from ``time.monotonic``.
 
     Attributes:
         span: Span of the whole socket.

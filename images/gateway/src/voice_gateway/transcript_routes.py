@@ -28,7 +28,7 @@ async def read_transcript(request: Request) -> Response:
 
 
 async def delete_transcript(request: Request) -> Response:
-    """Delete a transcript of the caller. The index entry remains, but contains none of the text."""
+    """Delete one of the caller's transcripts. The index entry remains, but contains none of the text."""
     transcript = await _read_authorized_transcript(request)
     gateway: Gateway = request.app.state.gateway
     await _require_archive(gateway).delete(transcript.session.id)

@@ -47,7 +47,7 @@ MODEL_DESCRIPTION = {"id": MODEL_ID, "object": "model", "created": 0, "owned_by"
 
 
 class TranscriptionForm(BaseModel):
-    """The supported fields of the form. Other fields, such as a temperature, have no effect."""
+    """The supported fields in the form. Other fields, such as a temperature, have no effect."""
 
     language: Language | None = None
     prompt: str = ""

@@ -1,4 +1,4 @@
-"""Counts the usage of callers, for billing and for a daily limit.
+"""Counts the usage by callers, for billing and for a daily limit.
 
 Usage is counted in the state store across all gateways, and logged once per session as a JSON object whose ``message``
 is ``usage``. Days are in UTC; ``usage_report.py`` writes the usage of each day to the archive.
@@ -46,7 +46,7 @@ class UsageRecord:
 
 
 class UsageCounter:
-    """Counts the usage of callers."""
+    """Counts the usage by callers."""
 
     def __init__(self, store: Redis, metrics: Metrics, minutes_per_day: int) -> None:
         """Create the counters of a gateway.
@@ -79,7 +79,7 @@ class UsageCounter:
         return f"the {self._seconds_per_day // 60} minutes that a caller has a day are used up; more at 00:00 UTC"
 
     async def count_audio(self, session: Session, audio_s: float) -> bool:
-        """Count audio of a session, and return True if the caller may send more audio today."""
+        """Count audio for a session, and return True if the caller may send more audio today."""
         await self._sessions.add_audio(session, audio_s)
         used = await self._add_amounts(session.caller, UsageRecord(audio_s=audio_s))
         return not self._seconds_per_day or used < self._seconds_per_day
@@ -133,7 +133,7 @@ class UsageCounter:
             self._log_usage(session.caller, session.id, used)
 
     async def _add_amounts(self, caller: str, amounts: UsageRecord) -> float:
-        """Add to a caller's usage of the day, and return the day's total audio in seconds."""
+        """Add to a caller's usage for the day, and return the day's total audio in seconds."""
         day = _get_current_day()
         key, callers = state.build_caller_usage_key(caller, day), state.build_day_callers_key(day)
         async with self._store.pipeline(transaction=True) as pipe:

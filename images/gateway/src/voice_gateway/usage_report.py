@@ -1,4 +1,4 @@
-"""Writes the usage of each day to the archive, as a CSV file with a row per caller, for billing."""
+"""Writes the usage for each day to the archive, as a CSV file with a row per caller, for billing."""
 
 import asyncio
 import csv
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class UsageReporter:
-    """Writes the usage of past days. Any gateway can write the file of any day.
+    """Writes the usage for past days. Any gateway can write the file for any day.
 
     If a gateway fails, or the archive is unavailable, the gateway's claim expires, and another gateway writes the file.
     """
@@ -42,7 +42,7 @@ class UsageReporter:
         self._archive = archive
 
     async def run(self) -> None:
-        """Write the files of past days until cancelled."""
+        """Write the files for past days until cancelled."""
         while True:
             try:
                 await self.write_reports(datetime.now(UTC))
@@ -54,7 +54,7 @@ class UsageReporter:
             await asyncio.sleep(REPORT_INTERVAL_S * random.uniform(0.5, 1.5))  # noqa: S311  gateways take turns
 
     async def write_reports(self, now: datetime) -> None:
-        """Write the files of past days that no gateway has written.
+        """Write the files for past days that no gateway has written.
 
         Raises:
             BaseError: The archive does not respond, or rejects the request.

@@ -1,1 +1,1 @@
-"""Common code of the Python images: the wire format of chunks, and the state in Valkey."""
+"""Common code for the Python images: the wire format of chunks, and the state in Valkey."""

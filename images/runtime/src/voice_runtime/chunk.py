@@ -19,7 +19,7 @@ from voice_blueprint.contract.chunk import (
 DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES
 ALL_FLAGS = sum(ChunkFlag)
 MAX_COUNT_BY_KIND = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
-"""Maximum ``count`` of each kind."""
+"""Maximum ``count`` for each kind."""
 
 
 class MalformedChunkReason(StrEnum):

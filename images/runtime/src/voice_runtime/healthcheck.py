@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Health check of the gateway and of agents, installed as ``/usr/local/bin/healthcheck``.
+"""Health check for the gateway and agents, installed as ``/usr/local/bin/healthcheck``.
 
 The program exits with status 0 if each port for callers responds, even while the state store is unavailable. Otherwise,
 ECS would replace all tasks at once.

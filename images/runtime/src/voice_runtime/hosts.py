@@ -16,7 +16,7 @@ from voice_runtime.replies import decode_fields, decode_text
 
 
 class HostKind(StrEnum):
-    """Kind of a host. For an ASR host, it is the host's compute."""
+    """Kind of host. For an ASR host, it is the host's compute."""
 
     NEURON = "neuron"
     GPU = "gpu"

@@ -27,7 +27,7 @@ KEEP_ALIVE_TIMEOUT_S = 75
 """Idle timeout of a connection. Clients keep an idle connection for a minute, so that no client sends a request into a
 closing connection."""
 MAX_IDLE_CONNECTIONS = 1024
-"""Maximum number of connections of a server without a request in progress."""
+"""Maximum number of connections to a server without a request in progress."""
 MAX_CPU_S_BEFORE_PAUSE = 0.005
 """Maximum CPU time of a connection before it is paused."""
 ASSUMED_REQUEST_CPU_S = 0.001

@@ -116,7 +116,7 @@ class AudioJournal:
         return sorted(int(ssrc) for ssrc in await self._store.smembers(state.build_host_sessions_key(host)))
 
     async def find_orphaned_sessions(self) -> list[int]:
-        """Return sessions of failed hosts of this tier.
+        """Return sessions from failed hosts in this tier.
 
         A host has failed if all searches within ``HOST_HEARTBEAT_TIMEOUT_S`` find no record of it. This time restarts
         if a search raises an error, or if the previous search was more than ``MAX_SEARCH_INTERVAL_S`` ago. After an

@@ -20,7 +20,7 @@ class LingeringCloseMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request of the application."""
+        """Handle a request to the application."""
         if scope["type"] == "http":
             connection = _Connection(receive, send)
             receive, send = connection.receive, connection.send

@@ -26,7 +26,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging() -> None:
-    """Send all logs of the process to stdout, which also contains the metrics."""
+    """Send all logs from the process to stdout, which also contains the metrics."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     handler = logging.StreamHandler(sys.stdout)

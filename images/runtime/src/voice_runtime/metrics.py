@@ -13,7 +13,7 @@ from typing import Any
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, NAMESPACE
 
 MAX_VALUES_PER_LINE = 100
-"""Maximum number of values of a metric in a line, according to the specification."""
+"""Maximum number of values for a metric in a line, according to the specification."""
 
 
 class Metrics:

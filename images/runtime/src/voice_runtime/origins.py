@@ -22,7 +22,7 @@ names."""
 
 
 class OriginCheckMiddleware:
-    """Middleware that rejects requests that a page of another origin sends to a local program.
+    """Middleware that rejects requests that a page from another origin sends to a local program.
 
     Args:
         allowed: Origins of pages that may send requests anyway.

@@ -31,7 +31,7 @@ class Redaction(StrEnum):
     """Kind of redacted data."""
 
     CARD = "card"
-    """Numbers of payment cards."""
+    """Payment card numbers."""
     EMAIL = "email"
 
 
@@ -53,7 +53,7 @@ class RedactedSpan:
 def find_redacted_spans(
     words: Sequence[str], redactions: frozenset[Redaction], *, is_final: bool, digits_before: int = 0
 ) -> list[RedactedSpan]:
-    """Return the ranges of a transcript to redact, in order.
+    """Return the ranges in a transcript to redact, in order.
 
     Args:
         words: Words of the transcript with punctuation.

@@ -1,4 +1,4 @@
-"""Typed replies of Valkey, since the client's own types allow any value."""
+"""Typed replies from Valkey, since the client's own types allow any value."""
 
 from collections.abc import Mapping
 from typing import Any

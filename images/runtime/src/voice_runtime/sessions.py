@@ -102,7 +102,7 @@ class Session:
 
     @property
     def audio_s(self) -> float:
-        """Duration of the received audio, seconds.
+        """Duration of the received audio in seconds.
 
         For an external session, it is the position of the last speech.
         """

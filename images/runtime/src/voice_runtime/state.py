@@ -46,7 +46,7 @@ SESSION_RETENTION_S = 600
 """Time for which the record and transcript of a session are kept after the session expires, for late readers."""
 
 USAGE_RETENTION_S = 3 * 86_400
-"""Time for which a caller's usage of a day is kept: the day and two more."""
+"""Time for which a caller's usage for a day is kept: the day and two more."""
 
 MAX_TRANSCRIPT_EVENTS = 4096
 """Maximum number of events of a transcript: about twenty minutes of partial transcripts at three per second. There are
@@ -75,7 +75,7 @@ HOST_SESSIONS_RETENTION_S = 300
 
 
 MAX_FILE_PIECES = 64
-"""Maximum number of pieces of all files together, 0.4 MB each: less than the unfinished audio of two sessions."""
+"""Maximum number of pieces across all files, 0.4 MB each: less than the unfinished audio of two sessions."""
 
 FILE_PIECE_RETENTION_S = 20
 """Time without polling by its gateway after which a piece expires, since the gateway has failed."""
@@ -85,37 +85,37 @@ FILE_PIECE_LEASE_TTL_S = 5
 
 
 def build_session_key(ssrc: int) -> str:
-    """Return the key of a session's record."""
+    """Return the key for a session's record."""
     return SESSION_KEY.format(ssrc=ssrc)
 
 
 def build_srtp_entry_key(ssrc: int) -> str:
-    """Return the key of a session's SRTP key."""
+    """Return the key for a session's SRTP key."""
     return SRTP_KEYING_MATERIAL_KEY.format(ssrc=ssrc)
 
 
 def build_sent_audio_key(ssrc: int) -> str:
-    """Return the key of a session's progress in the VAD tier."""
+    """Return the key for a session's progress in the VAD tier."""
     return SENT_AUDIO_KEY.format(ssrc=ssrc)
 
 
 def build_transcription_progress_key(ssrc: int) -> str:
-    """Return the key of a session's progress in the ASR tier."""
+    """Return the key for a session's progress in the ASR tier."""
     return TRANSCRIBED_AUDIO_KEY.format(ssrc=ssrc)
 
 
 def build_host_lease_key(ssrc: int) -> str:
-    """Return the key of a session's lease by an ASR host."""
+    """Return the key for the lease that an ASR host holds on a session."""
     return SESSION_LEASE_KEY.format(ssrc=ssrc)
 
 
 def build_caller_sessions_key(caller: str) -> str:
-    """Return the key of a caller's active sessions."""
+    """Return the key for a caller's active sessions."""
     return CALLER_SESSIONS_KEY.format(caller=caller)
 
 
 def build_socket_lease_key(ssrc: int) -> str:
-    """Return the key of a session's lease by an audio socket."""
+    """Return the key for the lease that an audio socket holds on a session."""
     return f"{build_session_key(ssrc)}:socket"
 
 
@@ -125,70 +125,70 @@ def build_caller_creations_key(caller: str) -> str:
 
 
 def build_caller_usage_key(caller: str, day: str) -> str:
-    """Return the key of a caller's usage on a day, such as ``2026-11-26``."""
+    """Return the key for a caller's usage on a day, such as ``2026-11-26``."""
     return CALLER_USAGE_KEY.format(caller=caller, day=day)
 
 
 def build_day_callers_key(day: str) -> str:
-    """Return the key of the callers with usage on a day."""
+    """Return the key for the callers with usage on a day."""
     return DAILY_CALLERS_KEY.format(day=day)
 
 
 def build_usage_report_claim_key(day: str) -> str:
-    """Return the key of a gateway's claim to report the usage of a day."""
+    """Return the key for a gateway's claim to report a day's usage."""
     return DAILY_REPORT_KEY.format(day=day)
 
 
 def build_agent_usage_key(caller: str, day: str) -> str:
-    """Return the key of a caller's usage of the agents' engines on a day."""
+    """Return the key for a caller's daily usage of the agents' engines."""
     return AGENT_USAGE_KEY.format(caller=caller, day=day)
 
 
 def build_agent_day_callers_key(day: str) -> str:
-    """Return the key of the callers with usage of the agents' engines on a day."""
+    """Return the key for the callers that used the agents' engines on a day."""
     return AGENT_DAILY_CALLERS_KEY.format(day=day)
 
 
 def build_transcript_key(ssrc: int) -> str:
-    """Return the key of a session's transcript."""
+    """Return the key for a session's transcript."""
     return TRANSCRIPT_KEY.format(ssrc=ssrc)
 
 
 def build_finals_key(ssrc: int) -> str:
-    """Return the key of an archived session's final transcripts."""
+    """Return the key for an archived session's final transcripts."""
     return FINALS_KEY.format(ssrc=ssrc)
 
 
 def build_archive_claim_key(ssrc: int) -> str:
-    """Return the key of a gateway's claim to archive a session."""
+    """Return the key for a gateway's claim to archive a session."""
     return ARCHIVE_CLAIM_KEY.format(ssrc=ssrc)
 
 
 def build_audio_key(ssrc: int) -> str:
-    """Return the key of a session's unfinished audio."""
+    """Return the key for a session's unfinished audio."""
     return AUDIO_KEY.format(ssrc=ssrc)
 
 
 def build_file_piece_key(piece: str) -> str:
-    """Return the key of a piece of an audio file."""
+    """Return the key for a piece of an audio file."""
     return FILE_PIECE_KEY.format(piece=piece)
 
 
 def build_file_piece_lease_key(piece: str) -> str:
-    """Return the key of a piece's lease by an ASR host."""
+    """Return the key for the lease that an ASR host holds on a piece."""
     return FILE_PIECE_LEASE_KEY.format(piece=piece)
 
 
 def build_hosts_key(tier: Tier) -> str:
-    """Return the key of the set of a tier's hosts."""
+    """Return the key for the set of hosts in a tier."""
     return HOSTS_KEY.format(tier=tier)
 
 
 def build_host_key(tier: Tier, host_id: str) -> str:
-    """Return the key of a host's record."""
+    """Return the key for a host's record."""
     return HOST_KEY.format(tier=tier, host=host_id)
 
 
 def build_host_sessions_key(host_id: str) -> str:
-    """Return the key of the set of sessions that an ASR host transcribes."""
+    """Return the key for the set of sessions that an ASR host transcribes."""
     return HOST_SESSIONS_KEY.format(host=host_id)

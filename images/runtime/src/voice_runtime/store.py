@@ -1,4 +1,4 @@
-"""The connection to Valkey, configured by the environment variables of the contract."""
+"""The connection to Valkey, configured by the environment variables in the contract."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +19,12 @@ MAX_RETRIES = 6
 longer, so callers retry as well."""
 
 MAX_CONNECTIONS = 50
-"""Maximum number of connections of a process. If all of them are busy, a request waits, whereas the client's own pool
+"""Maximum number of connections per process. If all of them are busy, a request waits, whereas the client's own pool
 would fail."""
 
 
 class StoreSettings(BaseSettings):
-    """Address of Valkey. Variables are those of the contract, with additional ones for development."""
+    """Address of Valkey. The variables are those in the contract, with additional ones for development."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_VALKEY_", frozen=True)
 

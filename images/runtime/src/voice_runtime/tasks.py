@@ -21,5 +21,5 @@ async def cancel_tasks(tasks: Iterable["asyncio.Future[Any]"]) -> None:
 
 
 def list_other_tasks() -> set["asyncio.Task[Any]"]:
-    """Return all tasks of the loop except the current one."""
+    """Return all tasks on the loop except the current one."""
     return asyncio.all_tasks() - {asyncio.current_task()}

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class EventKind(StrEnum):
-    """Kind of an event for a caller."""
+    """Kind of event for a caller."""
 
     PARTIAL = "partial"
     """Text that may still change."""
@@ -60,7 +60,7 @@ FIXED_EVENT_NUMBER_BY_KIND = {
 
 
 class TimedWord(BaseModel):
-    """A word of a transcript.
+    """A word in a transcript.
 
     Attributes:
         confidence: 0 to 1.
@@ -257,7 +257,7 @@ class TranscriptStore:
         return next((event for event in events if event and event.kind is EventKind.FINAL), None)
 
     def _parse_event(self, ssrc: int, fields: Mapping[bytes, bytes]) -> Transcript | None:
-        """Return the event of an entry, or ``None`` if the entry is invalid."""
+        """Return the event in an entry, or ``None`` if the entry is invalid."""
         try:
             return Transcript.model_validate_json(fields[_EVENT_FIELD])
         except (KeyError, ValidationError):

@@ -18,7 +18,7 @@ PAUSE_FACTOR = 4
 """Ratio of a pause to the preceding processing time. All connections with a backlog together use at most a fifth of the
 loop's time."""
 MAX_TOTAL_LARGE_MESSAGE_BYTES = 256 << 20
-"""Maximum total size of incomplete messages above the usual limit in a process."""
+"""Maximum total size, per process, of incomplete messages above the usual limit."""
 CLIENT_READ_TIMEOUT_S = 20.0
 """Maximum time for which a client may leave pending data unread, and for closing its connection."""
 MAX_UNREAD_BYTES = 64 * 1024
@@ -46,12 +46,12 @@ class SlowReaderTimeoutProtocol(asyncio.Protocol):
             self.pause_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timeout of the lost connection."""
+        """Stop the timeout for the lost connection."""
         self.stop_unread_timeout()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start the timeout of the client."""
+        """Start the timeout for the client."""
         super().pause_writing()
         self._start_unread_timeout()
 
@@ -96,14 +96,14 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
     """
 
     paused_connections: ClassVar[set[asyncio.Protocol]] = set()
-    """Connections of all protocols with a backlog."""
+    """Connections with a backlog, across all protocols."""
     large_message_bytes_by_socket: ClassVar[dict["PacedWebSocket", int]] = {}
     """Received bytes of incomplete messages above the usual limit."""
     max_bytes_by_path: ClassVar[Mapping[str, int]] = {}
 
     @classmethod
     def with_limits(cls, max_bytes_by_path: Mapping[str, int]) -> type["PacedWebSocket"]:
-        """Return the protocol of a server whose paths accept larger messages than ``ws_max_size``.
+        """Return the protocol for a server whose paths accept larger messages than ``ws_max_size``.
 
         Args:
             max_bytes_by_path: Limit of a message by path; for all other paths, it is ``ws_max_size``.
@@ -137,7 +137,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     def handle_connect(self, event: Request) -> None:
-        """Start the handshake, with the message limit of the path."""
+        """Start the handshake, with the message limit for the path."""
         path = event.path.partition("?")[0]
         self.conn.max_message_size = self.max_bytes_by_path.get(path, self.config.ws_max_size)
         super().handle_connect(event)
@@ -207,7 +207,7 @@ class PacedWebSocket(SlowReaderTimeoutProtocol, WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     def _limit_large_messages(self) -> None:
-        """Close the connection if incomplete messages of all connections exceed ``MAX_TOTAL_LARGE_MESSAGE_BYTES``."""
+        """Close the connection if incomplete messages on all connections exceed ``MAX_TOTAL_LARGE_MESSAGE_BYTES``."""
         buffered_bytes = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
         if buffered_bytes <= self.config.ws_max_size:
             self.large_message_bytes_by_socket.pop(self, None)

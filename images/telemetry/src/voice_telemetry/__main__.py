@@ -53,7 +53,7 @@ class SourceReader:
         self._failing: set[str] = set()
 
     async def read(self) -> list[Sample]:
-        """Return the current values of the sources."""
+        """Return the current values from the sources."""
         results = await asyncio.gather(*(self._read_source(name, source) for name, source in self._sources.items()))
         return [sample for samples in results for sample in samples]
 

@@ -17,7 +17,7 @@ MAX_VALUES_PER_REQUEST = 1000
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
 
 MAX_BUFFERED_VALUES = 36_000
-"""Maximum number of buffered values: half an hour of a VAD host's twenty values per second, which is about 20 MB."""
+"""Maximum number of buffered values: twenty values per second from a VAD host for half an hour, about 20 MB."""
 
 MAX_PAUSE_S = 60.0
 _BAD_REQUEST = 400
@@ -25,7 +25,7 @@ _TOO_MANY_REQUESTS = 429
 _THROTTLING_CODES = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
 _CREDENTIAL_ERROR_CODES = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
-"""Errors of the credentials. Once the credentials are fixed, CloudWatch accepts the values."""
+"""Errors caused by the credentials. Once the credentials are fixed, CloudWatch accepts the values."""
 
 if TYPE_CHECKING:  # stubs, which the image does not contain
     from types_boto3_cloudwatch import CloudWatchClient

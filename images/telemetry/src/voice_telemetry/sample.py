@@ -11,7 +11,7 @@ HOST_DIMENSIONS = frozenset({DEPLOYMENT_DIMENSION, FLEET_DIMENSION})
 
 @dataclass(frozen=True)
 class Sample:
-    """A value of a metric at a point in time.
+    """A metric value at a point in time.
 
     Attributes:
         name: Name in ``voice_blueprint.contract.METRICS``.

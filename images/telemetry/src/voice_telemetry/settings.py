@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     fleet: str = Field(min_length=1)
     host: str = Field(min_length=1)
     region: str = ""
-    """Region of CloudWatch. If it is empty, values are only exported to Prometheus."""
+    """CloudWatch region. If it is empty, values are only exported to Prometheus."""
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split_list)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
     prometheus_address: str = LOOPBACK

@@ -30,7 +30,7 @@ MAX_LOOKUPS_PER_S = 250
 """Maximum rate of lookups. A lookup takes about 0.2 ms, so a flood of unknown sessions leaves 95 % of the event loop's
 time for other work."""
 MAX_BUFFERED_CHUNKS = 100
-"""Maximum chunks of a session that wait for Valkey: 10 s of speech."""
+"""Maximum number of a session's chunks that wait for Valkey: 10 s of speech."""
 
 
 class RefusalReason(StrEnum):

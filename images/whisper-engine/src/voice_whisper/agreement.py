@@ -24,7 +24,7 @@ MAX_COMPRESSION_RATIO = 2.4
 SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
 """Full stop, question mark and exclamation mark, including those of Chinese, Arabic and Hindi."""
 MIN_REPEAT_COUNT = 3
-"""Number of consecutive repetitions of a few words, up to the end, that indicate a loop of the model."""
+"""Number of consecutive repetitions of a few words, up to the end, that indicate a loop in the model."""
 
 
 class LocalAgreement:

@@ -16,7 +16,7 @@ from voice_blueprint.contract.session_api import HEALTH_PATH
 
 
 class HealthServer(uvicorn.Server):
-    """A server that leaves the handling of signals to the process."""
+    """A server that leaves signal handling to the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -87,7 +87,7 @@ class Job:
     prompt: str = ""
 
     def add_durations(self, stages_ms: dict[str, float], batch: int) -> None:
-        """Record the durations of stages in a batch of this size."""
+        """Record the stage durations for a batch of this size."""
         self.stages_ms |= stages_ms
         self.processing_s += sum(stages_ms.values()) / 1000 / batch
 
@@ -102,7 +102,7 @@ class Job:
 
 
 class JobQueue:
-    """Queue of a stage, ordered by priority."""
+    """Queue for a stage, ordered by priority."""
 
     def __init__(self) -> None:
         self._queues: dict[Priority, deque[Job]] = {wanted: deque() for wanted in Priority}
@@ -115,7 +115,7 @@ class JobQueue:
         self._queues[job.priority].append(job)
 
     def requeue(self, jobs: Iterable[Job]) -> None:
-        """Insert jobs of a crashed worker at the front of the queue."""
+        """Insert jobs from a crashed worker at the front of the queue."""
         for job in jobs:
             self._queues[job.priority].appendleft(job)
 

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SessionContext:
-    """Objects that the sessions of a host share."""
+    """Objects that the sessions on a host share."""
 
     transcriber: Transcriber
     transcripts: TranscriptStore

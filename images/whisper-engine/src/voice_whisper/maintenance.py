@@ -1,4 +1,4 @@
-"""Periodic work of a host: heartbeats, leases, takeover of failed hosts' sessions, and release of idle ones."""
+"""Periodic work on a host: heartbeats, leases, takeover of sessions from failed hosts, and release of idle ones."""
 
 import asyncio
 import logging

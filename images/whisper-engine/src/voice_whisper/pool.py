@@ -43,7 +43,7 @@ class StageConfig:
 
 
 def create_stage_configs(settings: EngineSettings) -> tuple[StageConfig, ...]:
-    """Return the workers of each stage for a layout.
+    """Return the workers in each stage for a layout.
 
     Both layouts have the same number of processes, and therefore use the same cores.
     """

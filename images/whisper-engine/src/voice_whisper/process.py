@@ -12,10 +12,10 @@ from voice_whisper.memory import SlotMemory
 from voice_whisper.messages import BatchReply, BatchRequest, FailedMessage, ReadyMessage
 
 START_TIMEOUT_S = 1800
-"""Timeout of a worker's start. The first start downloads or compiles the weights."""
+"""Timeout for starting a worker. The first start downloads or compiles the weights."""
 
 BATCH_TIMEOUT_S = 60
-"""Timeout of a batch."""
+"""Timeout for a batch."""
 
 STOP_TIMEOUT_S = 5
 
@@ -81,7 +81,7 @@ class WorkerProcess:
         return worker
 
     async def send_request(self, request: BatchRequest) -> BatchReply:
-        """Send a request, and return the response of the worker.
+        """Send a request, and return the worker's response.
 
         Raises:
             WorkerDiedError: The process exited, or was killed because its response was invalid.

@@ -1,4 +1,4 @@
-"""Retries of operations on Valkey that must not be lost."""
+"""Retries for Valkey operations that must not be lost."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> 
 
 
 async def run_periodically(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:
-    """Run an operation periodically until cancelled. Errors of an unavailable store are logged."""
+    """Run an operation periodically until cancelled. Errors from an unavailable store are logged."""
     is_unavailable = False
     while True:
         try:

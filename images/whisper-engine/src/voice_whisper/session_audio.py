@@ -42,7 +42,7 @@ class DropReason(StrEnum):
 
 
 class SessionAudio:
-    """The utterances of a session that are in progress.
+    """The utterances that are in progress in a session.
 
     Args:
         end_of_turn_s: Silence that ends an utterance.

@@ -1,4 +1,4 @@
-"""Settings from the environment: variables of the contract, and variables that only images and measurements set."""
+"""Settings from the environment: variables in the contract, and variables that only images and measurements set."""
 
 import os
 from enum import StrEnum
@@ -14,11 +14,11 @@ from voice_runtime.hosts import HostKind
 
 MAX_ENCODER_BATCH = 4
 MAX_DECODER_BATCH = 8
-"""Maximum number of utterances per batch of an encoder or decoder."""
+"""Maximum number of utterances per batch in an encoder or decoder."""
 
 
 class Layout(StrEnum):
-    """Distribution of prefill and decode over processes."""
+    """Distribution of prefill and decode across processes."""
 
     DISAGGREGATED = "disaggregated"
     """Separate processes."""
@@ -27,7 +27,7 @@ class Layout(StrEnum):
 
 
 class EngineSettings(BaseSettings):
-    """Settings of a host's engine."""
+    """Settings for a host's engine."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
 
@@ -42,7 +42,7 @@ class EngineSettings(BaseSettings):
     health_address: str = "127.0.0.1"
     """Address of the health port, which a cluster queries from outside the pod."""
     vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
-    """API of vLLM or of a router for the engine ``vllm``; for ``vllm-realtime``, API of one vLLM server."""
+    """API of vLLM or a router for the engine ``vllm``; for ``vllm-realtime``, API of one vLLM server."""
     vllm_model: str = ""
     """Name of the model at that API; empty if there is only one model."""
 
@@ -56,7 +56,7 @@ class EngineSettings(BaseSettings):
 
 
 class ModelSettings(BaseSettings):
-    """Settings of a worker process."""
+    """Settings for a worker process."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True, protected_namespaces=())
 

@@ -239,7 +239,7 @@ class StreamingTranscriber:
 
 
 def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_complete: bool) -> str:
-    """Join the texts of two consecutive streams without the repetition of their overlap.
+    """Join the texts of two consecutive streams without repeating their overlap.
 
     Args:
         overlaps: Whether the second stream includes some of the first one's audio.

@@ -30,7 +30,7 @@ SILENCE_LEVEL = -10.0
 
 
 class Utterance:
-    """An utterance of a caller from its first frame: speech, including short pauses.
+    """An utterance by a caller from its first frame: speech, including short pauses.
 
     Attributes:
         start: Position of its first 20 ms frame in the session, which identifies it.
@@ -101,7 +101,7 @@ class Utterance:
             self.end, self.has_ended, self.is_transcript_complete = None, False, None
 
     def add_journal_entry(self, entry_id: str, sequence: int) -> None:
-        """Store the journal entry of a chunk. The chunk may belong to a part that was split off."""
+        """Store the journal entry for a chunk. The chunk may belong to a part that was split off."""
         of = self._rest if self._rest and sequence >= self._rest.start else self
         of.entries[entry_id] = sequence
 
@@ -176,7 +176,7 @@ class Utterance:
 
     @property
     def next_chunk_number(self) -> int:
-        """Expected number of the following chunk; -1 if the utterance was aborted, so that any chunk means a loss."""
+        """Number expected for the next chunk; -1 if the utterance was aborted, so that any chunk means a loss."""
         return self.chunk_numbers[1] if self.chunk_numbers and self.has_ended else -1
 
     @property

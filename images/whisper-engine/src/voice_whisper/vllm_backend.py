@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class VllmTranscriber:
-    """Client of vLLM's OpenAI-compatible API. vLLM encodes and decodes in one process, so there is one queue.
+    """Client for vLLM's OpenAI-compatible API. vLLM encodes and decodes in one process, so there is one queue.
 
     Args:
         address: Address of vLLM, or of a router.

@@ -96,7 +96,7 @@ class VllmRealtimeRecognizer:
 
 
 class VllmStream:
-    """A WebSocket of a stream."""
+    """A WebSocket for a stream."""
 
     def __init__(self, connection: websockets.ClientConnection, answered: Callable[[], None]) -> None:
         self.text = ""

@@ -15,7 +15,7 @@ from voice_whisper.backends.base import Word
 from voice_whisper.window import ROWS_PER_S
 
 SOUND_THRESHOLD = 0.4
-"""Threshold of sound in log10 of energy, where 0 is the quietest tenth of a window and 1 its loudest tenth."""
+"""Threshold for sound, in log10 of energy, where 0 is the quietest tenth of a window and 1 its loudest tenth."""
 MIN_LEVEL_RANGE = 1.0
 """Minimum range between these two levels, log10. With a smaller range, there are no pauses to find."""
 MIN_AUDIO_LEVEL = -9.0

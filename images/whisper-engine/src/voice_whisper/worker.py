@@ -78,7 +78,7 @@ def _load_hidden_states(memory: SlotMemory, request: BatchRequest) -> HiddenStat
 
 
 def _redirect_stdout() -> FileIO:
-    """Return a file for messages to the main process, and redirect the output of libraries to stderr."""
+    """Return a file for messages to the main process, and redirect library output to stderr."""
     replies = FileIO(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return replies

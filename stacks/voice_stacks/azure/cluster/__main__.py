@@ -1,4 +1,4 @@
-"""Pulumi program of the cluster: network, registry, vault, monitoring, AKS and its pools, and the edge.
+"""Pulumi program for the cluster: network, registry, vault, monitoring, AKS and its pools, and the edge.
 
 Run it with `pulumi up` in this folder, or with the local engine. `stacks/voice_stacks/azure/workloads` deploys into the
 cluster.

@@ -1,1 +1,1 @@
-"""The policy pack of both Pulumi projects, with rules for the resources that the programs create."""
+"""The policy pack for both Pulumi projects, with rules for the resources that the programs create."""

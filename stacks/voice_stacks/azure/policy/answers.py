@@ -1,4 +1,4 @@
-"""Rules on the probes of engines.
+"""Rules on engine probes.
 
 A probe must complete a request, since the HTTP server responds even while the engine hangs.
 """

@@ -41,7 +41,7 @@ CHUNK_SIZE_FLAG = "--chunk-size"
 
 
 def find_service(stack: Stack, pod: PodTemplate) -> AzureService | None:
-    """Return the service of the deployment file that a pod belongs to, or ``None``."""
+    """Return the service in the deployment file that a pod belongs to, or ``None``."""
     azure = stack.azure
     name = pod.labels.get(SERVICE_LABEL)
     return next((each for each in azure.services if each.name == name), None) if azure else None
@@ -200,7 +200,7 @@ def check_thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
 
 
 def _calculate_max_metric_value(stack: Stack, pod: PodTemplate, metric: str) -> float:
-    """Return the maximum value of a metric of one pod, or 0 if the maximum is unknown."""
+    """Return the maximum value of a metric for one pod, or 0 if the maximum is unknown."""
     pod_engines = [engine for engine in list_engines(stack) if engine.pod.urn == pod.urn]
     match metric:
         case EngineMetric.KV_USAGE:

@@ -36,12 +36,12 @@ from voice_stacks.azure.policy.values import Value
 GPU_TAINT_KEYS = ("nvidia.com/gpu", "sku")
 """Keys of taints that exclude pods without GPUs; Microsoft's guides use the second one."""
 UNBOUNDED_NODE_COUNT = 1_000_000
-"""Number of nodes of a pool without a maximum."""
+"""Number of nodes in a pool without a maximum."""
 
 
 @dataclass(frozen=True)
 class PoolProfile:
-    """A node pool of a Pulumi program: a separate resource, or part of the cluster resource."""
+    """A node pool in a Pulumi program: a separate resource, or part of the cluster resource."""
 
     resource: Resource
     props: Value

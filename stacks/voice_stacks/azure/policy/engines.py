@@ -19,12 +19,12 @@ VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 MEMORY_FRACTION_FLAG = "--gpu-memory-utilization"
 FRACTION_PATTERN = re.compile(r"[0-9]*\.?[0-9]+")
 PREFILL, DECODE = "kv_producer", "kv_consumer"
-"""Roles of the two engines of a cell."""
+"""Roles of the two engines in a cell."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A ``vllm serve`` process of a pod."""
+    """A ``vllm serve`` process in a pod."""
 
     pod: PodTemplate
     container: Container
@@ -48,7 +48,7 @@ class Engine:
 
     @property
     def published_table(self) -> EngineTable:
-        """Published options and metrics of the engine's release."""
+        """Published options and metrics for the engine's release."""
         return load_published_table("vllm-omni" if self.is_omni else "vllm")
 
     def parse_int_flag(self, flag: str, default: int) -> int:
@@ -83,12 +83,12 @@ class Engine:
 
     @property
     def used_gpus(self) -> tuple[int, ...]:
-        """GPUs of the engine's ranks, which are the first visible GPUs."""
+        """GPUs for the engine's ranks, which are the first visible GPUs."""
         return self.visible_gpus[: self.tensor_parallel_size]
 
     @property
     def pod_gpus(self) -> tuple[int, ...]:
-        """GPUs of the engine's ranks, numbered within the pod."""
+        """GPUs for the engine's ranks, numbered within the pod."""
         gpu_request, others = (
             self.container.gpu_count,
             itertools.takewhile(self._is_different_container, self.pod.running_containers),
@@ -111,7 +111,7 @@ class Engine:
 
     @cached_property
     def connectors(self) -> list[Value]:
-        """KV connectors of the engine, including those inside ``MultiConnector``."""
+        """KV connectors that the engine uses, including those inside ``MultiConnector``."""
         try:
             top = Value(json.loads(self.flags.get("--kv-transfer-config") or "null"))
         except json.JSONDecodeError:
@@ -127,7 +127,7 @@ class Engine:
 
 @lru_cache(maxsize=1)
 def list_engines(stack: Stack) -> tuple[Engine, ...]:
-    """Return the engines of all pods."""
+    """Return the engines in all pods."""
     return tuple(_find_engines(list_pods(stack)))
 
 

@@ -135,7 +135,7 @@ OpenPort = tuple[str, str, str]
 
 
 def _collect_public_ports(stack: Stack, *, inbound: bool) -> set[OpenPort]:
-    """Return the ports of the contract's public flows, including a public API server with an unknown address."""
+    """Return the ports for the contract's public flows, including a public API server with an unknown address."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
     return {
@@ -226,7 +226,7 @@ def _find_privilege_problems(pod: PodTemplate, container: Container) -> Iterator
 
 
 def _selects_all_pods(peer: Value) -> bool:
-    """Return True if a peer selects every pod of every namespace."""
+    """Return True if a peer selects every pod in every namespace."""
     namespaces = peer["namespaceSelector"]
     selects_all = not namespaces.is_missing and not any(True for _ in namespaces.items())
     return selects_all and peer["podSelector"].is_missing

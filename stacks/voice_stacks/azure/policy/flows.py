@@ -1,4 +1,4 @@
-"""Check that network policies allow each flow of the contract at the receiver and at the sender."""
+"""Check that network policies allow each flow in the contract at the receiver and at the sender."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ SYSTEM_POD_LABELS_BY_COMPONENT = {
     Component.MONITORING: {"rsName": "ama-metrics"},
     Component.DNS: {"k8s-app": "kube-dns"},
 }
-"""Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
+"""AKS pods, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
 
 
 def find_blocked_flow_violations(stack: Stack) -> Iterator[Violation]:
-    """Yield a violation for each pod that cannot receive or send a flow of the contract."""
+    """Yield a violation for each pod that cannot receive or send a flow in the contract."""
     policies = list(stack.find_resources("networking.k8s.io/v1:NetworkPolicy"))
     stack_pods = list_pods(stack)
     for flow in stack.flows:
@@ -93,7 +93,7 @@ def _peer_selects_pod(peer: Value, pod: PodTemplate) -> bool:
 
 
 def _peer_includes_component(stack: Stack, peer: Value, component: Component) -> bool:
-    """Return True if a peer of a policy includes a component that has no pods in the stack."""
+    """Return True if a peer in a policy includes a component that has no pods in the stack."""
     namespace = peer.get("namespaceSelector", "matchLabels").as_text_dict()
     azure = stack.azure
     match component:

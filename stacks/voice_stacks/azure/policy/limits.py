@@ -1,4 +1,4 @@
-"""Rules on limits of engines, kernels and routers that are not settings of the deployment file."""
+"""Rules on limits of engines, kernels and routers that are not settings in the deployment file."""
 
 import re
 from collections import defaultdict

@@ -105,7 +105,7 @@ vars(pulumi_policy.policy).update(
 
 
 def create_rule(check: Check) -> Rule:
-    """Return a rule that applies a check of the deployment file to resources. The rule has the check's id."""
+    """Return a rule that applies a check on the deployment file to resources. The rule has the check's id."""
 
     def find_violations(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
@@ -120,7 +120,7 @@ RULES = (
     *(value for module in RULE_MODULES for value in vars(module).values() if isinstance(value, Rule)),
     *(create_rule(check) for check in CHECKS if check.check_cluster),
 )
-"""All rules in the order of reporting: first errors that only a program can cause, then errors of the file."""
+"""All rules in reporting order: first errors that only a program can cause, then errors in the file."""
 
 ACCEPTABLE_RULE_IDS = {check.id for check in CHECKS if check.check_cluster and check.is_acceptable}
 """Names of the rules whose findings a deployment file may accept."""
@@ -148,7 +148,7 @@ def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
 
 
 def load_configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | None:
-    """Load the deployment file of the stack's configuration.
+    """Load the deployment file from the stack's configuration.
 
     Return ``None`` if the configuration contains no file.
 

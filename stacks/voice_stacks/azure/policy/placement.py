@@ -1,4 +1,4 @@
-"""Rules on the placement of pods: pools, taints, NUMA nodes, NVLink domains."""
+"""Rules on pod placement: pools, taints, NUMA nodes, NVLink domains."""
 
 from collections import defaultdict
 from collections.abc import Iterator

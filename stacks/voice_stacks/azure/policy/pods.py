@@ -25,7 +25,7 @@ SHARED_MEMORY_DIR = "/dev/shm"  # noqa: S108  a mount of a pod
 
 @dataclass(frozen=True)
 class Container:
-    """A container of a pod."""
+    """A container in a pod."""
 
     spec: Value
 
@@ -44,7 +44,7 @@ class Container:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Variables of the container with literal values."""
+        """Environment variables in the container that have literal values."""
         return {entry["name"].text: entry["value"].text for entry in self.spec["env"]}
 
     @property
@@ -155,7 +155,7 @@ class PodTemplate:
 
     @property
     def memory_gib(self) -> float:
-        """Memory of one pod in GiB. Shared memory counts as memory of the containers."""
+        """Memory of one pod in GiB. Shared memory counts towards the containers' memory."""
         return sum(container.memory_gib for container in self.running_containers)
 
     @property
@@ -177,7 +177,7 @@ class PodTemplate:
 
 @lru_cache(maxsize=1)
 def list_pods(stack: Stack) -> tuple[PodTemplate, ...]:
-    """Return the pods of a stack or of one resource."""
+    """Return the pods in a stack or in one resource."""
     return tuple(
         PodTemplate(resource, resource.props.get(*POD_TEMPLATE_PATH_BY_TYPE[kind]))
         for resource in stack.resources

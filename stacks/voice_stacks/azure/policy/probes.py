@@ -1,4 +1,4 @@
-"""Rules on the lifecycle of pods: probes, draining, disruption budgets, scaling, and valid references."""
+"""Rules on the pod lifecycle: probes, draining, disruption budgets, scaling, and valid references."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, st
 from voice_stacks.azure.policy.values import Value
 
 DEFAULT_GRACE_PERIOD_S = 30
-"""Default grace period of Kubernetes."""
+"""Default grace period in Kubernetes."""
 MIN_HANG_DETECTION_S = 60
 MIN_STOP_MARGIN_S = 15
 """Time between the end of a program's own drain and SIGKILL, during which remaining connections are closed and sidecars

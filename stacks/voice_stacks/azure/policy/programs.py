@@ -27,12 +27,12 @@ CONTRACT_PORT_BY_VARIABLE: Mapping[str, Port] = {
     contract_variables.VALKEY_PORT.name: REDIS,
     contract_variables.PROMETHEUS_PORT.name: PROMETHEUS,
 }
-"""Ports of the contract by environment variable. The variables configure listeners and clients."""
+"""Ports in the contract, by environment variable. The variables configure listeners and clients."""
 COMPONENT_PORTS_BY_VARIABLE: Mapping[str, Mapping[str, Port]] = {
     contract_variables.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
     contract_variables.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},
 }
-"""Ports of the contract that differ between components, by environment variable."""
+"""Ports in the contract that differ between components, by environment variable."""
 MAX_UNREADY_S = 60
 """Maximum time for which callers may be routed to a pod that does not respond. This is our choice: the edge sends a
 probe every 10 s, and requires two failures."""

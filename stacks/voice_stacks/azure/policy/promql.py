@@ -35,7 +35,7 @@ class Number:
 
 @dataclass(frozen=True)
 class LabelMatcher:
-    """A condition of a selector: a label, ``=``, ``!=``, ``=~`` or ``!~``, and a value."""
+    """A condition in a selector: a label, ``=``, ``!=``, ``=~`` or ``!~``, and a value."""
 
     label: str
     operator: str

@@ -16,12 +16,12 @@ MIN_WEIGHTS_MIB_PER_S = 100
 """Minimum throughput that Azure Files guarantees for a premium share of any size:
 https://learn.microsoft.com/azure/storage/files/understanding-billing#provisioned-v1-provisioning-detail."""
 MIN_STARTUP_S = 60
-"""Minimum start-up timeout of a program without a model."""
+"""Minimum start-up timeout for a program without a model."""
 MAX_SCALING_DELAY_S = 120
 """Maximum delay before scaling adds a pod. This is our choice: starting a node and an engine takes ten times as
 long."""
 DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
-"""Probe defaults of Kubernetes."""
+"""Kubernetes defaults for probes."""
 
 
 def calculate_max_failure_time_s(probe: Value) -> float:
@@ -178,7 +178,7 @@ def check_scaling_adds_pods_in_time(stack: Stack) -> Iterator[Violation]:
 
 
 def _calculate_max_evicted_pods(stack: Stack, pod: PodTemplate) -> int:
-    """Return the maximum number of a workload's pods evicted at once when a node is drained; 0 with a surge node."""
+    """Return the maximum number of pods that a node drain evicts from a workload at once; 0 with a surge node."""
     pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
     if pool is None or pool.surge_nodes or not pod.gpu_count:
         return 0

@@ -49,7 +49,7 @@ class Router:
 
     @property
     def configuration_by_backend(self) -> dict[str, str]:
-        """Configuration text of each backend, by name."""
+        """Configuration text for each backend, by name."""
         parts = _BACKEND_PATTERN.split(self.configuration)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -97,7 +97,7 @@ def check_routers_find_engines(stack: Stack) -> Iterator[Violation]:
 
 
 def _find_backend_pods(stack: Stack, route: ServerTemplate) -> tuple[list[PodTemplate], str]:
-    """Return the pods of a route's service, and a problem with the service or an empty string."""
+    """Return the pods behind a route's service, and a problem with the service or an empty string."""
     desired = (route.service, route.namespace)
     service = next(
         (each for each in stack.find_resources("core/v1:Service") if _get_qualified_name(each) == desired), None

@@ -11,7 +11,7 @@ from voice_stacks.azure.policy.values import Value
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource of a stack.
+    """A resource in a stack.
 
     Attributes:
         type: Pulumi's type token, such as ``kubernetes:apps/v1:Deployment``.
@@ -28,7 +28,7 @@ class Resource:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """The resources of a stack and, if known, the deployment that they were created from.
+    """The resources in a stack and, if known, the deployment that they were created from.
 
     Instances are compared by identity, so that the pods of a stack can be cached (`pods.pods`).
     """

@@ -122,7 +122,7 @@ def build_engine_series(engine: str) -> Mapping[str, ExpectedSeries]:
 
 @functools.cache
 def build_cluster_series() -> Mapping[str, ExpectedSeries]:
-    """Return the series of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
+    """Return the series from all other publishers: Kubernetes, GPUs, our own images and recording rules."""
     results: dict[str, ExpectedSeries] = {
         metric: _CLUSTER_SERIES.get(metric, NEUTRAL_SERIES) for metric in ClusterMetric
     }
@@ -159,7 +159,7 @@ def _build_metric_series(metric: Metric) -> ExpectedSeries:
 
 
 def collect_known_series() -> Mapping[str, ExpectedSeries]:
-    """Return the series of all publishers of the cluster, by name."""
+    """Return the series from all publishers in the cluster, by name."""
     return {
         **{
             name: series

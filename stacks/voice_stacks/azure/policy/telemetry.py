@@ -1,4 +1,4 @@
-"""Rules on metrics of scaling, alerts and dashboards, which must be published and scraped."""
+"""Rules on metrics for scaling, alerts and dashboards, which must be published and scraped."""
 
 import json
 import re
@@ -30,11 +30,11 @@ REQUEST_METRIC_BY_STAGE_METRIC: Mapping[str, str] = {
     EngineMetric.RUNNING: SpeechMetric.RUNNING,
     EngineMetric.WAITING: SpeechMetric.WAITING,
 }
-"""Metrics of vLLM-Omni's stages, and the corresponding metrics of whole requests."""
+"""Metrics for vLLM-Omni's stages, and the corresponding metrics for whole requests."""
 KEEP_LIST_PATTERN = re.compile(r'kubestate = "([^"]*)"')
 WINDOW_PATTERN = re.compile(r"\[(\d+[smh])\]")
 MIN_WINDOW_S = 120
-"""Minimum window of rates on dashboards."""
+"""Minimum window for rates on dashboards."""
 META_LABEL_PREFIX = "__meta_kubernetes_pod_label_"
 KEEP_LIST_DOCS_URL = (
     "https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"
@@ -43,7 +43,7 @@ KEEP_LIST_DOCS_URL = (
 
 @dataclass(frozen=True)
 class Query:
-    """A PromQL query of a resource.
+    """A PromQL query in a resource.
 
     Attributes:
         location: Location of the query, for messages.
@@ -55,7 +55,7 @@ class Query:
 
 
 def find_queries(stack: Stack) -> Iterator[Query]:
-    """Yield all queries of a stack: those of scaling, alerts, recording rules, and dashboards."""
+    """Yield all queries in a stack: those for scaling, alerts, recording rules, and dashboards."""
     for scaled in stack.find_resources(":ScaledObject"):
         for trigger in scaled.props.get("spec", "triggers"):
             if trigger["type"].text == "prometheus":
@@ -263,7 +263,7 @@ def _is_redundant_port(pod: PodTemplate, port: Value) -> bool:
 
 
 def _find_missing_service_labels(pod: PodTemplate, endpoint: Value) -> Iterator[str]:
-    """Yield the labels of a service's series that an endpoint does not add."""
+    """Yield the labels on a service's series that an endpoint does not add."""
     if SERVICE_LABEL not in pod.labels:
         return
     target_labels = {

@@ -114,7 +114,7 @@ def _has_capacity(capacity: Resource, pod: PodTemplate, class_name: str, gib: fl
 
 
 def _count_pods_by_claim(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
-    """Return, for each claim, the number of pods of each workload that mounts it."""
+    """Return, for each claim, the number of pods in each workload that mounts it."""
     max_replicas, result = collect_max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
     for pod in list_pods(stack):
         for volume in pod.spec["volumes"]:

@@ -1,4 +1,4 @@
-"""Rules on the identities of pods: each must use the identity, service account and store user of its own tier."""
+"""Rules on pod identities: each must use the identity, service account and store user of its own tier."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,7 +10,7 @@ from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 TOKEN_AUDIENCE = "api://AzureADTokenExchange"  # noqa: S105
-"""Audience for which Entra accepts tokens of a cluster:
+"""Audience for which Entra accepts tokens from a cluster:
 https://learn.microsoft.com/azure/aks/workload-identity-overview."""
 TOKEN_FILE_VARIABLE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  the name of a variable
 STATE_TOKEN_FILE_VARIABLE = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a variable
@@ -18,7 +18,7 @@ CLIENT_ID_VARIABLE, STATE_USER_VARIABLE = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
 
 
 def get_cluster_outputs(stack: Stack) -> Value:
-    """Return the outputs of the cluster's project that the workloads read."""
+    """Return the outputs from the cluster's project that the workloads read."""
     return next((each.props["outputs"] for each in stack.find_resources(":StackReference")), Value())
 
 

@@ -1,4 +1,4 @@
-"""Pulumi program of the workloads: engines, router, model cache, GPU drivers, scaling, and the caller tiers.
+"""Pulumi program for the workloads: engines, router, model cache, GPU drivers, scaling, and the caller tiers.
 
 Run it with `pulumi up` in this folder or with the local engine, after the program of
 `stacks/voice_stacks/azure/cluster`.

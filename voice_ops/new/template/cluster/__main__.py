@@ -1,4 +1,4 @@
-"""The Pulumi project voice-cluster of the installed voice-serve, for the file in the stack's configuration."""
+"""The Pulumi project voice-cluster from the installed voice-serve, for the file in the stack's configuration."""
 
 import runpy
 

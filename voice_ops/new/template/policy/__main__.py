@@ -1,4 +1,4 @@
-"""The policy pack of the installed voice-serve: `--policy-pack ../policy` in a project's folder."""
+"""The policy pack from the installed voice-serve: `--policy-pack ../policy` in a project's folder."""
 
 from pathlib import Path
 

@@ -21,5 +21,5 @@ class Source(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the connections of the source."""
+        """Close the source's connections."""
         ...

@@ -47,7 +47,7 @@ class DataPlaneCounters(BaseModel):
 
 
 class DataPlaneSource:
-    """Source of the data plane's values and of the increments of its counters."""
+    """Source of the data plane's values and its counter increments."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket

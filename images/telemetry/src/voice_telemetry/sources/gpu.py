@@ -18,7 +18,7 @@ _BYTES_PER_MIB = 1 << 20
 
 
 class GpuSource:
-    """Reads all GPUs of the host."""
+    """Reads all GPUs on the host."""
 
     def __init__(self, library: Any = pynvml) -> None:  # noqa: ANN401  a module of C bindings without types
         self._nvml = library

@@ -31,7 +31,7 @@ class CoreUtilization(BaseModel):
 
 
 class CoreCounters(BaseModel):
-    """Counters of a runtime's cores by number."""
+    """Counters for a runtime's cores, by core number."""
 
     neuroncores_in_use: dict[str, CoreUtilization] = {}
 
@@ -62,7 +62,7 @@ class MonitorOutput(BaseModel):
     neuron_hardware_info: HardwareInfo = HardwareInfo()
 
     def calculate_utilization(self) -> float | None:
-        """Return the mean utilization of all cores of the host in percent, or ``None`` without a visible runtime.
+        """Return the mean utilization of all cores on the host in percent, or ``None`` without a visible runtime.
 
         A core without a runtime is idle. Without any visible runtime, the utilization is unknown. A runtime that is
         compiling a model, or that neuron-monitor cannot see, must not cause the fleet to shrink.

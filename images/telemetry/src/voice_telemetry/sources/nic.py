@@ -22,7 +22,7 @@ ROUTES_FILE = Path("/proc/net/route")
 
 
 def read_counters(interface: str) -> dict[str, int]:
-    """Return all counters of an interface's driver by name.
+    """Return all counters from an interface's driver, by name.
 
     Raises:
         OSError: The interface does not exist, or its driver has no counters.
@@ -59,7 +59,7 @@ def find_default_interface() -> str:
 
 
 class NicSource:
-    """Source of the increments of ENA's allowance counters."""
+    """Source of the increments in ENA's allowance counters."""
 
     def __init__(self) -> None:
         self._previous: dict[str, int] | None = None

@@ -1,4 +1,4 @@
-"""Interface of a model: prefill and decode as separate operations."""
+"""Interface to a model: prefill and decode as separate operations."""
 
 import importlib
 from collections.abc import Sequence

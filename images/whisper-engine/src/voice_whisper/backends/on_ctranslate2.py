@@ -75,7 +75,7 @@ def _starts_word(piece: str, language: str) -> bool:
 
 
 def compute_max_length(hidden: HiddenStates) -> int:
-    """Return CTranslate2's parameter for the maximum number of tokens of a window."""
+    """Return the CTranslate2 parameter for the maximum number of tokens in a window."""
     states: int = hidden.shape[1]
     return states * ROWS_PER_STATE // ROWS_PER_S * MAX_TOKENS_PER_S * MAX_LENGTH_TO_TOKENS_RATIO
 

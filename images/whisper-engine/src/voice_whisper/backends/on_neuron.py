@@ -1,4 +1,4 @@
-"""Whisper on AWS Inferentia2 and Trainium1, with the Whisper of NxD Inference, in the image ``asr-neuron``.
+"""Whisper from NxD Inference on AWS Inferentia2 and Trainium1, in the image ``asr-neuron``.
 
 This backend is not tested, since neither such hardware nor its packages were available. Names are those of
 neuronx_distributed_inference.models.whisper.modeling_whisper (SDK 2.31) and of openai-whisper, on which it is based.
@@ -38,7 +38,7 @@ class NeuronBackend:
         self.languages: tuple[str, ...] = tuple(languages) if application.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> HiddenStates:
-        """Convert features to hidden states of windows of 30 s, one by one."""
+        """Convert the features of 30 s windows to hidden states, one window at a time."""
         padding = ((0, 0), (0, 0), (0, MAX_WINDOW_ROWS - features.shape[2]))
         windows = self._torch.from_numpy(np.pad(features, padding))
         states = [self._application.encoder(window).numpy() for window in windows.split(1)]
