@@ -32,7 +32,7 @@ def rehearse_deployment(deployment: Deployment) -> tuple[list[CreatedProject], l
 def list_recorded_preview_paths(
     folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]
 ) -> list[Path]:
-    """Return the path of the recorded preview for each project."""
+    """Return the files in which the previews of both programs are recorded."""
     return [state.get_state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 

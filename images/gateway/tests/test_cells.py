@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,21 @@ def test_a_gateway_must_be_in_its_own_list() -> None:
     with pytest.raises(ValueError, match="VOICE_CELLS does not contain this cell"):
         GatewaySettings(**{**SETTINGS, "api_url": "https://api.c9.voice.test"})
     assert GatewaySettings(**SETTINGS).cells == {"https://api.c1.voice.test": "https://media.c1.voice.test/healthz"}
+
+
+async def test_a_cell_is_checked_again_after_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, clock, checks = cells(APIS[:2]), iter((100.0, 104.9, 105.1)), list[str]()
+
+    async def check(name: str) -> bool:
+        checks.append(name)
+        return True
+
+    monkeypatch.setattr(router, "_check_health", check)
+    monkeypatch.setattr("voice_gateway.cells.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    call = next(each for each in map(str, range(99)) if router.rank_cells(each)[0] != router.own_name)
+    for _ in range(3):
+        assert await router.select_cell(call, ()) == "api.c2.voice.test"
+    assert checks == ["api.c2.voice.test"] * 2
 
 
 SETTINGS: dict[str, Any] = {

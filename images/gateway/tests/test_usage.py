@@ -113,10 +113,10 @@ async def test_a_stopping_gateway_waits_for_reports_within_its_stop_timeout(star
 
 
 async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
-    gateway = await (await start(CALLER_MINUTES_PER_DAY=1).ready()).accepts_callers()
+    gateway = await (await start(CALLER_MINUTES_PER_DAY=61).ready()).accepts_callers()
     caller = "127.0.0.1"
     key = state.build_caller_usage_key(caller, datetime.now(UTC).date().isoformat())
-    await store.hset(key, mapping={"audio_s": "59.5"})
+    await store.hset(key, mapping={"audio_s": "3659.5"})
     async with connect(gateway, LISTEN) as connection:
         await connection.send(SECOND)
         await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)
@@ -127,7 +127,7 @@ async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
     refusal = caught.value.response
     assert refusal.status_code == 429
     assert any(not (at + int(refusal.headers["Retry-After"])) % 86_400 for at in range(since, int(time.time()) + 1))
-    assert "1 minutes" in json.loads(refusal.body)["detail"]
+    assert "the 61 minutes" in json.loads(refusal.body)["detail"]
     async with httpx2.AsyncClient() as http:
         answer = await http.post(f"{gateway.url}/v1/audio/transcriptions", files={"file": ("x.wav", b"RIFF")})
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "daily_quota")

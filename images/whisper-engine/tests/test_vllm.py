@@ -10,6 +10,7 @@ import threading
 import time
 import wave
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import HostRegistry
-from voice_whisper import vllm_backend, vllm_watch
+from voice_whisper import streaming, vllm_backend, vllm_watch
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_backend import VllmTranscriber
@@ -152,6 +153,11 @@ async def test_the_configured_model_of_a_router_is_used(vllm: Vllm) -> None:
     vllm.models[:] = ["qwen3-8b", MODEL]
     assert await speaking == "One moment."
     assert str(vllm.forms[0]["model"]).strip() == MODEL
+
+
+@pytest.mark.parametrize("module", [vllm_backend, streaming])
+def test_a_final_waits_a_minute_for_vllm_to_restart(module: ModuleType) -> None:
+    assert module.RETRY_PAUSE_S * module.MAX_ATTEMPTS == 60
 
 
 async def test_finals_wait_for_vllm_to_recover_but_partials_do_not(vllm: Vllm) -> None:
