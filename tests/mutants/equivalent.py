@@ -51,6 +51,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(f"{AGENT}/server.py", "STOP_TIMEOUT_S = 5", "STOP_TIMEOUT_S = 6", "requests of this process are short"),
     Equivalent(f"{RUNTIME}/websocket.py", "self._paused_until = 0.0", "self._paused_until = 1.0",
                "the clock is above both"),
+    Equivalent(f"{RUNTIME}/journal.py", "now - before.until <=", "now % before.until <=",
+               "the same until the clock has doubled since the last search"),
     Equivalent(f"{RUNTIME}/environment.py", "[:80]", "[: 79]", LENGTH),
     Equivalent(f"{ENGINE}/vllm_backend.py", "{answer.text[:200]}\")\n", "{answer.text[: 201]}\")\n", LENGTH),
     Equivalent(f"{ENGINE}/admission.py", FULL, FULL.replace("0.0", "-1.0"), "the clock is above both"),

@@ -519,16 +519,21 @@ async def test_word_times_are_correct_after_two_hours_on_one_socket(
             assert result["channel"]["alternatives"][0]["words"][0]["start"] == pytest.approx(start_s + 0.04)
 
 
-async def test_numbers_are_written_in_digits_where_a_client_requests_it(
-    gateway: GatewayProcess, store: Redis, vad: VadHost
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("&numerals=true", ["about", "23", "people"]), ("", ["about", "twenty", "three", "people"])],
+    ids=["requested", "by default"],
+)
+async def test_numbers_are_only_written_in_digits_where_a_client_requests_it(
+    gateway: GatewayProcess, store: Redis, vad: VadHost, option: str, words: list[str]
 ) -> None:
-    async with connect(gateway, f"{LISTEN}&numerals=true&language=en") as connection:
+    async with connect(gateway, f"{LISTEN}{option}&language=en") as connection:
         await connection.send(bytes(6400))
         await say(store, await only_ssrc(vad, store), *spoken(1, "about twenty three people"))
         (result,) = await Client(connection).receive()
     (best,) = result["channel"]["alternatives"]
-    assert best["transcript"] == "about 23 people"
-    assert [word["punctuated_word"] for word in best["words"]] == ["about", "23", "people"]
+    assert best["transcript"] == " ".join(words)
+    assert [word["punctuated_word"] for word in best["words"]] == words
 
 
 async def test_two_channels_of_a_client_are_mixed(gateway: GatewayProcess, store: Redis, vad: VadHost) -> None:
