@@ -174,6 +174,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{TELEMETRY}/sources/neuron.py", "no element less than none", ("max(0, cores", "max( -1, cores")),
     *_each(f"{TELEMETRY}/sources/neuron.py", "at this instant", ("> _MAX_DOCUMENT_AGE_S", ">= _MAX_DOCUMENT_AGE_S")),
     *_each(f"{TELEMETRY}/sources/nic.py", "a name has at most 15 characters", ("[:15]", "[: 16]")),
+    Equivalent(f"{TELEMETRY}/sources/neuron.py", "now - self._latest[0] >", "now % self._latest[0] >",
+               "the same until the clock has doubled since the last report"),
     *_each(f"{TELEMETRY}/sources/nic.py", "a field that the kernel writes",
            ("_GSSET_INFO, 0, 1", "_GSSET_INFO, 1, 1"),
            ("_STATS_STRING_SET_ID, 0)))[3]", "_STATS_STRING_SET_ID, 1)))[3]")),

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import json
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -21,8 +22,10 @@ from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds
 from images.gateway.tests.test_archive import BUCKET, Bucket, bucket, s3, start_archiving
 from images.gateway.tests.test_client_sockets import LISTEN, Client, connect, event, only_ssrc, say
 from voice_gateway.archive import Archive
+from voice_gateway.usage import UsageCounter, UsageRecord
 from voice_gateway.usage_report import REPORT_DELAY, UsageReporter, to_csv
 from voice_runtime import state
+from voice_runtime.metrics import Metrics
 from voice_runtime.replies import decode_fields
 from voice_runtime.sessions import SessionStore
 from voice_runtime.transcripts import EventKind, TranscriptStore
@@ -110,6 +113,15 @@ async def test_a_stopping_gateway_waits_for_reports_within_its_stop_timeout(star
     gateway = await (await start(RECONNECT_GRACE_S=300, DRAIN_TIMEOUT_S=0).ready()).accepts_callers()
     await stop_after_a_lost_connection(gateway, vad)
     assert not told(gateway)
+
+
+def test_the_log_rounds_seconds_to_hundredths(store: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    counter = UsageCounter(store, Metrics("test", "gateway", lambda _: None), 0)
+    counter._log_usage("caller", "session", UsageRecord(audio_s=1.23456, speech_s=0.98765, characters=3))
+    (record,) = (each for each in caplog.records if each.message == "usage")
+    fields = record.__dict__["fields"]
+    assert (fields["audio_s"], fields["speech_s"], fields["characters"]) == (1.23, 0.99, 3)
 
 
 async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:

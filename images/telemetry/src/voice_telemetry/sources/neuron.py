@@ -95,7 +95,7 @@ class NeuronSource:
             await self._start_monitor()
         now = asyncio.get_running_loop().time()
         if self._latest is None or now - self._latest[0] > _MAX_DOCUMENT_AGE_S:
-            raise SourceError("neuron-monitor has told nothing of late")
+            raise SourceError("neuron-monitor has not reported recently")
         utilization = self._latest[1].calculate_utilization()
         if utilization is None:
             return []
