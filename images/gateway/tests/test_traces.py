@@ -99,6 +99,7 @@ async def test_call_is_one_trace_with_consistent_stages(
     stages = ["vad end, ship", *STAGES_MS, "commit"]
     assert set(spans) == {"call", "admit", "first packet", "utterance", "deliver", *stages}
     whole = spans["utterance"]
+    assert abs(time.time_ns() - whole.start_time_unix_nano) < 3600e9, "nanoseconds since 1970"
     assert sum(milliseconds(spans[stage]) for stage in stages) == pytest.approx(milliseconds(whole), abs=1)
     for stage, took_ms in STAGES_MS.items():
         assert milliseconds(spans[stage]) == pytest.approx(took_ms, abs=0.1)
