@@ -33,7 +33,7 @@ AZURE_MUTANTS = (
     Named("1 images are pushed where no push gets in",
           "voice_ops/images/commands.py", '"acr", "import"', '"acr", "login"',
           PATH),
-    Named("1 the guide asks agents at a name that nobody has", "docs/guides/azure.md",
+    Named("1 the guide names an address of agents that does not exist", "docs/guides/azure.md",
           "https://agent.", "https://agents.",
           PATH),
     # 2, upgrades
