@@ -120,7 +120,7 @@ def test_the_callers_section_of_the_guide_matches_init(tmp_path: Path) -> None:
     """The section is therefore valid, and changes with the sizing that both use."""
     (shown,) = re.findall(r"^```yaml\n(azure:.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
     file = tmp_path / "mine.yaml"
-    calls = match_in_guide(r"example is for (\d+) concurrent\s+calls")
+    calls = match_in_guide(r"example is for (\d+)\s+concurrent\s+calls")
     result = CliRunner().invoke(
         app,
         ["init", str(file), "--cloud", "azure", "--region", "southcentralus", "--calls", calls, "--budget", "20000"],

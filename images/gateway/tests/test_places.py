@@ -102,8 +102,16 @@ async def test_srtp_session_uses_a_slot_until_it_is_closed(few: GatewayProcess) 
 
 async def test_later_rejection_by_an_engine_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
+    sessions = SessionStore(store)
+    session = await sessions.read(opened.ssrc)
+    assert session
+    await sessions.start_grace_period(session, 60)
     async with opened.stream() as events, opened.socket() as connection:
-        await SessionStore(store).mark_refused(opened.ssrc)
+        # Right after the gateway has accepted a socket, it ends the grace period and clears any rejection.
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
+            while (session := await sessions.read(opened.ssrc)) is None or session.reconnect_by:
+                await asyncio.sleep(0.02)
+        await sessions.mark_refused(opened.ssrc)
         told = (await asyncio.wait_for(events.until("error"), BUSY_TIMEOUT_S))[-1]
         assert told.data["error"] == "no capacity"
         await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)

@@ -308,7 +308,7 @@ async def test_silent_neuron_monitor_is_reported(tmp_path: Path, monkeypatch: py
     await read_first(source)
     monkeypatch.setattr(neuron, "_MAX_DOCUMENT_AGE_S", 1.1)
     await asyncio.sleep(1.2)
-    with pytest.raises(SourceError, match="of late"):
+    with pytest.raises(SourceError, match="has not reported recently"):
         await source.read()
     await source.close()
 
@@ -321,7 +321,7 @@ async def test_a_document_of_neuron_monitor_counts_for_five_seconds(
     document = neuron.MonitorOutput.model_validate_json((DATA / "neuron-monitor.json").read_text())
     source._latest = (asyncio.get_running_loop().time() - age_s, document)
     if is_stale:
-        with pytest.raises(SourceError, match="of late"):
+        with pytest.raises(SourceError, match="has not reported recently"):
             await source.read()
     else:
         assert await source.read()

@@ -163,7 +163,7 @@ def test_every_host_and_all_traffic_of_production_are_in_the_total(name: str) ->
 
 def test_the_readme_shows_the_cost_of_its_first_step() -> None:
     report = json.loads(voice_cost(ROOT / "deployments/small.yaml", "--strict", "--json").stdout)["clouds"]["aws"]
-    said = re.search(r"20 calls at a time on Graviton CPUs, for about (\d+) USD", (ROOT / "README.md").read_text())
+    said = re.search(r"20 concurrent calls on Graviton CPUs for about (\d+) USD", (ROOT / "README.md").read_text())
     assert said
     assert report["usd_per_month"]["expected"] == pytest.approx(int(said[1]), rel=0.02)
 
