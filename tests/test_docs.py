@@ -29,6 +29,7 @@ from typer.core import TyperGroup
 from tests.excerpts import WRITE, excerpt, outputs, recorded, update_excerpts
 from tests.nonempty import nonempty
 from voice_blueprint.file.model.deployment import Deployment
+from voice_gateway.traces import TRACED_STAGES
 from voice_ops.cli import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
@@ -331,6 +332,11 @@ def _errors(document: object) -> list[Any]:
 
 def test_a_nonexistent_setting_is_detected() -> None:
     assert any(error["type"] == "extra_forbidden" for error in _errors({"aws": {"nothing": 1}}))
+
+
+def test_the_gateways_readme_lists_the_stages_of_an_utterance() -> None:
+    (listed,) = re.findall(r"\(with the stages ([^)]*)\)", read_document("images/gateway/README.md"))
+    assert re.findall(r"`([^`]+)`", listed) == ["vad end, ship", *TRACED_STAGES, "commit"]
 
 
 def test_documented_make_targets_are_run_by_ci() -> None:
