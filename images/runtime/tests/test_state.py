@@ -445,6 +445,7 @@ async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: R
     assert await survivor.find_orphaned_sessions() == []
     await registry.remove("dead")
     assert await search_until_dead(survivor, clock) == [1]
+    assert await survivor.find_orphaned_sessions() == [1], "until a host has claimed it"
 
 
 async def test_adopted_orphan_is_no_longer_listed(store: Redis, clock: Clock) -> None:
@@ -458,11 +459,14 @@ async def test_adopted_orphan_is_no_longer_listed(store: Redis, clock: Clock) ->
     assert await survivor.find_orphaned_sessions() == []
 
 
+@pytest.mark.parametrize("is_expired", [False, True])
 async def test_renewal_does_not_affect_a_new_owner_of_the_session(
-    store: Redis, monkeypatch: pytest.MonkeyPatch
+    store: Redis, monkeypatch: pytest.MonkeyPatch, is_expired: bool
 ) -> None:
     first, second = AudioJournal(store, "h1"), AudioJournal(store, "h2")
     await first.acquire(1)
+    if is_expired:
+        await store.delete(state.build_host_lease_key(1))
     read_holders = store.mget
 
     async def overtaken(keys: list[str]) -> object:
@@ -474,6 +478,14 @@ async def test_renewal_does_not_affect_a_new_owner_of_the_session(
     await first.renew([1])
     monkeypatch.undo()
     assert await first.renew([1]) == [1]
+
+
+@pytest.mark.parametrize("other", ["h0", "h2"])
+async def test_leases_of_other_hosts_are_not_renewed(store: Redis, other: str) -> None:
+    await AudioJournal(store, other).acquire(1)
+    await store.expire(state.build_host_lease_key(1), 1)
+    assert await AudioJournal(store, "h1").renew([1]) == [1]
+    assert await store.ttl(state.build_host_lease_key(1)) <= 1
 
 
 async def test_entries_are_deleted_individually(store: Redis) -> None:
