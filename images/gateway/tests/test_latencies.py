@@ -45,6 +45,26 @@ def test_audio_with_an_unknown_send_time_is_not_measured() -> None:
     assert metrics.observe.call_args_list == []
 
 
+@pytest.mark.parametrize("end_frame", [0, 1])
+def test_a_final_of_the_first_frame_is_measured_from_that_frame(end_frame: int) -> None:
+    """Also with a clock that has just started, such as that of a machine after its boot."""
+    metrics = Mock()
+    waits = SocketLatencyRecorder(metrics, None, {0: 0.25, 1: 0.27}.get)
+    waits.record(event(EventKind.FINAL, "Hi.", 0, end_frame), 1.0)
+    assert [call.args for call in metrics.observe.call_args_list] == [
+        ("TimeToFirstText", pytest.approx(750)), ("TimeToFinal", pytest.approx(750)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [each for each in EventKind if each is not EventKind.FINAL])
+def test_only_a_final_completes_the_measurements(kind: EventKind) -> None:
+    metrics = Mock()
+    waits = SocketLatencyRecorder(metrics, None, sent_at)
+    waits.record(event(kind, "", 0, 51), 101.5)
+    assert not waits.is_done
+    assert metrics.observe.call_args_list == []
+
+
 def test_a_traced_call_measures_all_of_its_finals() -> None:
     metrics, trace = Mock(), Mock(admitted_at=99.5)
     waits = SocketLatencyRecorder(metrics, trace, sent_at)
