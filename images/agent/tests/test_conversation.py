@@ -253,7 +253,7 @@ async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
         await caller.send(speech(0.3))
         heard_s = caller.heard_s
         await caller.send(speech(1.2))
-        await caller.until(lambda each: each.interruptions == 2)
+        await caller.until(lambda each: each.interruptions >= 2)
         measured = dict(line.rsplit(" ", 1) for line in place.agent.metrics.to_text().decode().splitlines())
         assert measured["voice_agent_barge_in_seconds_count"] == "1.0"
         assert 0.1 <= float(measured["voice_agent_barge_in_seconds_sum"]) < BUSY_TIMEOUT_S
@@ -536,7 +536,7 @@ async def test_a_stopping_agent_answers_the_interrupting_question(
         await speak(caller)
         await caller.until(lambda each: each.heard_s > 0)
         await caller.send(speech(1.5))
-        await caller.until(lambda each: each.interruptions == 2)
+        await caller.until(lambda each: each.interruptions >= 2)
         heard_s, engines.spoken_s = caller.heard_s, 1.0
         await asyncio.sleep(0.2)  # until the interrupted answer is stored
         place.agent.shutting_down.set()

@@ -122,7 +122,7 @@ async def test_an_interruption_starts_a_new_utterance_and_keeps_the_audible_answ
         await speak(caller)
         await caller.until(lambda each: each.heard_s > 0)
         await caller.send(speech(0.3))
-        await caller.until(lambda each: each.interruptions == 2)
+        await caller.until(lambda each: each.interruptions >= 2)
         engines.spoken_s = 1.0
         await caller.send(silence(ENDED_S))
         while len(found := await said(store, conversation)) < 4:
