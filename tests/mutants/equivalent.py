@@ -197,6 +197,17 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ("_STATS_STRING_SET_ID, 0)))[3]", "_STATS_STRING_SET_ID, 1)))[3]")),
     *_each(f"{TELEMETRY}/sources/nic.py", "as many values as names", ("strict=True", "strict=False")),
     *_each(f"{TELEMETRY}/sources/nic.py", "no destination is less", ('ion == "00', 'ion <= "00')),
+    *_each(f"{GATEWAY}/rtp.py", "nothing is sent to the port",
+           *(("address, 9)", f"address, {port})") for port in (8, 10))),
+    *_each(f"{GATEWAY}/rtp.py", "a frame has an even number of samples", ("& 0xFFFFFFFF) //", "& 4294967294) //")),
+    *_each(f"{GATEWAY}/audio.py", "a buffer with more room",
+           ("* 120 // 1000", "* 121 // 1000"), ("* 120 // 1000", "* 120 // 999"), ("* 120 // 1000", "* 120 - 1000"),
+           ("* 120 // 1000", "* 120 + 1000"), ("_HZ * 120 //", "_HZ + 120 //")),
+    *_each(f"{GATEWAY}/audio.py", "the mean of one channel",
+           *(("_channels > 1", f"_channels {other}") for other in ("!= 1", "> 0", ">= 1"))),
+    *_each(f"{GATEWAY}/audio.py", "each negative size is that of the rest", ("reshape(-1,", "reshape(- 2,")),
+    *_each(f"{GATEWAY}/audio.py", "a row that no byte selects",
+           ("~np.arange(256", "~np.arange( 257"), ("= np.arange(256", "= np.arange( 257")),
 )  # fmt: skip
 
 
