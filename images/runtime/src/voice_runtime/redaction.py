@@ -17,7 +17,8 @@ MIN_PARTIAL_CARD_DIGITS = 7
 """Minimum number of digits at the end of a final transcript that may start a card number. The number continues in the
 next final transcript."""
 DIGIT_WORDS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-REPEAT_WORDS = frozenset({"double", "triple"})
+REPETITIONS_BY_WORD = {"double": 1, "triple": 2}
+"""Words before a digit, and the number of digits that each adds to it."""
 SEPARATOR_WORDS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
 DOMAIN_PATTERN = re.compile(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}")
 EMAIL_ADDRESS_PATTERN = re.compile(r"[\w.+-]+@" + DOMAIN_PATTERN.pattern)
@@ -122,10 +123,10 @@ def count_trailing_digits(words: Sequence[str], before: int = 0) -> int:
     The digits of the previous final transcript are included if this one contains only digits.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
-    *_, last = [(0, 0, 0), *_find_digit_runs(plain)]
-    begin, end, digits = last
-    if end < len(plain) or not digits:
+    runs = list(_find_digit_runs(plain))
+    if not runs or runs[-1][1] < len(plain):
         return 0 if plain else before
+    begin, _, digits = runs[-1]
     return digits + (before if begin == 0 else 0)
 
 
@@ -162,8 +163,8 @@ def _find_digit_runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
 def _count_digits(word: str) -> int | None:
     if word in DIGIT_WORDS:
         return 1
-    if word in REPEAT_WORDS:
-        return 1
+    if word in REPETITIONS_BY_WORD:
+        return REPETITIONS_BY_WORD[word]
     digits = word.replace("-", "").replace(".", "")
     return len(digits) if digits.isdigit() else None
 
