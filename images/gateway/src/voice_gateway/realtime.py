@@ -159,7 +159,7 @@ class ConversationItem:
         sent_text: Text sent in deltas, which cannot be withdrawn.
         is_committed: Whether the client was notified that the item contains no further audio.
         audio_ms: Duration of transcribed audio.
-        start_ms: Start of the utterance, or -1 if the item is not an utterance.
+        start_ms: Start of the utterance, or ``None`` if the item is not an utterance.
     """
 
     id: str = field(default_factory=lambda: _generate_id("item"))
@@ -167,7 +167,7 @@ class ConversationItem:
     sent_text: str = ""
     is_committed: bool = False
     audio_ms: int = 0
-    start_ms: int = -1
+    start_ms: int | None = None
 
     def append_delta(self, text: str) -> str:
         """Return the text that extends the sent text, or an empty string if the sent text has changed."""
@@ -357,7 +357,7 @@ class RealtimeSocket(ClientSocket):
         previous, self._previous_item_id = self._previous_item_id, item.id
         yield _build_event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
 
-    def _create_item(self, start_ms: int = -1) -> ConversationItem:
+    def _create_item(self, start_ms: int | None = None) -> ConversationItem:
         self._items.append(ConversationItem(start_ms=start_ms))
         return self._items[-1]
 
