@@ -59,7 +59,7 @@ class SocketArguments:
     lease: SocketLease
     frame_number: int
     session_outlives_socket: bool
-    start_ms: int = 0
+    start_ms: int
 
 
 class ClientSocket(AudioSocket):
