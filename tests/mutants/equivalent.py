@@ -52,8 +52,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(f"{RUNTIME}/websocket.py", "self._paused_until = 0.0", "self._paused_until = 1.0",
                "the clock is above both"),
     Equivalent(f"{GATEWAY}/synthetic_call.py", '["alternatives"][0]', '["alternatives"][ -1]', "one alternative"),
-    Equivalent(f"{GATEWAY}/transcript_routes.py", "session.id == name", "session.id >= name",
-               "one of four billion other names has the SSRC of a session, and its caller must match, too"),
     Equivalent(f"{RUNTIME}/journal.py", "now - before.until <=", "now % before.until <=",
                "the same until the clock has doubled since the last search"),
     *_each(f"{RUNTIME}/journal.py", "the interval is one second", ("2 * HOST_HEARTBEAT", "2 / HOST_HEARTBEAT"),
@@ -208,6 +206,12 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{GATEWAY}/audio.py", "each negative size is that of the rest", ("reshape(-1,", "reshape(- 2,")),
     *_each(f"{GATEWAY}/audio.py", "a row that no byte selects",
            ("~np.arange(256", "~np.arange( 257"), ("= np.arange(256", "= np.arange( 257")),
+    *(row
+      for name in ("client_secrets", "realtime")
+      for row in _each(f"{GATEWAY}/{name}.py", "only the message and the field's name are read",
+                       ("include_url=False", "include_url=True"), ("include_input=False", "include_input=True"))),
+    *_each(f"{GATEWAY}/realtime.py", "a random name",
+           *(("token_hex(10)", f"token_hex( {size})") for size in (9, 11))),
 )  # fmt: skip
 
 
