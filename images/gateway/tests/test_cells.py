@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
+import httpx2
 import pytest
 
 from images.conftest import BUSY_TIMEOUT_S
@@ -50,6 +52,71 @@ async def test_a_cell_is_checked_again_after_five_seconds(monkeypatch: pytest.Mo
     for _ in range(3):
         assert await router.select_cell(call, ()) == "api.c2.voice.test"
     assert checks == ["api.c2.voice.test"] * 2
+
+
+def test_gateways_of_all_versions_rank_cells_alike() -> None:
+    """Gateways share no state, so during an update, two versions must send a call to the same cell."""
+    assert [name.split(".")[1] for name in cells(APIS[:4]).rank_cells("call-1")] == ["c4", "c2", "c3", "c1"]
+    assert [name.split(".")[1] for name in cells(APIS[:4]).rank_cells("call-2")] == ["c2", "c3", "c1", "c4"]
+
+
+async def test_requests_for_a_cell_share_a_running_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    router, may_answer, checks = cells(APIS[:2]), asyncio.Event(), list[str]()
+
+    async def check(name: str) -> bool:
+        checks.append(name)
+        await may_answer.wait()
+        return True
+
+    clock = iter((100.0, 200.0, 200.1))
+    monkeypatch.setattr(router, "_check_health", check)
+    monkeypatch.setattr("voice_gateway.cells.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    call = next(each for each in map(str, range(99)) if router.rank_cells(each)[0] != router.own_name)
+    selecting = [asyncio.create_task(router.select_cell(call, ())) for _ in range(2)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    may_answer.set()
+    assert [await each for each in selecting] == ["api.c2.voice.test"] * 2
+    assert checks == ["api.c2.voice.test"]
+
+
+async def test_a_call_without_a_cell_that_has_capacity_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    router = cells(APIS[:2])
+    monkeypatch.setattr(router, "_check_health", AsyncMock(return_value=False))
+    assert await router.select_cell("any", ["api.c2.voice.test"]) == "api.c1.voice.test"
+    assert await router.select_cell("any", ["api.c1.voice.test"]) is None, "the other does not answer"
+    assert await router.select_cell("any", ["api.c1.voice.test", "api.c2.voice.test"]) is None
+    assert router.parse_cell_names("api.c2.voice.test,api.c9.voice.test") == {"api.c2.voice.test"}
+    assert router.get_api_url("api.c2.voice.test") == APIS[1]
+
+
+@pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (204, False), (307, False), (503, False)])
+async def test_a_cell_is_healthy_if_its_health_check_answers_200(status: int, is_healthy: bool) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status} Any\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        router = CellRouter(APIS[0], {APIS[0]: "", APIS[1]: f"http://127.0.0.1:{port}/healthz"})
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
+            selected = await router.select_cell("any", ["api.c1.voice.test"])
+    assert selected == ("api.c2.voice.test" if is_healthy else None)
+
+
+async def test_a_cell_that_does_not_answer_within_a_second_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    created: list[float] = []
+
+    def create(*, timeout: float) -> AsyncMock:
+        created.append(timeout)
+        client = AsyncMock()
+        client.__aenter__.return_value.get.side_effect = httpx2.ConnectTimeout("late")
+        return client
+
+    monkeypatch.setattr("voice_gateway.cells.httpx2.AsyncClient", create)
+    assert await cells(APIS[:2]).select_cell("any", ["api.c1.voice.test"]) is None
+    assert created == [1.0]
 
 
 SETTINGS: dict[str, Any] = {

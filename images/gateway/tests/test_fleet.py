@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 
 from images.conftest import StoreServer
 from images.gateway.tests.running import holds
+from images.gateway.tests.virtual_time import VirtualTime
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
 from voice_gateway.fleet import MAX_STORE_OUTAGE_S, Fleet
@@ -75,6 +76,40 @@ async def test_a_gateway_is_replaced_after_an_outage_of_its_store_that_is_no_fai
         store_server.start()
     await holds("the store has returned", lambda: found.store_failure_reason is None)
     watching.cancel()
+
+
+async def test_hosts_are_read_every_half_second(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, clock = Fleet(store), VirtualTime(monkeypatch, "voice_gateway.fleet")
+    read_at: list[float] = []
+
+    async def refresh() -> None:
+        read_at.append(clock.now)
+        if len(read_at) == 2:
+            raise StoreConnectionError
+
+    monkeypatch.setattr(found, "refresh", refresh)
+    reading = asyncio.create_task(found.refresh_periodically())
+    await clock.run_for(1.9)
+    reading.cancel()
+    assert read_at == pytest.approx([0, 0.5, 1.0, 1.5]), "also after the store was unavailable"
+
+
+async def test_the_time_without_the_store_is_known_to_a_quarter_of_a_second(
+    store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await fleet(store)
+    clock = VirtualTime(monkeypatch, "voice_gateway.fleet")
+    monkeypatch.setattr(found, "refresh", AsyncMock(side_effect=OSError))
+    reading = asyncio.create_task(found.refresh_periodically())
+    await clock.run_for(HOST_HEARTBEAT_TIMEOUT_S - 0.25)
+    assert found.is_store_available
+    await clock.run_for(0.25)
+    assert not found.is_store_available
+    await clock.run_for(600 - HOST_HEARTBEAT_TIMEOUT_S - 0.25)
+    assert found.store_failure_reason is None
+    await clock.run_for(0.25)
+    assert found.store_failure_reason == "the state store has not responded for 600 s"
+    reading.cancel()
 
 
 async def test_rejected_credentials_are_remembered_until_the_store_accepts_them(store: Redis) -> None:

@@ -214,6 +214,7 @@ async def test_send_times_of_the_last_minute_are_known(clock: Clock) -> None:
         assert round(1000 * (sent_at - 1000)) == paced.times_ms[frame]
     assert paced.pacer.get_sent_time(0) is None, "more than a minute ago"
     assert paced.pacer.get_sent_time(3001) is None, "not sent yet"
+    assert paced.pacer.get_sent_time(3100) is None
 
 
 async def test_a_caller_may_be_five_minutes_ahead(clock: Clock) -> None:
@@ -231,7 +232,7 @@ async def test_a_caller_may_be_five_minutes_ahead(clock: Clock) -> None:
     await waiting
 
 
-@pytest.mark.parametrize(("waiting_bytes", "is_full"), [(2**28 - 1, False), (2**28, True)])
+@pytest.mark.parametrize(("waiting_bytes", "is_full"), [(2**28 - 1, False), (2**28, True), (2**28 + 640, True)])
 async def test_a_gateway_buffers_256_mib_for_all_callers(clock: Clock, waiting_bytes: int, is_full: bool) -> None:
     """The limit in docs/security.md, above which each caller may be five seconds ahead."""
     backlog = Backlog()

@@ -7,7 +7,6 @@ from unittest.mock import Mock
 import pytest
 
 from images.gateway.tests.running import FRAME_BYTES
-from voice_gateway import rtp
 from voice_gateway.rtp import (
     BYE,
     COMMIT,
@@ -115,7 +114,7 @@ class FullSocket:
 def test_a_full_buffer_loses_the_packet_and_does_not_delay_others(
     receiver: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rtp.socket, "socket", lambda *_: FullSocket())
+    monkeypatch.setattr("voice_gateway.rtp.socket.socket", lambda *_: FullSocket())
     assert sender(receiver).send(b"frame")
 
 
@@ -127,7 +126,7 @@ def test_the_first_frame_is_the_next_of_the_time_of_day(
     monkeypatch: pytest.MonkeyPatch, now_ns: int, frame: int
 ) -> None:
     """A frame lasts 20 ms, and the first one is complete one duration from now."""
-    monkeypatch.setattr(rtp.time, "time_ns", lambda: now_ns)
+    monkeypatch.setattr("voice_gateway.rtp.time.time_ns", lambda: now_ns)
     assert calculate_first_frame_number() == frame
 
 
