@@ -83,13 +83,14 @@ class _EarlyTranscript:
     Attributes:
         end_frame: Position after the last transcribed frame.
         task: Task of the transcript; its result is None on failure.
+        completed_at: End of the task, available once it has ended.
     """
 
     utterance: Utterance
     end_frame: int
+    started_at: float
     task: asyncio.Task[WindowTranscript | None] = field(init=False)
-    started_at: float = field(default_factory=time.monotonic)
-    completed_at: float = 0.0
+    completed_at: float = field(init=False)
 
 
 class LiveSession:
@@ -107,9 +108,8 @@ class LiveSession:
         self._audio = SessionAudio(
             transcribed_until,
             record.next_chunk_number,
-            record.end_of_turn_ms / 1000,
-            services.transcriber.max_utterance_frames,
-            services.transcriber.overlap_frames,
+            max_utterance_frames=services.transcriber.max_utterance_frames,
+            overlap_frames=services.transcriber.overlap_frames,
         )
         self._apply_settings(record)
         self._previous_digits = 0
@@ -310,7 +310,7 @@ class LiveSession:
         if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end_frame) == (utterance, end)):
             return
         self._stop_partial(utterance)
-        ahead = self._ahead = _EarlyTranscript(utterance, end)
+        ahead = self._ahead = _EarlyTranscript(utterance, end, time.monotonic())
         ahead.task = self._start_task(self._transcribe_during_silence(ahead, utterance.frame_count))
 
     async def _transcribe_during_silence(self, ahead: _EarlyTranscript, frames: int) -> WindowTranscript | None:
@@ -432,12 +432,11 @@ class LiveSession:
             or not 2 * OVERLAP_FRAMES <= at - utterance.begin <= utterance.transcribed_frame_count
         ):
             return
-        self._audio.split(utterance, at)
+        rest = self._audio.split(utterance, at)
         self._services.counters.events["lost_chunks"] += utterance.lost_chunk_count
         self._services.counters.record_work(time.monotonic(), 0.0, utterance.frame_count * FRAME_S)
         self._queue_gaps(utterance)
-        self._partial_utterance = self._audio.current_utterance
-        self._partial_frames = self._partial_utterance.frame_count if self._partial_utterance else 0
+        self._partial_utterance, self._partial_frames = rest, rest.frame_count
         utterance.agreement.tentative = []
         final = self._apply_redaction(
             _create_transcript(EventKind.FINAL, utterance, utterance.frame_count, EMPTY_TRANSCRIPT)

@@ -68,7 +68,7 @@ class SessionAudio:
         self._before: Utterance | None = None
         self.end_of_turn_s = end_of_turn_s
         self._transcribe_after_s = EARLY_TRANSCRIPT_SILENCE_S
-        self._last_mark = -1
+        self._last_mark: int | None = None
         self._completed_until = transcribed_until
         self._next_number = next_chunk_number
         self._utterances: list[Utterance] = []
@@ -100,8 +100,10 @@ class SessionAudio:
         # A mark has the position of the last frame, which may have ended an utterance.
         if chunk.sequence < self.transcribed_until - is_mark(chunk):
             return DropReason.LATE
+        if is_mark(chunk) and chunk.sequence == self._last_mark:
+            return DropReason.DUPLICATE  # without an utterance, which would have no chunk
         utterance = self._find_or_begin_utterance(chunk)
-        if chunk.sequence in utterance or (is_mark(chunk) and chunk.sequence == self._last_mark):
+        if chunk.sequence in utterance:
             return DropReason.DUPLICATE
         if chunk.kind is not utterance.kind:
             return DropReason.MIXED_KIND
@@ -136,11 +138,12 @@ class SessionAudio:
             self._before = None if utterance.is_mark else utterance
         return ended
 
-    def split(self, utterance: Utterance, at: int) -> None:
-        """Split the current utterance at a frame."""
+    def split(self, utterance: Utterance, at: int) -> Utterance:
+        """Split the current utterance at a frame, and return the rest."""
         index = self._utterances.index(utterance)
-        self._utterances[index] = utterance.split(at)
+        self._utterances[index] = rest = utterance.split(at)
         self.transcribed_until = self._completed_until = utterance.last + 1
+        return rest
 
     def _copy_to_continuation(self, utterance: Utterance, chunk: AudioChunk) -> None:
         """If a late chunk spans the cut of a long utterance, also include it in the part after the cut."""
@@ -170,8 +173,7 @@ class SessionAudio:
     def _find_or_begin_utterance(self, chunk: AudioChunk) -> Utterance:
         starts = bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
         # The newest utterance to which the chunk can belong.
-        for index in range(len(self._utterances) - 1, -1, -1):
-            utterance = self._utterances[index]
+        for index, utterance in reversed(list(enumerate(self._utterances))):
             if chunk.sequence >= (utterance.begin if utterance.is_continuation else utterance.start):
                 return self._continue_or_begin_utterance(index, chunk, starts=starts)
             if utterance.may_include(chunk):
