@@ -197,13 +197,13 @@ class Utterance:
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Ranges of missing frames, as (start, end) with an exclusive end. Pauses are not gaps."""
+        """Ranges of missing frames, as (start, end) with an exclusive end. Pauses and marks are not gaps."""
         ranges, received_to, before = [], self.begin, None
         for _, chunk in sorted(self._chunks.items()):
             ends = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
             first = calculate_end_position(chunk) if ends and not count_frames(chunk) else chunk.sequence
             received_to = max(received_to, self.start)
-            if first > received_to and not _is_pause(before, chunk):
+            if first > received_to and not is_mark(chunk) and not _is_pause(before, chunk):
                 ranges.append((received_to, first))
             received_to = calculate_end_position(chunk) if ends else first + CHUNK_FRAMES
             before = chunk
