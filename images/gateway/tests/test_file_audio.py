@@ -1,9 +1,16 @@
 """Splits of a file's audio, and omitted silence."""
 
+import io
+from collections.abc import AsyncIterator
+from typing import IO
+
 import numpy as np
 import pytest
 
-from voice_gateway.file_audio import AudioSplitter, Samples
+from voice_gateway import decoder_process, file_audio
+from voice_gateway.audio import InvalidAudioError
+from voice_gateway.file_audio import AudioSplitter, Samples, SpeechSegment
+from voice_gateway.refusals import Refusal
 
 RATE = 16_000
 FRAME = 320
@@ -48,3 +55,46 @@ def test_speech_is_split_at_its_last_pause() -> None:
 def test_pauses_in_the_first_six_seconds_do_not_split_speech() -> None:
     assert split_file(sound(5.4), sound(0.4, 0), sound(7.2))[0] == (0.0, 12.9)
     assert split_file(sound(6), sound(0.2, 0), sound(6.8))[0][1] == pytest.approx(6.1)
+
+
+class FakeDecoder:
+    """A decoder process that writes samples, and may then fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *parts: Samples, error: str = "") -> None:
+        self.parts = parts
+        self.error = error
+        self.arguments: tuple[object, ...] = ()
+        self.is_stopped = False
+        monkeypatch.setattr(decoder_process, "start_decoder", self._start)
+        monkeypatch.setattr(decoder_process, "read_samples", self._read)
+        monkeypatch.setattr(decoder_process, "stop_decoder", self._stop)
+
+    async def _start(self, max_duration_s: int, file: IO[bytes], channel: int | None) -> object:
+        self.arguments = (max_duration_s, file, channel)
+        return self
+
+    async def _read(self, process: object) -> AsyncIterator[bytes]:
+        assert process is self
+        for part in self.parts:
+            yield part.astype("<i2").tobytes()
+        if self.error:
+            raise InvalidAudioError(self.error)
+
+    async def _stop(self, process: object) -> None:
+        self.is_stopped = process is self
+
+
+async def test_a_file_is_decoded_for_an_hour_and_a_minute_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoders round the duration of an hour up."""
+    decoder, file, splitter = FakeDecoder(monkeypatch, sound(12), sound(2)), io.BytesIO(), AudioSplitter()
+    found: list[SpeechSegment] = [each async for each in file_audio.split_file(file, splitter, 1)]
+    assert [(each.start_s, round(each.end_s, 2)) for each in found] == [(0.0, 12.9), (12.9, 14.0)]
+    assert (decoder.arguments, splitter.total_duration_s, decoder.is_stopped) == ((3660, file, 1), 14.0, True)
+
+
+async def test_a_file_that_cannot_be_decoded_is_the_clients_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = FakeDecoder(monkeypatch, sound(1), error="it is no audio file")
+    with pytest.raises(Refusal) as caught:
+        _ = [each async for each in file_audio.split_file(io.BytesIO(), AudioSplitter())]
+    assert (caught.value.status_code, caught.value.detail) == (400, "file: it is no audio file")
+    assert decoder.is_stopped

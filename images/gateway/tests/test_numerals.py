@@ -52,6 +52,21 @@ def test_a_pause_or_a_comma_separates_numbers() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("pause_ms", "written"), [(499, ["25"]), (500, ["20", "5"])])
+def test_numbers_are_separate_after_a_pause_of_half_a_second(pause_ms: int, written: list[str]) -> None:
+    times = ((0, 200), (200 + pause_ms, 400 + pause_ms))
+    spoken = [
+        TimedWord(text=text, start_ms=start, end_ms=end, confidence=1)
+        for text, (start, end) in zip(("twenty", "five"), times, strict=True)
+    ]
+    assert [word.text for word in convert_numbers_in_words(spoken, "en")] == written
+
+
+@pytest.mark.parametrize("spoken", ['("(twenty three)!".', "'twenty three'.)", "(((((((((((((twenty three"])
+def test_punctuation_around_a_number_is_kept(spoken: str) -> None:
+    assert convert_numbers_in_text(spoken, "en") == spoken.replace("twenty three", "23")
+
+
 def test_words_of_a_transcript_still_match_its_text() -> None:
     said = Transcript(
         kind=EventKind.FINAL, utterance=1, text="twenty three apples", start_ms=0, end_ms=600,

@@ -7,9 +7,10 @@ import pytest
 
 from voice_gateway.file_audio import SpeechSegment
 from voice_gateway.subtitles import (
-    MAX_SUBTITLE_CHARACTERS,
     FileTranscript,
+    Segment,
     TranscriptFormat,
+    format_diarized_json,
     format_footer,
     format_header,
     format_segments,
@@ -59,6 +60,18 @@ def test_webvtt_begins_with_its_header() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("at_s", "timestamp"),
+    [(0.0, "00:00:00,000"), (0.0006, "00:00:00,001"), (59.9994, "00:00:59,999"), (60.0, "00:01:00,000"),
+     (3599.999, "00:59:59,999"), (3600.0, "01:00:00,000"), (36_000.5, "10:00:00,500")],
+)  # fmt: skip
+def test_timestamps_have_hours_minutes_seconds_and_milliseconds(at_s: float, timestamp: str) -> None:
+    shown = Segment("a", at_s, at_s)
+    transcript = FileTranscript(segments=[shown])
+    text = format_segments(TranscriptFormat.SRT, transcript, [shown])
+    assert text == f"1\n{timestamp} --> {timestamp}\na\n\n"
+
+
 def test_json_contains_the_text_and_whole_seconds() -> None:
     text = count_file(TranscriptFormat.JSON)
     assert text.startswith("\n\n"), "white space shows that work goes on"
@@ -95,6 +108,56 @@ def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None
     }
 
 
+def test_durations_are_rounded_to_milliseconds() -> None:
+    said = FileTranscript(duration_s=1.23456)
+    assert json.loads(format_footer(TranscriptFormat.VERBOSE_JSON, said, words=False))["duration"] == 1.235
+    assert json.loads(format_diarized_json([said]))["duration"] == 1.235
+
+
+def test_times_of_a_piece_count_from_the_start_of_the_file_in_milliseconds() -> None:
+    said = FileTranscript()
+    said.add(cut(10.0006, 2), heard(("Hello", 100, 400)))
+    assert [(word.start, word.end) for word in said.words] == [(10.101, 10.401)]
+    assert [(word.start_ms, word.end_ms) for word in said.timed_words] == [(10_101, 10_401)]
+    said.add(cut(20.0006, 1), PieceTranscript(text="Bye"))
+    assert said.segments[1:] == [Segment("Bye", 20.001, 21.001)]
+    assert said.speech_s == pytest.approx(3)
+
+
+def test_an_empty_transcript_has_no_duration() -> None:
+    said = FileTranscript()
+    assert (said.text, said.duration_s, said.speech_s) == ("", 0, 0)
+    assert said.build_usage() == {"type": "duration", "seconds": 0}
+
+
+def test_speakers_take_turns_in_the_order_of_their_speech() -> None:
+    """The speakers are the channels, whose labels are those of OpenAI's API for unknown speakers."""
+    first = FileTranscript(segments=[Segment("One.", 0.5, 1.0), Segment("Three.", 3.0, 3.5)], duration_s=4.0)
+    second = FileTranscript(segments=[Segment("Two.", 1.5, 2.0)], duration_s=4.2)
+    assert json.loads(format_diarized_json([first, second])) == {
+        "task": "transcribe",
+        "duration": 4.2,
+        "text": "One. Two. Three.",
+        "segments": [
+            {"type": "transcript.text.segment", "id": f"seg_00{number}", "speaker": speaker, "text": text,
+             "start": start, "end": end}
+            for number, speaker, text, start, end in (
+                (1, "A", "One.", 0.5, 1.0), (2, "B", "Two.", 1.5, 2.0), (3, "A", "Three.", 3.0, 3.5)
+            )
+        ],
+        "usage": {"type": "duration", "seconds": 5},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("output_format", TranscriptFormat)
+def test_formats_begin_and_end_in_their_own_way(output_format: TranscriptFormat) -> None:
+    """Of a transcript without segments, only a JSON document and WebVTT's header remain."""
+    header = "WEBVTT\n\n" if output_format is TranscriptFormat.VTT else ""
+    assert format_header(output_format) == header
+    footer = format_footer(output_format, FileTranscript(), words=False)
+    assert bool(footer) == (output_format in {TranscriptFormat.JSON, TranscriptFormat.VERBOSE_JSON})
+
+
 def test_silent_segment_adds_no_subtitle() -> None:
     said = FileTranscript()
     assert said.add(cut(0, 1), PieceTranscript()) == []
@@ -110,10 +173,10 @@ def test_a_subtitle_is_shown_for_at_most_seven_seconds() -> None:
     assert segments(("a", 0, 500), ("b", 6500, 7001)) == ["a", "b"]
 
 
-def test_a_subtitle_has_two_lines_at_most() -> None:
-    first = "a" * 41
-    for length, count in ((MAX_SUBTITLE_CHARACTERS - 42, 1), (MAX_SUBTITLE_CHARACTERS - 41, 2)):
-        assert len(segments((first, 0, 100), ("b" * length, 200, 300))) == count
+def test_a_subtitle_has_two_lines_of_42_characters_at_most() -> None:
+    """The common limit of a line for subtitles is 42 characters."""
+    for length, count in ((42, 1), (43, 2)):
+        assert len(segments(("a" * 20, 0, 50), ("a" * 20, 50, 100), ("b" * length, 200, 300))) == count
     assert segments((("c" * 100), 0, 100)) == ["c" * 100], "a longer word is one of its own"
 
 

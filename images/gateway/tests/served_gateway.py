@@ -1,0 +1,128 @@
+"""A gateway in the test's own process, whose media API is called without a network."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Self
+
+import httpx2
+from redis.asyncio import Redis
+from starlette.types import Message
+
+from images.conftest import BUSY_TIMEOUT_S
+from images.gateway.tests.running import TOKEN_KEY, Hosts
+from voice_blueprint.contract.network import Tier
+from voice_gateway.apps import create_media_api
+from voice_gateway.gateway import Gateway
+from voice_gateway.settings import GatewaySettings
+from voice_runtime import tasks
+from voice_runtime.metrics import Metrics
+from voice_runtime.transcripts import Transcript
+
+
+def make_gateway(store: Redis, **changes: Any) -> Gateway:
+    """Return a gateway that has discovered no hosts."""
+    settings: dict[str, Any] = {
+        "deployment": "test",
+        "fleet": "gateway",
+        "http_port": 1,
+        "media_port": 2,
+        "rtp_port": 3,
+        "token_key": TOKEN_KEY,
+        "token_ttl_s": 300,
+        "authorizer": "none",
+        "media_host": "127.0.0.1",
+        "media_tls": False,
+        "idle_timeout_s": 30,
+        "drain_timeout_s": 5,
+        "reconnect_grace_s": 20,
+        "end_of_turn_ms": 600,
+        "session_max_s": 3600,
+        "caller_sessions": 1000,
+        "caller_creations_per_s": 10_000,
+        "max_connections": 4096,
+        "allowed_origins": "",
+    }
+    return Gateway(GatewaySettings(**settings | changes), store, Metrics("test", "gateway", lambda _: None))
+
+
+@contextlib.asynccontextmanager
+async def serving_gateway(store: Redis, **changes: Any) -> AsyncIterator[Gateway]:
+    """Make a gateway that has discovered a host of each tier, and reads transcripts."""
+    hosts = Hosts(store)
+    hosts.put(Tier.ASR, "asr-1")
+    hosts.put(Tier.VAD, "vad-1")
+    await hosts.beat()
+    gateway = make_gateway(store, **changes)
+    await gateway.fleet.refresh()
+    reading = asyncio.create_task(gateway.followers.run())
+    try:
+        yield gateway
+    finally:
+        await tasks.cancel_tasks([reading])
+
+
+def client_of(gateway: Gateway) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(create_media_api(gateway), client=("127.0.0.1", 1))
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost", timeout=BUSY_TIMEOUT_S)
+
+
+class SocketClient:
+    """A client's side of a WebSocket (ASGI specification, "WebSocket")."""
+
+    def __init__(self, gateway: Gateway, path: str) -> None:
+        self._gateway = gateway
+        self._path, _, self._query = path.partition("?")
+        self._to_server: asyncio.Queue[Message] = asyncio.Queue()
+        self._to_client: asyncio.Queue[Message] = asyncio.Queue()
+
+    async def __aenter__(self) -> Self:
+        scope = {
+            "type": "websocket",
+            "scheme": "ws",
+            "path": self._path,
+            "query_string": self._query.encode(),
+            "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer any")],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+            "subprotocols": [],
+            "extensions": {"websocket.http.response": {}},
+        }
+        app = create_media_api(self._gateway)
+        self._serving = asyncio.ensure_future(app(scope, self._to_server.get, self._to_client.put))
+        self._to_server.put_nowait({"type": "websocket.connect"})
+        accepted = await self._receive()
+        assert accepted["type"] == "websocket.accept", [accepted, await self._receive()]
+        self.headers = dict(accepted["headers"])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await tasks.cancel_tasks([self._serving])
+
+    async def _receive(self) -> Message:
+        receiving = asyncio.ensure_future(self._to_client.get())
+        await asyncio.wait({receiving, self._serving}, timeout=BUSY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        if not receiving.done():
+            receiving.cancel()
+            raise AssertionError("the server sends nothing") from self._serving.done() and self._serving.exception()
+        return receiving.result()
+
+    def send(self, message: bytes | str | dict[str, Any]) -> None:
+        part = {"bytes": message} if isinstance(message, bytes) else {"text": message}
+        if isinstance(message, dict):
+            part = {"text": json.dumps(message)}
+        self._to_server.put_nowait({"type": "websocket.receive", **part})
+
+    async def receive_until_close(self) -> tuple[list[dict[str, Any]], int]:
+        """Return the messages up to the close frame, and its code."""
+        messages = []
+        while (message := await self._receive())["type"] == "websocket.send":
+            messages.append(json.loads(message["text"]))
+        return messages, message["code"]
+
+    async def publish(self, *transcripts: Transcript) -> None:
+        """Publish transcripts of the socket's session, as an engine does."""
+        ssrc = self._gateway.tokens.derive_ssrc(self.headers[b"dg-request-id"].decode())
+        for number, each in enumerate(transcripts, 2):
+            assert await self._gateway.transcripts.publish(ssrc, each, number)
