@@ -349,8 +349,8 @@ def test_transcripts_are_delivered_until_the_session_has_ended() -> None:
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_session_without_a_goodbye_ends_when_no_further_events_follow(complete: bool) -> None:
-    stream = Stream(([EventKind.FINAL], complete), ([], complete))
-    assert delivered(stream).messages == ['{"kind": "final"}']
+    stream = Stream(([EventKind.PARTIAL], complete), ([EventKind.FINAL], complete), ([], complete))
+    assert delivered(stream).messages == ['{"kind": "partial"}', '{"kind": "final"}']
 
 
 @pytest.mark.parametrize(
@@ -370,8 +370,10 @@ def test_only_the_start_and_the_end_of_speech_change_whether_the_caller_speaks(
     assert socket._speech_paused.is_set() is is_paused
 
 
-async def test_a_caller_who_has_said_nothing_is_not_speaking() -> None:
-    assert opened_socket()._speech_paused.is_set()
+async def test_a_caller_who_has_said_nothing_is_connected_and_does_not_speak() -> None:
+    socket = opened_socket()
+    assert socket._speech_paused.is_set()
+    assert socket._is_disconnected is False
 
 
 @pytest.mark.parametrize("kind", list(EventKind))

@@ -291,7 +291,7 @@ async def test_an_unsupported_language_is_an_error_with_the_id_of_its_event(clie
 
 def test_an_event_may_contain_15_mib_of_audio() -> None:
     """This is OpenAI's maximum; the other fields may have as many bytes as any other message, 64 KiB."""
-    assert 15 * 2**20 // 3 * 4 + 64 * 2**10 == MAX_EVENT_BYTES
+    assert MAX_EVENT_BYTES == 15 * 2**20 // 3 * 4 + 64 * 2**10
 
 
 async def test_long_audio_is_decoded_in_pieces_of_a_message(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,8 +432,9 @@ async def test_a_long_utterance_is_complete_with_its_last_final(client: Client) 
     assert kinds(told) == ["delta", "committed", "completed"]
     assert (told[0]["delta"], told[-1]["transcript"]) == (" two", "one two")
     assert told[-1]["usage"]["seconds"] == 1.5
-    assert client.socket._is_checkpoint(final_at(1000))
-    assert not client.socket._is_checkpoint(final_at(1000).model_copy(update={"kind": EventKind.PARTIAL}))
+    for kind in EventKind:
+        transcript = final_at(1000).model_copy(update={"kind": kind})
+        assert client.socket._is_checkpoint(transcript) is (kind is EventKind.FINAL)
 
 
 def final_at(start_ms: int) -> Transcript:
@@ -490,7 +491,10 @@ async def test_a_clear_discards_audio_that_still_waits(client: Client, sent: Sen
     assert kinds(client.hear(EventKind.SPEECH_STARTED, 0)) == ["speech_started"], "no transcript is suppressed"
 
 
-async def test_transcripts_of_forwarded_audio_that_is_cleared_are_suppressed(client: Client, sent: Sent) -> None:
+@pytest.mark.parametrize(("frame", "is_sent"), [(1, True), (2, False), (4, False), (5, True), (9, True)])
+async def test_transcripts_of_forwarded_audio_that_is_cleared_are_suppressed(
+    client: Client, sent: Sent, frame: int, is_sent: bool
+) -> None:
     """A range begins with its first frame, and ends before the frame after it."""
     await forwarded(client, 2)
     await client.tell("input_audio_buffer.commit")
@@ -498,22 +502,25 @@ async def test_transcripts_of_forwarded_audio_that_is_cleared_are_suppressed(cli
     await client.tell("input_audio_buffer.clear")
     await client.socket._pacer.wait_until_empty()
     assert sent.payloads == [FRAME, FRAME, COMMIT, FRAME, FRAME, FRAME, COMMIT]
-    assert kinds(client.hear(EventKind.SPEECH_STARTED, 1 * FRAME_MS)) == ["speech_started"]
-    for frame in (2, 4):
-        assert client.hear(EventKind.SPEECH_STARTED, frame * FRAME_MS) == []
-    assert kinds(client.hear(EventKind.SPEECH_STARTED, 5 * FRAME_MS)) == ["speech_started"]
+    assert kinds(client.hear(EventKind.SPEECH_STARTED, frame * FRAME_MS)) == ["speech_started"] * is_sent
 
 
 async def test_positions_of_a_later_socket_continue_those_of_its_session(
     sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = connect(sent, monkeypatch, start_ms=1000)
-    client.answers()
-    await client.update(format={"type": "audio/pcm", "rate": 16_000})
+    client = await connect_later(sent, monkeypatch)
     await forwarded(client, 1)
     await client.tell("input_audio_buffer.clear")
     assert client.hear(EventKind.SPEECH_STARTED, 1000) == []
     assert kinds(client.hear(EventKind.SPEECH_STARTED, 1000 + FRAME_MS)) == ["speech_started"]
+
+
+async def connect_later(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Connect to a session with a second of audio."""
+    client = connect(sent, monkeypatch, start_ms=1000)
+    client.answers()
+    await client.update(format={"type": "audio/pcm", "rate": 16_000})
+    return client
 
 
 async def test_several_ranges_are_cleared(client: Client) -> None:
@@ -526,13 +533,17 @@ async def test_several_ranges_are_cleared(client: Client) -> None:
     assert suppressed == [True, False, True, False]
 
 
-async def test_an_utterance_that_the_client_knows_to_be_complete_is_not_cleared(client: Client) -> None:
-    await forwarded(client, 2)
-    client.hear(EventKind.SPEECH_STARTED, 0)
-    client.hear(EventKind.SPEECH_STOPPED, 0)
+async def test_only_the_utterance_that_the_client_knows_to_be_complete_is_not_cleared(
+    sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect_later(sent, monkeypatch)
+    await forwarded(client, 3)
+    client.hear(EventKind.SPEECH_STARTED, 1020)
+    client.hear(EventKind.SPEECH_STOPPED, 1020)
     await client.tell("input_audio_buffer.clear")
-    assert client.hear(EventKind.FINAL, FRAME_MS, "another") == []
-    assert kinds(client.hear(EventKind.FINAL, 0, "kept")) == ["delta", "completed"]
+    for start_ms in (1000, 1040):
+        assert client.hear(EventKind.FINAL, start_ms, "another") == []
+    assert kinds(client.hear(EventKind.FINAL, 1020, "kept")) == ["delta", "completed"]
 
 
 async def test_an_utterance_whose_end_was_not_reported_is_cleared(client: Client) -> None:
@@ -543,7 +554,8 @@ async def test_an_utterance_whose_end_was_not_reported_is_cleared(client: Client
     assert client.hear(EventKind.FINAL, 0, "cleared") == []
 
 
-async def test_a_second_clear_without_new_audio_marks_nothing(client: Client, sent: Sent) -> None:
+async def test_a_second_clear_without_new_audio_marks_nothing(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await connect_later(sent, monkeypatch)
     await forwarded(client, 1)
     for _ in range(2):
         assert kinds(await client.tell("input_audio_buffer.clear")) == ["cleared"]

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from voice_gateway import traces
-from voice_gateway.traces import CallTrace, CallTracer
+from voice_gateway.traces import CallTrace, CallTracer, EpochClock
 from voice_runtime.sessions import Session, SessionKind, SessionState
 from voice_runtime.transcripts import EventKind, Transcript
 
@@ -97,6 +97,14 @@ def test_a_call_begins_with_its_request_and_ends_with_its_socket() -> None:
     resource = call.resource.attributes
     assert (resource["service.name"], resource["deployment.environment.name"]) == ("voice-gateway", "shop-deployment")
     assert collector.endpoints == ["http://collector.test"]
+
+
+def test_times_are_exact_long_after_the_start_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop's clock counts from the machine's start, here for a month."""
+    started_s = 30 * 86_400
+    clock = SimpleNamespace(monotonic_ns=lambda: started_s * 10**9, time_ns=lambda: EPOCH_S * 10**9)
+    monkeypatch.setattr(traces, "time", clock)
+    assert EpochClock().to_epoch_ns(started_s + 0.5) == EPOCH_S * 10**9 + 500_000_000
 
 
 def test_the_stages_of_an_utterance_follow_each_other_until_its_final_is_read() -> None:

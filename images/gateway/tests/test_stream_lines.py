@@ -145,9 +145,13 @@ def becomes(store: Store, session: Session | RedisError | None) -> Callable[[], 
 # --- Silence --------------------------------------------------------------------------------------------
 
 
-def test_three_heartbeats_are_sent_per_idle_timeout_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = read_stream(monkeypatch, Store(idle_timeout_s=15), {}, seconds=16)
-    assert lines == [(5, HEARTBEAT), (10, HEARTBEAT), (15, HEARTBEAT)]
+@pytest.mark.parametrize(("idle_timeout_s", "seconds"), [(15, [5, 10, 15]), (16, [6, 12])])
+def test_three_heartbeats_are_sent_per_idle_timeout_of_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, idle_timeout_s: float, seconds: list[float]
+) -> None:
+    """They are due between two checks, and sent after the second one."""
+    lines = read_stream(monkeypatch, Store(idle_timeout_s=idle_timeout_s), {}, seconds=16.5)
+    assert lines == [(second, HEARTBEAT) for second in seconds]
 
 
 def test_heartbeats_of_a_short_timeout_do_not_wait_for_the_next_check(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,13 +161,17 @@ def test_heartbeats_of_a_short_timeout_do_not_wait_for_the_next_check(monkeypatc
 
 def test_other_lines_replace_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token comes after half of the previous one's lifetime."""
-    store = Store(idle_timeout_s=15, token_ttl_s=16)
-    lines = read_stream(monkeypatch, store, {2: lambda: store.events.append(said())}, seconds=17.5)
+    store = Store(idle_timeout_s=15, token_ttl_s=17)
+    lines = read_stream(monkeypatch, store, {2: lambda: store.events.append(said())}, seconds=18.5)
     final = 'id: 0-5\nevent: final\ndata: {"kind":"final","utterance":0,"text":"yes","start_ms":0,"end_ms":500}\n\n'
-    assert lines == [(2, final), (7, HEARTBEAT), (8, TOKEN), (13, HEARTBEAT), (16, TOKEN)]
+    assert lines == [(2, final), (7, HEARTBEAT), (9, TOKEN), (14, HEARTBEAT), (18, TOKEN)]
 
 
 # --- The end --------------------------------------------------------------------------------------------
+
+
+def test_a_session_without_open_speech_ends_two_seconds_after_its_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_stream(monkeypatch, Store(session=CLOSED), {}) == [(2, end_event(complete=True))]
 
 
 def test_a_closed_session_ends_after_two_seconds_without_further_speech(monkeypatch: pytest.MonkeyPatch) -> None:

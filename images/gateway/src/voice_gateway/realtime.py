@@ -269,7 +269,7 @@ class RealtimeSocket(ClientSocket):
     def _commit(self) -> None:
         if not self._has_uncommitted_audio:
             # An error would end the stream in some clients, although no audio is lost.
-            self._enqueue_messages(self._build_completed_events(ConversationItem(), immediately=True))
+            self._enqueue_messages(self._build_completed_events(ConversationItem()))
             return
         self._send_commit()
         if self._detects_turns:
@@ -341,8 +341,8 @@ class RealtimeSocket(ClientSocket):
             self._items.popleft()
             yield from self._build_completed_events(item)
 
-    def _build_completed_events(self, item: ConversationItem, *, immediately: bool = False) -> Iterator[JsonObject]:
-        if immediately or not item.is_committed:
+    def _build_completed_events(self, item: ConversationItem) -> Iterator[JsonObject]:
+        if not item.is_committed:
             yield from self._build_committed_events(item)
         yield _build_event(
             f"{TRANSCRIPTION_EVENT_PREFIX}.completed",
