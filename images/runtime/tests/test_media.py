@@ -43,6 +43,8 @@ def test_media_settings_are_accepted_or_rejected_with_a_reason(media: MediaForma
         (MediaFormat(), "96 L16/16000/1 20"),
         (MediaFormat(Codec.OPUS, 48000, 2, 60, 111), "111 opus/48000/2 60"),
         (MediaFormat(telephone_events=(100, 102)), "96 L16/16000/1 20 100,102"),
+        (MediaFormat(telephone_events=(110, 126)), "96 L16/16000/1 20 110,126"),
+        (MediaFormat(telephone_events=(101, 102)), "96 L16/16000/1 20 101,102"),
     ],
 )
 def test_a_record_contains_the_format(media: MediaFormat, text: str) -> None:
@@ -65,6 +67,9 @@ def test_sdp_names_the_stream_and_what_is_ignored_in_it() -> None:
         "m=audio 5004 RTP/SAVP 0 101 13", "a=rtpmap:0 PCMU/8000", "a=rtpmap:101 telephone-event/8000",
         "a=rtpmap:13 CN/8000", "a=ptime:20", "a=sendonly", "a=rtcp-mux", "a=ssrc:7 cname:7",
         "a=crypto:1 AEAD_AES_128_GCM inline:a2V5", "",
+    ]  # fmt: skip
+    assert lines(MediaFormat())[5:8] == [
+        "m=audio 5004 RTP/SAVP 96 101", "a=rtpmap:96 L16/16000", "a=rtpmap:101 telephone-event/16000"
     ]  # fmt: skip
     stereo = lines(MediaFormat(Codec.OPUS, 48000, 2, 20, 111))
     assert stereo[5:8] == [
