@@ -256,13 +256,18 @@ def frame(opcode: Opcode, data: bytes) -> bytes:
     ],
 )
 async def test_text_that_is_not_utf8_closes_the_connection(
-    connection: Connection, opcode: Opcode, data: bytes, message: dict[str, Any] | None
+    connection: Connection,
+    caplog: pytest.LogCaptureFixture,
+    opcode: Opcode,
+    data: bytes,
+    message: dict[str, Any] | None,
 ) -> None:
-    """With status 1007 (RFC 6455, section 8.1)."""
+    """With status 1007 (RFC 6455, section 8.1), and without an error of this program."""
     await connection.upgrade("/listen")
     connection.socket.data_received(frame(opcode, data))
     if message is None:
         assert connection.read_close_code() == 1007
+        assert caplog.records == []
     else:
         assert not connection.transport.is_closed
         assert await connection.socket.queue.get() == {"type": "websocket.receive"} | message

@@ -35,8 +35,8 @@ class SlowReaderTimeoutProtocol(asyncio.Protocol):
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
     _unread_timer: asyncio.TimerHandle | None = None
-    _unread_bytes = 0
-    _was_closing = False
+    _unread_bytes: int
+    _was_closing: bool
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Limit the write buffer to 0, so that every byte that the kernel does not accept is reported."""
