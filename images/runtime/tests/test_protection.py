@@ -1,11 +1,12 @@
 """Task protection while calls are active, against a simulated ECS endpoint and a store with the tier's user."""
 
+import asyncio
 import json
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from redis.exceptions import ConnectionError as NotYet
 from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import REVISION_KEY_BY_TIER, STATE_USERS
+from voice_runtime import protection
 from voice_runtime.protection import (
     AGENT_URI_VARIABLE,
     MAX_PROTECTION_AFTER_REPLACEMENT_S,
@@ -39,20 +41,25 @@ class EcsAgent:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.refuses = False
+        self.reply = "failure"
+        self.is_ready = True
+        self.metadata_requests = 0
         agent = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._send({"Cluster": "voice", "Family": "gateway", "Revision": "7"})
+                assert self.path == "/task"
+                agent.metadata_requests += 1
+                self._send({"Cluster": "voice", "Family": "gateway", "Revision": "7"}, 200 if agent.is_ready else 503)
 
             def do_PUT(self) -> None:
                 assert self.path == "/task-protection/v1/state"
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 agent.asked.append(body)
-                self._send({"failure": {"Reason": "DEPLOYMENT_BLOCKED"}} if agent.refuses else {"protection": body})
+                self._send({agent.reply: {"Reason": "DEPLOYMENT_BLOCKED"}} if agent.refuses else {"protection": body})
 
-            def _send(self, said: dict[str, Any]) -> None:
-                self.send_response(200)
+            def _send(self, said: dict[str, Any], status: int = 200) -> None:
+                self.send_response(status)
                 self.end_headers()
                 self.wfile.write(json.dumps(said).encode())
 
@@ -155,7 +162,7 @@ async def test_requests_refused_by_ecs_are_retried(agent: EcsAgent, port: int, t
 async def test_a_starting_task_stores_its_revision(agent: EcsAgent, port: int, tier: Tier) -> None:
     task = Task(agent, port, tier)
     revision = await task.protection.publish_revision()
-    assert revision.startswith("7:")
+    assert revision == "7:e3b0c442", "eight digits of SHA-256 of the password, which tasks of other releases compare"
     kept = Redis(port=port)
     assert kept.get(REVISION_KEY_BY_TIER[tier]) == revision.encode()
     assert 0 < int(str(kept.ttl(REVISION_KEY_BY_TIER[tier]))) <= 86_400
@@ -188,5 +195,54 @@ async def test_tasks_with_the_same_password_do_not_replace_each_other(agent: Ecs
         await task.store.aclose()
 
 
-async def test_other_services_are_not_queried() -> None:
-    await TaskProtection(AsyncRedis(port=1), Tier.GATEWAY, lambda: True, {}).run()
+@pytest.mark.parametrize("names", [(), (AGENT_URI_VARIABLE,), (METADATA_URI_VARIABLE,)])
+async def test_other_services_are_not_queried(names: tuple[str, ...]) -> None:
+    environment = dict.fromkeys(names, "http://127.0.0.1:1")
+    await TaskProtection(AsyncRedis(port=1), Tier.GATEWAY, lambda: True, environment).run()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_running_task_is_checked_repeatedly(
+    agent: EcsAgent, port: int, tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ECS may not answer while a task starts, and may refuse the protection for a while."""
+    monkeypatch.setattr(protection, "CHECK_INTERVAL_S", 0.01)
+    task = Task(agent, port, tier)
+    task.calls, agent.refuses, agent.is_ready = 1, True, False
+    running = asyncio.create_task(task.protection.run())
+    await until(lambda: agent.metadata_requests > 1)
+    assert agent.asked == []
+    agent.is_ready = True
+    await until(lambda: len(agent.asked) > 2)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await task.store.aclose()
+
+
+@pytest.mark.parametrize(("reply", "reason"), [("failure", "DEPLOYMENT_BLOCKED"), ("error", "DEPLOYMENT_BLOCKED")])
+async def test_the_reason_of_a_refusal_is_logged(
+    agent: EcsAgent, caplog: pytest.LogCaptureFixture, reply: str, reason: str
+) -> None:
+    task = Task(agent, 1, Tier.GATEWAY)
+    task.calls, agent.refuses, agent.reply = 1, True, reply
+    await task.update(0.0)
+    assert [record.message for record in caplog.records] == ["protection refused"]
+    assert reason in caplog.records[0].__dict__["fields"]["reason"]
+
+
+async def test_a_task_keeps_its_state_while_ecs_or_the_store_is_unavailable(
+    agent: EcsAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Task(agent, 1, Tier.GATEWAY)
+    task.calls = 1
+    await task.update(0.0)
+    assert agent.asked == [{"ProtectionEnabled": True, "ExpiresInMinutes": 6}], "the store is not necessary for it"
+    agent.server.shutdown()
+    agent.server.server_close()
+    await task.update(RENEWAL_INTERVAL_S)
+    assert [record.message for record in caplog.records] == ["protection failed"]
