@@ -67,6 +67,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{RUNTIME}/hosts.py", "the commands are sent together, and no reader needs both of their keys",
            *((f"={before}) as pipe:\n            {line}", f"={after}) as pipe:\n            {line}")
              for before, after, line in (("True", "False", "# Readers"), ("True", "False", "pipe.delete")))),
+    *_each(f"{RUNTIME}/hosts.py", "a number of slots below 0 is 0", ("SLOTS, 0)", "SLOTS, -1)")),
     *_each(f"{RUNTIME}/hosts.py", "no host is left out of a reply",
            ("=False) as pipe:\n                for host_id", "=True) as pipe:\n                for host_id"),
            ("strict=True", "strict=False")),
@@ -95,6 +96,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ("input=False", "input=True"), ("url=False", "url=True")),
     *_each(f"{ENGINE}/process.py", "another of several invalid fields is named",
            ('url=False)[0]["msg"]', 'url=False)[ -1]["msg"]')),
+    *_each(f"{ENGINE}/pool.py", "it does not decrease", ("batches == done[role]", "batches <= done[role]")),
+    *_each(f"{ENGINE}/file_reader.py", "no number is greater", ("number == len", "number >= len")),
     *_each(f"{ENGINE}/file_reader.py", "a piece has no session and no time",
            *(("AudioChunk(0, number", f"AudioChunk({number}, number") for number in (" 1", " -1")),
            *(("number), 0.0)", f"number), {number})") for number in (1.0, -1.0))),
