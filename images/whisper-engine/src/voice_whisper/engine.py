@@ -180,6 +180,5 @@ def _open_chunk_socket(settings: EngineSettings) -> socket.socket:
     granted = receiver.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
     if granted < RECEIVE_BUFFER_BYTES:
         log.warning("receive buffer of %d bytes instead of %d: raise net.core.rmem_max", granted, RECEIVE_BUFFER_BYTES)
-    receiver.setblocking(False)
     receiver.bind((str(settings.host_address), settings.chunk_port))
     return receiver
