@@ -42,10 +42,11 @@ class WorkerProcess:
         model: The worker's description of the model.
     """
 
+    model: ReadyMessage
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._ended = asyncio.ensure_future(process.wait())
-        self.model = ReadyMessage(bins=0, languages=())
 
     @property
     def pid(self) -> int:
