@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, call
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from engine_host import sound
 from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S
-from voice_blueprint.contract.chunk import CHUNK_SAMPLES
+from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag
 from voice_runtime import state, tasks
 from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.transcripts import TimedWord
@@ -128,11 +131,48 @@ async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkey
     assert counters.events["file_pieces"] == 2
 
 
+async def test_an_idle_host_looks_for_pieces_ten_times_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, pauses = AsyncMock(**{"claim.return_value": None}), list[float]()
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 10:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(file_reader, "asyncio", SimpleNamespace(sleep=sleep))
+    engine: Any = Scripted()
+    with pytest.raises(KeyboardInterrupt):
+        await FileTranscriber("h1", queue, engine, Counters()).run(lambda: True)
+    assert sum(pauses) == pytest.approx(1)
+    assert queue.claim.await_args_list == [call("h1")] * 10
+
+
+async def test_a_lease_is_renewed_in_the_middle_of_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    async def wait(works: set[asyncio.Task[PieceTranscript]], timeout: float) -> None:
+        waits.append(timeout)
+        if len(waits) == 3:
+            await asyncio.wait(works)
+
+    queue, engine = AsyncMock(), Scripted(heard("Hello."))
+    patched: Any = SimpleNamespace(**vars(asyncio) | {"wait": wait})
+    monkeypatch.setattr(file_reader, "asyncio", patched)
+    host = FileTranscriber("h1", queue, engine, Counters())  # type: ignore[arg-type]  # what it asks of one
+    await host._transcribe_piece(FilePiece("p", SPEECH, None))
+    assert waits == [state.FILE_PIECE_LEASE_TTL_S * 0.5] * 3
+    assert queue.renew.await_args_list == [call("p")] * 2
+    queue.complete.assert_awaited_once_with("p", PieceTranscript(text="Hello.", language="en"))
+
+
 @pytest.mark.parametrize("samples", [1, CHUNK_SAMPLES, CHUNK_SAMPLES + 1, 3 * CHUNK_SAMPLES])
 def test_a_piece_is_a_complete_utterance_with_its_samples(samples: int) -> None:
     audio = np.arange(1, samples + 1, dtype="<i2")
     utterance = create_utterance(audio.tobytes())
     assert utterance.is_complete
+    assert utterance.has_start
+    *others, last = (chunk.flags for chunk in utterance._chunks.values())
+    assert (set(others) <= {ChunkFlag(0)}, last) == (True, ChunkFlag.END_OF_SPEECH)
     assert (utterance.start, utterance.frame_count) == (0, -(-samples // 320))
     assert utterance.next_chunk_number == -(-samples // CHUNK_SAMPLES)
     found = utterance.decode_samples()

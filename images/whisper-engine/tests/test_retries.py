@@ -1,6 +1,7 @@
 """Operations on a store that is unavailable for a while: repeated, and logged once for each outage."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from redis.exceptions import ConnectionError as Unavailable
@@ -35,6 +36,17 @@ async def test_an_operation_is_repeated_until_it_succeeds_and_its_outage_logged_
     assert caplog.messages == []
     assert await retry_until_done("a final", Store(OUTAGE, OSError("no route"), OUTAGE, None).call) == "done"
     assert caplog.messages == ["a final waits for the store: no connection"]
+
+
+async def test_the_store_is_asked_twice_per_second_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+
+    monkeypatch.setattr(retries, "asyncio", SimpleNamespace(sleep=sleep))
+    assert await retry_until_done("a final", Store(OUTAGE, OUTAGE, OUTAGE, OUTAGE, None).call) == "done"
+    assert pauses == [1 / 2] * 4
 
 
 async def test_an_error_of_the_program_is_not_repeated() -> None:

@@ -40,10 +40,20 @@ def test_a_revision_is_a_commit(revision: str, is_allowed: bool) -> None:
         ModelSettings(**own)
 
 
+@pytest.mark.parametrize(("model", "is_allowed"), [("m", True), ("", False)])
+def test_a_model_has_a_name(model: str, is_allowed: bool) -> None:
+    own: dict[str, Any] = {"model": model, "cache_dir": "/c"}
+    if is_allowed:
+        assert ModelSettings(**own).model_revision == ""
+        return
+    with pytest.raises(ValidationError, match="at least 1 character"):
+        ModelSettings(**own)
+
+
 def test_unset_variables_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = EngineSettings(**GOOD)
     assert (settings.sessions, settings.encoders, settings.decoders) == (64, 1, 1)
     assert (settings.engine, settings.layout, settings.health_address) == ("whisper", Layout.DISAGGREGATED, "127.0.0.1")
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(9)))
+    monkeypatch.setattr("os.sched_getaffinity", {0: set(range(9))}.__getitem__)  # 0 is the calling process
     assert calculate_threads_per_worker(settings) == 4
     assert calculate_threads_per_worker(EngineSettings(**GOOD | {"encoders": 8, "decoders": 8})) == 1
