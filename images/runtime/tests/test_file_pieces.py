@@ -3,6 +3,7 @@
 import pytest
 from redis.asyncio import Redis
 
+from voice_blueprint.contract.state import FilePieceField
 from voice_runtime import state
 from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 
@@ -56,6 +57,7 @@ async def test_segments_of_a_dead_gateway_expire(pieces: FilePieceQueue, store: 
 
 
 async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieceQueue, store: Redis) -> None:
+    await store.rpush(state.QUEUED_FILE_PIECES_KEY, "first")  # two gateways found that its host has failed
     await pieces.delete("first")
     await pieces.delete("second")
     assert await store.keys("file:*") == []
@@ -70,3 +72,57 @@ async def test_a_piece_that_was_queued_twice_is_claimed_once(store: Redis) -> No
     assert claimed
     assert claimed.name == "twice"
     assert await pieces.count_queued() == 0
+
+
+async def test_a_host_renews_its_lease_until_its_transcript_is_stored(pieces: FilePieceQueue, store: Redis) -> None:
+    lease = state.build_file_piece_lease_key("first")
+    assert await pieces.claim("a") == FIRST
+    assert await store.get(lease) == b"a"
+    await store.expire(lease, 1)
+    assert await pieces.renew("first") is True
+    assert 1 < await store.ttl(lease) <= state.FILE_PIECE_LEASE_TTL_S
+    await pieces.complete("first", PieceTranscript(text="yes"))
+    assert not await store.exists(lease)
+
+
+async def test_a_claim_of_a_leased_piece_fails_and_leaves_the_lease(pieces: FilePieceQueue, store: Redis) -> None:
+    await store.set(state.build_file_piece_lease_key("first"), "another")
+    assert await pieces.claim("a") is None
+    assert await store.get(state.build_file_piece_lease_key("first")) == b"another"
+    assert await pieces.count_queued() == 2
+
+
+async def test_a_piece_is_read_with_its_callers_hints(store: Redis) -> None:
+    pieces = FilePieceQueue(store)
+    for piece in (FilePiece("a", b"\1", "de", "Valkey"), FilePiece("b", b"\2", None), FilePiece("c", b"\3", "en")):
+        await pieces.put(piece)
+        assert await pieces.claim("host") == piece
+
+
+async def test_a_record_without_hints_has_none(pieces: FilePieceQueue, store: Redis) -> None:
+    await store.hdel(state.build_file_piece_key("first"), FilePieceField.LANGUAGE, FilePieceField.PROMPT)
+    assert await pieces.claim("a") == FIRST
+
+
+async def test_a_stored_transcript_has_no_defaults(pieces: FilePieceQueue, store: Redis) -> None:
+    """The transcript of a silent piece is as short as possible; a reader has the same defaults."""
+    await pieces.complete("first", PieceTranscript())
+    assert await store.hget(state.build_file_piece_key("first"), FilePieceField.TRANSCRIPT) == b"{}"
+    found = await pieces.read_result("first")
+    assert found == PieceTranscript(text="", language=None, words=[], failed=False)
+    await pieces.complete("second", PieceTranscript(failed=True))
+    found = await pieces.read_result("second")
+    assert found
+    assert found.failed is True
+
+
+async def test_a_waiting_piece_is_not_queued_twice(pieces: FilePieceQueue) -> None:
+    """A gateway refreshes its pieces while they wait, are in progress and are done."""
+    for _ in range(2):
+        assert await pieces.refresh("first") is True
+        assert await pieces.refresh("second") is True
+    assert await pieces.count_queued() == 2
+    assert await pieces.claim("a") == FIRST
+    assert await pieces.refresh("first") is True
+    assert await pieces.count_queued() == 1
+    assert await pieces.refresh("unknown") is False

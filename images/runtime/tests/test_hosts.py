@@ -1,5 +1,6 @@
 """The time after which a host without a heartbeat counts as failed."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ from redis.exceptions import ConnectionError as NoConnectionError
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
-from voice_runtime import hosts
+from voice_runtime import hosts, state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
 
@@ -51,3 +52,42 @@ async def test_the_time_of_an_outage_does_not_count_against_hosts(
     assert [each.id for each in await registry.read_live_hosts()] == ["h1"]
     now += HOST_HEARTBEAT_TIMEOUT_S
     assert await registry.read_live_hosts() == []
+
+
+@pytest.mark.parametrize("heartbeats", [("9", "10"), ("10", "9")])
+async def test_any_other_heartbeat_is_a_newer_one(
+    store: Redis, monkeypatch: pytest.MonkeyPatch, heartbeats: tuple[str, str]
+) -> None:
+    """Heartbeats are compared as texts, and the clock of a host may be set back."""
+    now = 1000.0
+    monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: now, time_ns=lambda: 0))
+    registry = HostRegistry(store, Tier.ASR)
+    await registry.send_heartbeat(Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False))
+    key = state.build_host_key(Tier.ASR, "h1")
+    for heartbeat in heartbeats:
+        await store.hset(key, "heartbeat", heartbeat)
+        assert await registry.read_live_hosts() != []
+        now += HOST_HEARTBEAT_TIMEOUT_S
+    assert await registry.read_live_hosts() == []
+
+
+async def test_a_host_reads_what_another_has_announced(store: Redis) -> None:
+    host = Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=True, slots=4, languages=("de", "en"), zone="a")
+    registry = HostRegistry(store, Tier.ASR)
+    await registry.send_heartbeat(host)
+    assert await registry.is_registered("h1")
+    (found,) = await registry.read_live_hosts()
+    assert replace(found, heartbeat="") == host
+    await registry.remove("h1")
+    assert not await registry.is_registered("h1")
+    assert not await store.exists(state.build_host_key(Tier.ASR, "h1"))
+
+
+@pytest.mark.parametrize(("draining", "is_draining"), [("1", True), ("0", False), ("", False), ("2", False)])
+def test_a_record_without_slots_has_none(draining: str, is_draining: bool) -> None:
+    """Records of agents and VAD hosts have no number of slots; a host drains if its record says so with 1."""
+    record = {"kind": "vad", "address": "10.0.0.1", "free_slots": "0", "draining": draining, "heartbeat": "5"}
+    found = Host.from_fields("h", record)
+    assert found == Host("h", HostKind.VAD, "10.0.0.1", 0, draining=is_draining, heartbeat="5")
+    assert found.slots == 0
+    assert not found.accepts_sessions
