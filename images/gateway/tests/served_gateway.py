@@ -71,19 +71,33 @@ def client_of(gateway: Gateway) -> httpx2.AsyncClient:
 class SocketClient:
     """A client's side of a WebSocket (ASGI specification, "WebSocket")."""
 
-    def __init__(self, gateway: Gateway, path: str) -> None:
+    def __init__(self, gateway: Gateway, path: str, key: str = "any") -> None:
         self._gateway = gateway
+        self._key = key
         self._path, _, self._query = path.partition("?")
         self._to_server: asyncio.Queue[Message] = asyncio.Queue()
         self._to_client: asyncio.Queue[Message] = asyncio.Queue()
 
     async def __aenter__(self) -> Self:
+        accepted = await self._connect()
+        assert accepted["type"] == "websocket.accept", [accepted, await self._receive()]
+        self.headers = dict(accepted["headers"])
+        return self
+
+    async def connect_and_be_denied(self) -> int:
+        """Return the status of the response in place of a WebSocket, after all of it."""
+        denied = await self._connect()
+        assert denied["type"] == "websocket.http.response.start", denied
+        await self.wait_until_served()
+        return int(denied["status"])
+
+    async def _connect(self) -> Message:
         scope = {
             "type": "websocket",
             "scheme": "ws",
             "path": self._path,
             "query_string": self._query.encode(),
-            "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer any")],
+            "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {self._key}".encode())],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),
             "subprotocols": [],
@@ -92,10 +106,7 @@ class SocketClient:
         app = create_media_api(self._gateway)
         self._serving = asyncio.ensure_future(app(scope, self._to_server.get, self._to_client.put))
         self._to_server.put_nowait({"type": "websocket.connect"})
-        accepted = await self._receive()
-        assert accepted["type"] == "websocket.accept", [accepted, await self._receive()]
-        self.headers = dict(accepted["headers"])
-        return self
+        return await self._receive()
 
     async def __aexit__(self, *_: object) -> None:
         await tasks.cancel_tasks([self._serving])
@@ -105,14 +116,22 @@ class SocketClient:
         await asyncio.wait({receiving, self._serving}, timeout=BUSY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         if not receiving.done():
             receiving.cancel()
-            raise AssertionError("the server sends nothing") from self._serving.done() and self._serving.exception()
+            raise AssertionError("the server sends nothing") from (
+                self._serving.exception() if self._serving.done() else None
+            )
         return receiving.result()
 
     def send(self, message: bytes | str | dict[str, Any]) -> None:
-        part = {"bytes": message} if isinstance(message, bytes) else {"text": message}
-        if isinstance(message, dict):
-            part = {"text": json.dumps(message)}
+        text = json.dumps(message) if isinstance(message, dict) else message
+        part = {"bytes": text} if isinstance(text, bytes) else {"text": text}
         self._to_server.put_nowait({"type": "websocket.receive", **part})
+
+    def disconnect(self) -> None:
+        self._to_server.put_nowait({"type": "websocket.disconnect", "code": 1006, "reason": ""})
+
+    async def wait_until_served(self) -> None:
+        """Wait until the gateway has released the connection."""
+        await asyncio.wait_for(self._serving, BUSY_TIMEOUT_S)
 
     async def receive_until_close(self) -> tuple[list[dict[str, Any]], int]:
         """Return the messages up to the close frame, and its code."""

@@ -1,11 +1,13 @@
 """Deepgram's live transcription: its query parameters, and the messages for each kind of transcript."""
 
 import asyncio
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from redis.asyncio import Redis
@@ -15,9 +17,11 @@ from starlette.websockets import WebSocket
 
 from images.gateway.tests.served_gateway import SocketClient, make_gateway, serving_gateway
 from voice_gateway.audio import AudioFormat, Encoding
+from voice_gateway.audio_socket import NORMAL_END, CloseReason
 from voice_gateway.client_socket import SocketArguments
 from voice_gateway.listen import DeepgramQuery, DeepgramSocket, normalize_text, parse_session_settings
 from voice_gateway.refusals import Refusal
+from voice_gateway.session_routes import SessionRequest, open_session
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime import state
 from voice_runtime.sessions import Session, SessionKind, SessionState
@@ -26,6 +30,7 @@ from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 RAW = "encoding=linear16&sample_rate=16000"
 SESSION_ID = "s-1"
+CALLER_SESSIONS = state.build_caller_sessions_key("127.0.0.1")
 
 
 def parse(query: str) -> DeepgramQuery:
@@ -142,8 +147,19 @@ HELLO = transcript(
 class Served:
     """The messages of a socket for transcripts, without its connection."""
 
-    def __init__(self, socket: DeepgramSocket) -> None:
+    def __init__(self, socket: DeepgramSocket, monkeypatch: pytest.MonkeyPatch) -> None:
         self._socket = socket
+        self.commits = 0
+        monkeypatch.setattr(socket, "_commit_audio", self._count_commit)
+
+    async def _count_commit(self) -> None:
+        self.commits += 1
+
+    async def receive(self, text: str) -> CloseReason | None:
+        return await self._socket._handle_control_message(text)
+
+    def is_checkpoint(self, event: Transcript) -> bool:
+        return self._socket._is_checkpoint(event)
 
     def hear(self, *transcripts: Transcript) -> list[Mapping[str, Any]]:
         return [message for each in transcripts for message in self._socket._convert_event(each)]
@@ -159,7 +175,7 @@ class Served:
 
 
 @pytest.fixture
-async def listening() -> Any:
+async def listening(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes sockets for a query."""
     store = connect(StoreSettings(host="127.0.0.1", port=1, user="default", tls=False))  # it is not used
     gateway = make_gateway(store)
@@ -179,7 +195,7 @@ async def listening() -> Any:
             spoken, SocketLease(store, session.ssrc), 0, session_outlives_socket=False, start_ms=0
         )
         sockets.append(DeepgramSocket(gateway, WebSocket(scope, receive, send), arguments))
-        return Served(sockets[-1])
+        return Served(sockets[-1], monkeypatch)
 
     yield listen
     for each in sockets:
@@ -187,7 +203,7 @@ async def listening() -> Any:
     await store.aclose()
 
 
-def message_types(messages: list[Mapping[str, Any]]) -> list[str]:
+def message_types(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     return [message["type"] for message in messages]
 
 
@@ -236,11 +252,35 @@ async def test_speech_final_is_false_for_a_part_of_an_utterance(listening: Any) 
     ]  # fmt: skip
 
 
-async def test_empty_text_is_only_sent_as_the_answer_to_finalize(listening: Any) -> None:
+@pytest.mark.parametrize("query", ["", "interim_results=true"])
+async def test_empty_text_is_only_sent_as_the_answer_to_finalize(listening: Any, query: str) -> None:
     silent = transcript(EventKind.FINAL)
-    assert listening().hear(silent) == []
-    (result,) = listening().hear(silent.model_copy(update={"commit": True}))
+    assert listening(query).hear(silent) == []
+    (result,) = listening(query).hear(silent.model_copy(update={"commit": True}))
     assert (result["from_finalize"], result["channel"]["alternatives"][0]["transcript"]) == (True, "")
+
+
+async def test_gaps_and_the_end_of_a_session_have_no_message(listening: Any) -> None:
+    socket = listening("interim_results=true&vad_events=true")
+    assert socket.hear(transcript(EventKind.GAP), transcript(EventKind.END)) == []
+
+
+@pytest.mark.parametrize("kind", EventKind)
+async def test_only_a_final_transcript_need_not_be_repeated(listening: Any, kind: EventKind) -> None:
+    """The next socket of a session continues after the last one that was delivered."""
+    assert listening().is_checkpoint(transcript(kind)) == (kind is EventKind.FINAL)
+
+
+@pytest.mark.parametrize(
+    ("message", "commits", "end"),
+    [("KeepAlive", 0, None), ("Configure", 0, None), ("Finalize", 1, None), ("CloseStream", 0, NORMAL_END)],
+)
+async def test_control_messages_finalize_or_end_a_stream(
+    listening: Any, message: str, commits: int, end: CloseReason | None
+) -> None:
+    socket = listening()
+    assert await socket.receive(json.dumps({"type": message})) == end
+    assert socket.commits == commits
 
 
 SPEECH = [
@@ -301,11 +341,12 @@ async def test_an_utterance_ends_when_its_silence_has_passed(listening: Any) -> 
 
 async def test_the_silence_is_in_milliseconds(listening: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     socket = listening("utterance_end_ms=1500")
-    loop, delays = asyncio.get_running_loop(), []
-    call_later = loop.call_later
-    monkeypatch.setattr(loop, "call_later", lambda delay, *call: (delays.append(delay), call_later(delay, *call))[1])
+    call_later = Mock()
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
     socket.hear(HELLO)
-    assert delays == [1.5]
+    monkeypatch.undo()
+    ((delay_s, _), _) = call_later.call_args
+    assert delay_s == 1.5
     assert socket.timed_messages == []
 
 
@@ -327,10 +368,10 @@ async def test_an_utterance_does_not_end(listening: Any, query: str, heard: Tran
     assert message_types(socket.end()) == ["Metadata"]
 
 
-@pytest.mark.parametrize(("start_ms", "ended"), [(2500, True), (2499, False), (60_000, True)])
+@pytest.mark.parametrize(("start_ms", "ended"), [(4000, True), (3999, False), (60_000, True)])
 async def test_an_utterance_ends_before_later_speech(listening: Any, start_ms: int, ended: bool) -> None:
     """A late final transcript does not hide the silence, which is measured in the audio."""
-    socket = listening("utterance_end_ms=500&vad_events=true")
+    socket = listening("utterance_end_ms=2000&vad_events=true")
     socket.hear(HELLO)
     messages = socket.hear(transcript(EventKind.SPEECH_STARTED, start_ms))
     assert message_types(messages) == [*(["UtteranceEnd"] if ended else []), "SpeechStarted"]
@@ -388,10 +429,34 @@ async def test_a_stream_of_two_channels_ends_after_the_last_one(store: Redis) ->
     async with serving_gateway(store) as gateway, SocketClient(gateway, path) as client:
         client.send(bytes(1280))
         client.send({"type": "CloseStream"})
-        for ssrc in await store.zrange(state.build_caller_sessions_key("127.0.0.1"), 0, -1):
+        ssrcs: Any = await store.zrange(CALLER_SESSIONS, 0, -1)
+        for ssrc in ssrcs:
             await gateway.transcripts.publish(int(ssrc), transcript(EventKind.END, 5000, 5000))
         messages, code = await client.receive_until_close()
     assert (message_types(messages), messages[-1]["channels"], code) == (["Metadata"], 2, 1000)
+
+
+async def test_sessions_of_all_channels_end_with_the_socket(store: Redis) -> None:
+    async with serving_gateway(store) as gateway:
+        async with SocketClient(gateway, f"/v1/listen?{RAW}&channels=2&multichannel=true") as client:
+            assert len(await store.zrange(CALLER_SESSIONS, 0, -1)) == 2
+            client.disconnect()
+            await client.wait_until_served()
+        assert await store.zrange(CALLER_SESSIONS, 0, -1) == []
+
+
+@pytest.mark.parametrize("has_token", [False, True])
+async def test_a_refused_channel_ends_the_session_that_was_opened_for_the_socket(store: Redis, has_token: bool) -> None:
+    """A session whose token the caller has presented remains."""
+    async with serving_gateway(store, caller_sessions=1) as gateway:
+        key = "any"
+        if has_token:
+            request = SessionRequest.model_validate({"transport": "websocket"})
+            key, _ = gateway.tokens.create((await open_session(gateway, "127.0.0.1", request)).id)
+        client = SocketClient(gateway, f"/v1/listen?{RAW}&channels=2&multichannel=true", key)
+        assert await client.connect_and_be_denied() == 429
+        assert len(await store.zrange(CALLER_SESSIONS, 0, -1)) == int(has_token)
+        assert gateway.connections == 0
 
 
 @pytest.mark.parametrize("text", ["{}", '{"type": "Unknown"}', "no JSON"])
