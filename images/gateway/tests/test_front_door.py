@@ -1,15 +1,22 @@
 """A gateway's own request to the public host name: success, and each kind of failure."""
 
+import asyncio
 import json
+import ssl
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock, patch
+from unittest.mock import call as calls
 
 import pytest
 
 from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess
+from images.gateway.tests.virtual_time import VirtualTime
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
 from voice_gateway.public_hosts import PROBE_ID, PublicHostProber
 from voice_sandbox.loopback import find_free_port
+
+observe = calls.observe
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +85,65 @@ async def test_the_session_api_s_name_has_to_answer_too(
         found, lines = door(port, certificate, api_host)
         assert await found.check_hosts() == bool(answers)
     assert observed(found, lines)["FrontDoorAnswers"] == answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "GET /healthz answers 503 Service Unavailable"),
+        (b"HTTP/1.1 2000\r\n\r\n", "GET /healthz answers 2000"),
+        (b"", "GET /healthz answers nothing"),
+    ],
+)
+async def test_the_log_contains_an_unexpected_status(
+    certificate: Path, caplog: pytest.LogCaptureFixture, answer: bytes, reason: str
+) -> None:
+    async with server(certificate, answer) as port:
+        await door(port, certificate)[0].check_hosts()
+    assert [record.__dict__["fields"] for record in caplog.records] == [{"host": "localhost", "reason": reason}]
+
+
+async def test_public_names_are_requested_on_port_443(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = AsyncMock(side_effect=OSError)
+    monkeypatch.setattr("voice_gateway.public_hosts.asyncio.open_connection", connect)
+    metrics = Mock()
+    assert not await PublicHostProber("media.voice.test", metrics, api_host="api.voice.test").check_hosts()
+    assert [call.args for call in connect.call_args_list] == [("media.voice.test", 443), ("api.voice.test", 443)]
+    for call in connect.call_args_list:
+        assert call.kwargs["ssl"].verify_mode is ssl.CERT_REQUIRED
+        assert call.kwargs["server_hostname"] == call.args[0]
+    assert metrics.mock_calls == [observe("FrontDoorAnswers", 0)]
+
+
+@pytest.mark.parametrize(
+    ("days", "values"),
+    [
+        ((30.0, 20.0), [observe("FrontDoorAnswers", 1), observe("CertificateDays", 20.0)]),
+        ((None, 20.0), [observe("FrontDoorAnswers", 0), observe("CertificateDays", 20.0)]),
+        ((30.0, None), [observe("FrontDoorAnswers", 0), observe("CertificateDays", 30.0)]),
+        ((None, None), [observe("FrontDoorAnswers", 0)]),
+    ],
+)
+async def test_the_certificate_that_expires_first_counts(days: tuple[float | None, ...], values: list[object]) -> None:
+    metrics = Mock()
+    with patch.object(PublicHostProber, "_try_probe", AsyncMock(side_effect=days)):
+        found = PublicHostProber("media.voice.test", metrics, api_host="api.voice.test")
+        assert await found.check_hosts() == (None not in days)
+    assert metrics.mock_calls == values
+
+
+async def test_public_names_are_requested_every_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, requested_at = VirtualTime(monkeypatch, "voice_gateway.public_hosts"), list[float]()
+
+    async def check(_: PublicHostProber) -> bool:
+        requested_at.append(clock.now)
+        return True
+
+    monkeypatch.setattr(PublicHostProber, "check_hosts", check)
+    running = asyncio.create_task(PublicHostProber("media.voice.test", Mock()).run())
+    await clock.run_for(150)
+    running.cancel()
+    assert requested_at == pytest.approx([0, 60, 120])
 
 
 async def test_the_gateway_answers_the_request_to_the_session_api_with_401(gateway: GatewayProcess) -> None:
