@@ -137,6 +137,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ("is_final = transcript.kind is EventKind.FINAL", "is_final = transcript.kind <= EventKind.FINAL")),
     *_each(f"{GATEWAY}/subtitles.py", "no format is greater",
            ("is TranscriptFormat.VTT else", ">= TranscriptFormat.VTT else")),
+    *_each(f"{GATEWAY}/channels.py", "NumPy calculates the dimension for every negative number",
+           ("reshape(-1, ", "reshape(- 2, ")),
     *_each(f"{GATEWAY}/file_audio.py", "NumPy calculates the dimension for every negative number",
            ("reshape(-1, ", "reshape(- 2, ")),
     *_each(f"{GATEWAY}/listen_file.py", "a result is created for each channel", ("strict=True", "strict=False")),
