@@ -72,3 +72,23 @@ def test_arbitrary_bytes_are_parsed_or_rejected(wire: bytes) -> None:
     except MalformedChunkError:
         return
     assert AudioChunk.parse(chunk.to_datagram()).sequence == chunk.sequence
+
+
+@pytest.mark.parametrize(("number", "wire"), [(0, "00000000"), (258, "02010000")])
+def test_a_chunk_is_a_header_of_little_endian_numbers_before_its_samples(number: int, wire: str) -> None:
+    """As ``CHUNK_HEADER`` describes it for both tiers."""
+    samples = np.array([1, -2], np.int16)
+    flags = ChunkFlag.END_OF_SPEECH | ChunkFlag.LAST
+    header = bytes.fromhex(f"01000000 {wire} 03000000 02 21 0200")
+    datagram = (header + bytes.fromhex("0100 feff")).ljust(16 + 3200, b"\0")
+    assert AudioChunk(1, 3, flags, samples, number).to_datagram() == datagram
+    assert AudioChunk(1, 3, flags, samples).to_datagram()[4:8] == bytes(4), "the first chunk"
+    read = AudioChunk.parse(datagram)
+    assert (read.session, read.number, read.sequence, read.flags) == (1, number, 3, flags)
+    assert read.values.tolist() == [1, -2]
+
+
+@pytest.mark.parametrize(("kind", "count", "shape"), [(1, 10, (10, 80)), (1, 0, (0, 80)), (2, 1600, (1600,))])
+def test_the_largest_and_the_smallest_chunks_are_accepted(kind: int, count: int, shape: tuple[int, ...]) -> None:
+    chunk = AudioChunk.parse(datagram(kind=kind, flags=63, count=count))
+    assert (chunk.values.shape, chunk.flags) == (shape, ChunkFlag(63))

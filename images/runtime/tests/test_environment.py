@@ -14,6 +14,7 @@ class Settings(BaseSettings):
 
     port: int
     share: float = Field(0.5, gt=0)
+    rates: list[int] = []
     key: SecretStr | None = Field(None, min_length=4)
 
     @model_validator(mode="after")
@@ -35,6 +36,10 @@ class Settings(BaseSettings):
             ],
         ),
         ({"PORT": "1", "KEY": "abc"}, ["VOICE_KEY: Value should have at least 4 items after validation, not 3"]),
+        (
+            {"PORT": "1", "RATES": '[1, "x"]'},
+            ["VOICE_RATES='x': Input should be a valid integer, unable to parse string as an integer"],
+        ),
         ({"PORT": "1", "SHARE": "1"}, ["the port is the share"]),
     ],
 )
