@@ -80,6 +80,18 @@ async def test_requests_for_a_cell_share_a_running_check(monkeypatch: pytest.Mon
     assert checks == ["api.c2.voice.test"]
 
 
+@pytest.mark.parametrize("own", [0, 1])
+async def test_only_its_own_cell_is_not_checked(monkeypatch: pytest.MonkeyPatch, own: int) -> None:
+    router = CellRouter(APIS[own], {api: f"{api}/healthz" for api in APIS[:2]})
+    check = AsyncMock(return_value=False)
+    monkeypatch.setattr(router, "_check_health", check)
+    other = f"api.c{2 - own}.voice.test"
+    assert await router.select_cell("any", [other]) == router.own_name
+    check.assert_not_awaited()
+    assert await router.select_cell("any", [router.own_name]) is None
+    check.assert_awaited_once_with(other)
+
+
 async def test_a_call_without_a_cell_that_has_capacity_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     router = cells(APIS[:2])
     monkeypatch.setattr(router, "_check_health", AsyncMock(return_value=False))

@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import signal
 import socket
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import AsyncMock, Mock, call
 
 import httpx2
 import pytest
@@ -17,11 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import NO_TLS
 from images.gateway.tests.test_cells import SETTINGS
 from images.gateway.tests.virtual_time import VirtualTime
+from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.session_api import LIVENESS_PATH
 from voice_gateway import server
+from voice_gateway.gateway import Gateway
 from voice_gateway.prometheus_metrics import PrometheusMetrics
 from voice_gateway.settings import GatewaySettings
 from voice_runtime.metrics import Metrics
@@ -183,3 +187,53 @@ def test_metrics_are_logged_unless_they_have_a_port() -> None:
 def test_a_port_in_use_is_an_error() -> None:
     with server.open_listener(settings(), 0) as listener, pytest.raises(OSError, match="in use"):
         server.open_listener(settings(), listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("reconnect_grace_s", "drain_timeout_s", "waits_for_s"),
+    [(1, 600, (4, 4)), (20, 600, (23, 23)), (20, 1, (0, 6))],
+)
+async def test_a_stopping_gateway_waits_for_the_usage_of_its_last_sessions(
+    store_server: StoreServer,
+    monkeypatch: pytest.MonkeyPatch,
+    reconnect_grace_s: int,
+    drain_timeout_s: int,
+    waits_for_s: tuple[int, int],
+) -> None:
+    """Three seconds longer than a session waits for its caller, but no longer than a stop may last."""
+    gateways: list[Gateway] = []
+    protection = Mock(run=AsyncMock())
+    waits = AsyncMock()
+
+    def create(gateway: Gateway) -> Starlette:
+        monkeypatch.setattr(gateway.usage, "wait_for_reports", waits)
+        gateways.append(gateway)
+        return Starlette(routes=[Route("/", describe)])
+
+    monkeypatch.setattr(server, "create_session_api", create)
+    monkeypatch.setattr(server, "TaskProtection", Mock(return_value=protection))
+    monkeypatch.setattr(server.tasks, "list_other_tasks", lambda: ())
+    ports = [find_free_port() for _ in range(2)]
+    found = settings(
+        http_port=ports[0], media_port=ports[1], media_tls=False,
+        reconnect_grace_s=reconnect_grace_s, drain_timeout_s=drain_timeout_s,
+    )  # fmt: skip
+    serving_both = asyncio.create_task(server.serve(found, store_server.settings))
+    async with asyncio.timeout(BUSY_TIMEOUT_S), httpx2.AsyncClient(verify=NO_TLS) as client:
+        for port, path in zip(ports, ("/", LIVENESS_PATH), strict=True):
+            while True:
+                with contextlib.suppress(httpx2.TransportError):
+                    if (await client.get(f"http://127.0.0.1:{port}{path}")).status_code == 200:
+                        break
+                await asyncio.sleep(0.01)
+        [gateway] = gateways
+        _, tier, is_busy = server.TaskProtection.call_args.args  # type: ignore[attr-defined]
+        assert (tier, is_busy()) == (Tier.GATEWAY, False)
+        with gateway.count_connection():
+            assert is_busy(), "a gateway with a caller is not replaced"
+        gateway.draining.set()
+        await serving_both
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
+    [wait] = waits.call_args_list
+    assert waits_for_s[0] <= wait.args[0] <= waits_for_s[1]
