@@ -109,10 +109,10 @@ def test_datagrams_are_counted_for_the_address_of_their_sender() -> None:
 
 
 class Clock:
-    """Time that passes only during sleeps, in steps that binary fractions express exactly."""
+    """Time since the start of the machine. It passes only during sleeps, in steps that are exact binary fractions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
+        self.now = 0.5
         self.timeouts: list[float] = []
         self.at: dict[float, Callable[[], None]] = {}
         self.install(monkeypatch)
@@ -142,13 +142,13 @@ async def test_a_draining_engine_admits_sessions_until_all_tiers_know(
     def look() -> None:
         is_closed[clock.now] = engine._admission.is_closed
 
-    clock.at |= {1002.75: look, 1003.25: look}
+    clock.at |= {3.25: look, 3.75: look}
     engine._admission.is_empty = False
-    clock.at[1005.0] = lambda: setattr(engine._admission, "is_empty", True)
+    clock.at[5.5] = lambda: setattr(engine._admission, "is_empty", True)
     await engine._drain()
-    assert is_closed == {1002.75: False, 1003.25: True}
+    assert is_closed == {3.25: False, 3.75: True}
     assert engine._keeper.is_draining is True
-    assert clock.now == 1005
+    assert clock.now == 5.5
     engine._registry.remove.assert_awaited_once_with("h1")
     engine._batch.flush.assert_awaited_once_with()
 
@@ -156,7 +156,7 @@ async def test_a_draining_engine_admits_sessions_until_all_tiers_know(
 async def test_an_idle_engine_ends_once_all_tiers_know(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     await engine._drain()
-    assert clock.now == 1003
+    assert clock.now == 0.5 + 3
 
 
 async def test_a_draining_engine_looks_for_the_end_ten_times_per_second(
@@ -184,7 +184,7 @@ async def test_sessions_that_do_not_end_are_left_to_other_hosts(
     engine._registry.remove.side_effect = TimeoutError("no reply")
     caplog.set_level("INFO")
     await engine._drain()
-    assert clock.now == 1009
+    assert clock.now == 0.5 + 9
     assert clock.timeouts == [0.5]
     assert caplog.messages == [
         "draining: 2 sessions are live",

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
@@ -486,6 +487,18 @@ async def test_a_pool_that_never_finishes_a_batch_is_stuck_after_thirty_seconds(
     await time.pass_until(30)
     assert pool.is_stuck
     await tasks.cancel_tasks([watching])
+
+
+async def test_each_window_of_a_batch_has_a_text() -> None:
+    """Otherwise, the caller of a window without one would wait forever."""
+    pool, reply = WorkerPool(settings_of(**SPLIT)), BatchReply(texts=[DecodedText("yes", "en")], stages_ms={})
+    waiting = [begin(pool) for _ in range(2)]
+    await settle()
+    batch = pool.stages[Role.ENCODER].queue.pop_batch(2)
+    worker: Any = SimpleNamespace(send_request=AsyncMock(return_value=reply))
+    with pytest.raises(ValueError, match="shorter"):
+        await pool._process_batch(Role.DECODER, worker, batch)
+    await tasks.cancel_tasks(waiting)
 
 
 def test_stages_follow_each_other() -> None:
