@@ -382,6 +382,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            *(("PERIOD_S / 4", f"PERIOD_S / {number}") for number in (3, 5))),
     *_each(f"{GATEWAY}/decoder_process.py", "no time is before it",
            *(("_read_at = 0.0", f"_read_at = {number}") for number in (1.0, -1.0))),
+    *_each(f"{GATEWAY}/realtime.py", "with turn detection, there is one item",
+           ("item = self._items[0]\n            yield", "item = self._items[ -1]\n            yield"),
+           ("self._items[0].start_ms", "self._items[ -1].start_ms")),
 )  # fmt: skip
 
 
