@@ -94,6 +94,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ('__name__ == "__main__"', '__name__ <= "__main__"')),
     *_each(f"{ENGINE}/process.py", "a second earlier or later, for a process that does not end",
            *(("STOP_TIMEOUT_S = 5", f"STOP_TIMEOUT_S = {seconds}") for seconds in (4, 6))),
+    *_each(f"{ENGINE}/process.py", "its callers pass the first three by position", ("slots: int, *,", "slots: int, /,")),
+    *_each(f"{ENGINE}/admission.py", "its callers pass the session by position", ("ssrc: int, *,", "ssrc: int, /,")),
     *_each(f"{ENGINE}/process.py", "only the message is read",
            ("input=False", "input=True"), ("url=False", "url=True")),
     *_each(f"{ENGINE}/process.py", "another of several invalid fields is named",

@@ -125,6 +125,8 @@ async def test_task_protection_follows_the_calls(agent: EcsAgent, port: int, tie
     await task.update(10.0)
     await task.update(20.0)
     assert agent.asked == [{"ProtectionEnabled": True, "ExpiresInMinutes": 6}]
+    await task.update(9.0 + RENEWAL_INTERVAL_S)
+    assert len(agent.asked) == 1
     await task.update(10.0 + RENEWAL_INTERVAL_S)
     assert len(agent.asked) == 2, "renewed before it expires"
     task.calls = 0
@@ -133,12 +135,13 @@ async def test_task_protection_follows_the_calls(agent: EcsAgent, port: int, tie
     await task.store.aclose()
 
 
-async def test_a_replaced_task_is_protected_for_an_hour(agent: EcsAgent, port: int, tier: Tier) -> None:
+@pytest.mark.parametrize("newest", ["8", "6"], ids=["update", "rollback"])
+async def test_a_replaced_task_is_protected_for_an_hour(agent: EcsAgent, port: int, tier: Tier, newest: str) -> None:
     """Its load balancer continues to send it calls, so unlimited protection would block a deployment forever."""
     task = Task(agent, port, tier)
     task.calls = 1
     await task.update(0.0)
-    Redis(port=port).set(REVISION_KEY_BY_TIER[tier], "8")
+    Redis(port=port).set(REVISION_KEY_BY_TIER[tier], newest)
     await task.update(200.0)
     await task.update(199.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
     assert all(each["ProtectionEnabled"] for each in agent.asked)
@@ -244,5 +247,6 @@ async def test_a_task_keeps_its_state_while_ecs_or_the_store_is_unavailable(
     assert agent.asked == [{"ProtectionEnabled": True, "ExpiresInMinutes": 6}], "the store is not necessary for it"
     agent.server.shutdown()
     agent.server.server_close()
-    await task.update(RENEWAL_INTERVAL_S)
-    assert [record.message for record in caplog.records] == ["protection failed"]
+    for now in (RENEWAL_INTERVAL_S, RENEWAL_INTERVAL_S + 1):
+        await task.update(now)
+    assert [record.message for record in caplog.records] == ["protection failed"] * 2
