@@ -175,16 +175,18 @@ async def test_a_draining_engine_looks_for_the_end_ten_times_per_second(
     assert looks == [pytest.approx(1 / 10)] * 3
 
 
+@pytest.mark.parametrize(("delay_s", "ends_at"), [(0, 9.5), (0.125, 9.625)])
 async def test_sessions_that_do_not_end_are_left_to_other_hosts(
-    engine: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    engine: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, delay_s: float, ends_at: float
 ) -> None:
-    """A second of the drain time remains for the registry, half of it for waiting."""
+    """A second of the drain time of ten remains for the registry, half of it for waiting."""
     clock = Clock(monkeypatch)
+    clock.at[5.0] = lambda: setattr(clock, "now", clock.now + delay_s)
     engine._admission.is_empty, engine._admission.live_sessions = False, {1: None, 2: None}
     engine._registry.remove.side_effect = TimeoutError("no reply")
     caplog.set_level("INFO")
     await engine._drain()
-    assert clock.now == 0.5 + 9
+    assert clock.now == ends_at
     assert clock.timeouts == [0.5]
     assert caplog.messages == [
         "draining: 2 sessions are live",

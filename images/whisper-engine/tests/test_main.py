@@ -1,6 +1,7 @@
 """Exit code and output of an engine that cannot start, within this process."""
 
 import logging
+import runpy
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,14 @@ def test_reasons_of_a_failed_start_are_reported_once(
     assert capsys.readouterr().err == (
         "the engine cannot start: port in use\nthe engine cannot start: no such folder\n"
     )
+
+
+def test_invalid_variables_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is the usual one of a program with invalid arguments."""
+    monkeypatch.delenv("VOICE_HOST", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(program.__file__, run_name="__main__")
+    assert ended.value.code == 2
 
 
 def test_another_error_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None:

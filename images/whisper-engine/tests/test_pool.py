@@ -401,7 +401,8 @@ async def test_queue_depths_are_those_of_prefill_and_decode(processes: Processes
         assert pool.queue_depths == (0, 0)
 
 
-async def test_attempts_of_the_stages_count_separately(processes: Processes) -> None:
+@pytest.mark.parametrize("role", [Role.ENCODER, Role.DECODER])
+async def test_attempts_of_the_stages_count_separately(processes: Processes, role: Role) -> None:
     """A window is abandoned after three crashes in one stage; crashes in prefill do not count in decode."""
     pool = WorkerPool(settings_of(**SPLIT))
     deaths = {Role.ENCODER: 2, Role.DECODER: 2}
@@ -417,8 +418,8 @@ async def test_attempts_of_the_stages_count_separately(processes: Processes) -> 
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         assert (await begin(pool)).text.startswith("slot")
         assert pool.restarts_by_role == {"encoder": 2, "decoder": 2}
-        deaths[Role.ENCODER] = 2
-        processes.of(Role.ENCODER).deaths = 1
+        deaths[role] = 2
+        processes.of(role).deaths = 1
         with pytest.raises(JobFailedError):
             await begin(pool)
     await tasks.cancel_tasks([task])

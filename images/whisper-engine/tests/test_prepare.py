@@ -1,6 +1,7 @@
 """A fleet's preparation job loads the model once, and reports why it cannot."""
 
 import os
+import runpy
 
 import pytest
 from huggingface_hub import errors
@@ -18,6 +19,14 @@ def test_a_model_that_does_not_exist_fails_the_job(
     monkeypatch.setenv("VOICE_CACHE_DIR", str(tmp_path))
     assert prepare.main() == 1
     assert "VOICE_MODEL=no/such/place: no such folder" in capsys.readouterr().err
+
+
+def test_the_exit_code_is_that_of_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv("VOICE_MODEL", "no/such/place")
+    monkeypatch.setenv("VOICE_CACHE_DIR", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(prepare.__file__, run_name="__main__")
+    assert ended.value.code == 1
 
 
 def test_a_cached_model_is_loaded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:

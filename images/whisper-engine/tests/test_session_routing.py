@@ -432,6 +432,16 @@ async def test_a_session_that_waits_for_its_lookup_is_not_adopted() -> None:
     assert host.live().received == [0]
 
 
+async def test_a_live_session_is_not_adopted_again() -> None:
+    host = Host(3)
+    host.put_live(SSRC)
+    live = host.live()
+    host.store.records[SSRC] = record_of(SSRC)
+    await host.admission.adopt(SSRC, is_own=True)
+    assert host.live() is live
+    assert host.counters.events == {}
+
+
 @pytest.mark.parametrize(("slots", "is_closed"), [(1, False), (2, True)])
 async def test_a_full_or_closed_host_adopts_no_session(slots: int, is_closed: bool) -> None:
     host = Host(slots)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import runpy
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -106,6 +107,12 @@ def test_a_model_that_loses_a_window_is_an_error(memory: SlotMemory, model: Any)
     model.missing = 1
     with pytest.raises(ValueError, match="shorter"):
         process_batch(Role.ENCODER, model, memory, request(0, 1))
+
+
+def test_a_worker_needs_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["worker", "no role"])
+    with pytest.raises(ValueError, match="'no role' is not a valid Role"):
+        runpy.run_path(worker_module.__file__, run_name="__main__")
 
 
 def run_main(monkeypatch: pytest.MonkeyPatch, memory: SlotMemory, load: object, lines: Sequence[str]) -> Any:

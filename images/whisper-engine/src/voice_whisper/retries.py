@@ -22,14 +22,14 @@ async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> 
     Args:
         name: Name of the operation in the log.
     """
-    attempts = 0
+    is_logged = False
     while True:
         try:
             return await operation()
         except STORE_ERRORS as error:
-            if attempts == 0:
+            if not is_logged:
                 log.warning("%s waits for the store: %s", name, error)
-            attempts += 1
+            is_logged = True
             await asyncio.sleep(RETRY_PAUSE_S)
 
 
