@@ -40,7 +40,7 @@ def test_a_gateway_must_be_in_its_own_list() -> None:
 
 
 async def test_a_cell_is_checked_again_after_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    router, clock, checks = cells(APIS[:2]), iter((100.0, 104.9, 105.1)), list[str]()
+    router, clock, checks = cells(APIS[:2]), iter((3.0, 7.9, 8.1)), list[str]()
 
     async def check(name: str) -> bool:
         checks.append(name)
@@ -103,7 +103,9 @@ async def test_a_call_without_a_cell_that_has_capacity_has_none(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (204, False), (307, False), (503, False)])
-async def test_a_cell_is_healthy_if_its_health_check_answers_200(status: int, is_healthy: bool) -> None:
+async def test_a_cell_is_healthy_if_its_health_check_answers_200(
+    caplog: pytest.LogCaptureFixture, status: int, is_healthy: bool
+) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(f"HTTP/1.1 {status} Any\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
@@ -115,6 +117,8 @@ async def test_a_cell_is_healthy_if_its_health_check_answers_200(status: int, is
         async with asyncio.timeout(BUSY_TIMEOUT_S):
             selected = await router.select_cell("any", ["api.c1.voice.test"])
     assert selected == ("api.c2.voice.test" if is_healthy else None)
+    logged = [record.__dict__["fields"] for record in caplog.records if record.name == "voice_gateway.cells"]
+    assert logged == ([] if is_healthy else [{"cell": "api.c2.voice.test"}])
 
 
 async def test_a_cell_that_does_not_answer_within_a_second_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:

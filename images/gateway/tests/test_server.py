@@ -212,7 +212,7 @@ async def test_a_stopping_gateway_waits_for_the_usage_of_its_last_sessions(
 
     monkeypatch.setattr(server, "create_session_api", create)
     monkeypatch.setattr(server, "TaskProtection", Mock(return_value=protection))
-    monkeypatch.setattr(server.tasks, "list_other_tasks", lambda: ())
+    monkeypatch.setattr("voice_gateway.server.tasks.list_other_tasks", lambda: ())
     ports = [find_free_port() for _ in range(2)]
     found = settings(
         http_port=ports[0], media_port=ports[1], media_tls=False,
