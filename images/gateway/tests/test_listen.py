@@ -439,10 +439,13 @@ async def test_a_stream_of_two_channels_ends_after_the_last_one(store: Redis) ->
 async def test_sessions_of_all_channels_end_with_the_socket(store: Redis) -> None:
     async with serving_gateway(store) as gateway:
         async with SocketClient(gateway, f"/v1/listen?{RAW}&channels=2&multichannel=true") as client:
-            assert len(await store.zrange(CALLER_SESSIONS, 0, -1)) == 2
+            ssrcs: Any = await store.zrange(CALLER_SESSIONS, 0, -1)
+            client.send(bytes(2 * 16_000))
             client.disconnect()
             await client.wait_until_served()
         assert await store.zrange(CALLER_SESSIONS, 0, -1) == []
+        ended = [await gateway.sessions.read(int(ssrc)) for ssrc in ssrcs]
+        assert [session and session.received_s for session in ended] == [0.5, 0.5], "each channel lasts half a second"
 
 
 @pytest.mark.parametrize("has_token", [False, True])
