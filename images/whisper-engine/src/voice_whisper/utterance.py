@@ -5,20 +5,20 @@ from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.features import HOP_MS, FeatureRows, LogMelExtractor
+from voice_runtime.features import FeatureRows, LogMelExtractor
 from voice_whisper.agreement import LocalAgreement
-from voice_whisper.window import FRAME_MS, MAX_UTTERANCE_FRAMES
+from voice_whisper.window import FRAMES_PER_S, MAX_UTTERANCE_FRAMES, ROWS_PER_S
 
 CHUNK_FRAMES = CHUNK_SAMPLES // CHUNK_FRAME_SAMPLES
-ROWS_PER_FRAME = FRAME_MS // HOP_MS
-OVERLAP_FRAMES = 2000 // FRAME_MS
+ROWS_PER_FRAME = ROWS_PER_S // FRAMES_PER_S
+OVERLAP_FRAMES = 2 * FRAMES_PER_S
 """Audio that is transcribed again after a split, since the first words are recognized wrongly without context."""
-SPLIT_THRESHOLD_FRAMES = 8000 // FRAME_MS
+SPLIT_THRESHOLD_FRAMES = 8 * FRAMES_PER_S
 """Length of an utterance above which its stable part is split off."""
-MAX_GAP_FRAMES = 2000 // FRAME_MS
+MAX_GAP_FRAMES = 2 * FRAMES_PER_S
 """Maximum gap within an utterance. After a larger gap, a new utterance starts, whose start was lost."""
 
-MIN_STEADY_FRAMES = 3000 // FRAME_MS
+MIN_STEADY_FRAMES = 3 * FRAMES_PER_S
 MAX_STEADY_DEVIATION = 0.12
 """Maximum standard deviation of stationary noise, as log10 of energy. White noise has 0.02, a sentence 0.5 and more."""
 
@@ -214,7 +214,7 @@ class Utterance:
     @property
     def is_complete(self) -> bool:
         """Whether the end of the utterance is known, and all of its chunks have arrived."""
-        return self.end is not None and self.lost_chunk_count == 0
+        return self.end is not None and not self.gaps
 
     def is_stationary_noise(self, frames: int) -> bool:
         """Return True if the last frames have a steady level, such as noise or a tone. Speech varies more."""
@@ -263,7 +263,7 @@ class Utterance:
 
         A row is complete 200 samples after its centre. The last chunk of a segment contains the missing row.
         """
-        rows_by_chunk, late = {}, self._has_row_offset if self.begin < self.start else self.has_start
+        rows_by_chunk, late = {}, self._has_row_offset
         for sequence, chunk in sorted(self._chunks.items()):
             rows_by_chunk[sequence] = late = late or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
             late = late and not chunk.flags & ChunkFlag.END_OF_SPEECH
@@ -302,17 +302,14 @@ def _calculate_chunk_levels(chunk: AudioChunk) -> NDArray[np.float64]:
 
 def _is_pause(before: AudioChunk | None, chunk: AudioChunk) -> bool:
     """Return True if nothing is missing between two chunks that are not adjacent."""
-    ended = bool(before and before.flags & ChunkFlag.END_OF_SPEECH and chunk.flags & ChunkFlag.START_OF_SPEECH)
-    return ended and before is not None and chunk.number <= before.number + 1
+    if before is None or chunk.number > before.number + 1:
+        return False
+    return bool(before.flags & ChunkFlag.END_OF_SPEECH and chunk.flags & ChunkFlag.START_OF_SPEECH)
 
 
 def is_mark(chunk: AudioChunk) -> bool:
     """Return True if a chunk is a mark during silence, which starts and ends no utterance."""
-    return (
-        bool(chunk.flags & MARK_FLAGS)
-        and chunk.flags & _SPEECH_BOUNDARY_FLAGS == _SPEECH_BOUNDARY_FLAGS
-        and not len(chunk.values)
-    )
+    return bool(chunk.flags & MARK_FLAGS) and _SPEECH_BOUNDARY_FLAGS in chunk.flags and not len(chunk.values)
 
 
 def calculate_end_position(chunk: AudioChunk) -> int:
@@ -328,4 +325,4 @@ def count_frames(chunk: AudioChunk) -> int:
     """Return the number of 20 ms frames in an utterance's last chunk."""
     if chunk.kind is ChunkKind.PCM16:
         return -(-len(chunk.values) // CHUNK_FRAME_SAMPLES)
-    return min(CHUNK_FRAMES, max(0, len(chunk.values) - 1) // ROWS_PER_FRAME)
+    return max(0, len(chunk.values) - 1) // ROWS_PER_FRAME

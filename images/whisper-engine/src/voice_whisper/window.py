@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
-from voice_runtime.features import HOP_MS, SAMPLE_RATE_HZ, FeatureRows
+from voice_runtime.features import HOP_SAMPLES, SAMPLE_RATE_HZ, FeatureRows
 
 WINDOW_LENGTHS_S = (10, 15, 20, 30)
 MIN_SILENCE_S = 2
 MAX_UTTERANCE_S = WINDOW_LENGTHS_S[-1] - MIN_SILENCE_S
 """Maximum length of an utterance."""
 
-FRAME_MS = 1000 * CHUNK_FRAME_SAMPLES // SAMPLE_RATE_HZ
-MAX_UTTERANCE_FRAMES = MAX_UTTERANCE_S * 1000 // FRAME_MS
-ROWS_PER_S = 1000 // HOP_MS
+FRAMES_PER_S = SAMPLE_RATE_HZ // CHUNK_FRAME_SAMPLES
+FRAME_MS = 1000 // FRAMES_PER_S
+MAX_UTTERANCE_FRAMES = MAX_UTTERANCE_S * FRAMES_PER_S
+ROWS_PER_S = SAMPLE_RATE_HZ // HOP_SAMPLES
 MAX_WINDOW_ROWS = WINDOW_LENGTHS_S[-1] * ROWS_PER_S
 
 
