@@ -60,7 +60,7 @@ class SessionContext:
     sessions: SessionStore
 
 
-@dataclass(eq=False)
+@dataclass
 class _PendingEvent:
     """An event to publish. A final event waits for its transcript, and all following events wait for the final event.
 
@@ -74,7 +74,7 @@ class _PendingEvent:
     ended_utterance: Utterance | None = None
 
 
-@dataclass(eq=False)
+@dataclass
 class _EarlyTranscript:
     """Early transcript of an utterance whose speaker is silent.
 

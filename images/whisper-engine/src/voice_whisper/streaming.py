@@ -107,6 +107,8 @@ class _UtteranceProgress:
         sent_sample_count: Number of sent samples.
         stream_start_sample: Start of the open stream.
         overlaps: Whether the open stream overlaps with the previous one.
+
+    The last two attributes are set when a stream is opened.
     """
 
     begin: int
@@ -114,8 +116,8 @@ class _UtteranceProgress:
     stream: Stream | None = None
     text: str = ""
     sent_sample_count: int = 0
-    stream_start_sample: int = 0
-    overlaps: bool = False
+    stream_start_sample: int = field(init=False)
+    overlaps: bool = field(init=False)
 
 
 class StreamingTranscriber:
