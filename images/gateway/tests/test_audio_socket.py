@@ -180,7 +180,7 @@ BAD_MESSAGES = [
     ("é" * 200, 1003, "start, commit and end only"),
     (json.dumps({"type": "é" * 200}, ensure_ascii=False), 1003, "start, commit and end only"),
     (b"", 1007, "0 bytes"),
-    (bytes(70_000), 1009, ""),
+    (bytes(65_537), 1009, ""),
 ]
 
 

@@ -21,6 +21,7 @@ from voice_gateway.pacer import FRAME_S, MAX_REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
+from voice_runtime import tasks
 from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import STREAM_START
 
@@ -151,8 +152,7 @@ class AudioSocket:
             done, _ = await asyncio.wait(closing_tasks, return_when=asyncio.FIRST_COMPLETED)
             await self._end(next(iter(done)).result())
         finally:
-            for task in (*closing_tasks, measurement):
-                task.cancel()
+            await tasks.cancel_tasks((*closing_tasks, measurement))
             self._gateway.traces.end(self._session)
             if self._container:
                 self._gateway.container_slots.release()

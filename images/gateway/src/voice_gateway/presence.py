@@ -23,6 +23,7 @@ from voice_gateway.bearer import build_caller_headers, open_or_resume_session
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, build_store_unavailable_refusal
 from voice_gateway.socket_lease import SocketLease
+from voice_runtime import tasks
 from voice_runtime.sessions import Session
 
 
@@ -83,10 +84,9 @@ async def _wait_for_close(gateway: Gateway, websocket: WebSocket, session: Sessi
         await gateway.shutting_down.wait()
         return SERVICE_RESTART
 
-    tasks = [asyncio.create_task(each) for each in (wait_for_disconnect(), watch(), wait_for_shutdown())]
+    closing_tasks = [asyncio.create_task(each) for each in (wait_for_disconnect(), watch(), wait_for_shutdown())]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(closing_tasks, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
     finally:
-        for task in tasks:
-            task.cancel()
+        await tasks.cancel_tasks(closing_tasks)
