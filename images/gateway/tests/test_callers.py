@@ -31,6 +31,27 @@ async def refusal(known: callers.CallerIdentifier, **headers: str) -> tuple[int,
 async def test_api_gateway_identifies_the_caller() -> None:
     assert await TrustedCallerIdentifier().identify(request(**{CALLER_HEADER: "k3y1d"})) == "k3y1d"
     assert await TrustedCallerIdentifier().identify(request()) == ANONYMOUS_CALLER
+    longest = "!" * 254 + "~"
+    assert await TrustedCallerIdentifier().identify(request(**{CALLER_HEADER: longest})) == longest
+
+
+@pytest.mark.parametrize(("options", "address"), [({}, "192.0.2.1"), ({"forwarded": True}, "198.51.100.9")])
+async def test_the_header_of_a_proxy_is_only_trusted_behind_one(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], address: str
+) -> None:
+    """A client could claim the addresses of others, and take their turns."""
+    known = JwtCallerIdentifier("https://issuer.test", AUDIENCE, **options)
+    verified: list[tuple[str, str]] = []
+
+    async def verify_token(token: str, source: str) -> str:
+        verified.append((token, source))
+        return "anna"
+
+    monkeypatch.setattr(known, "verify_token", verify_token)
+    asked = request(authorization="bearer abc", x_forwarded_for="198.51.100.9")
+    asked.scope["client"] = ("192.0.2.1", 1)
+    assert await known.identify(asked) == "anna"
+    assert verified == [("abc", address)]
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 256])
@@ -50,7 +71,8 @@ async def test_token_for_another_audience_is_rejected(issuer: Issuer) -> None:
     for changes in ({"aud": "other"}, {"iss": "http://other"}, {"exp": time.time() - 60}, {"sub": None}, {"exp": None}):
         status, detail = await refusal(known, authorization=f"Bearer {issuer.token(**changes)}")
         assert (status, detail.split(":")[0]) == (401, "the caller's token is not valid")
-    for header in ("", "Basic abc", "Bearer", "Bearer x.y.z"):
+    valid = issuer.token()
+    for header in ("", "Basic abc", "Bearer", "Bearer x.y.z", f"Basic {valid}", f"Token {valid}"):
         assert (await refusal(known, authorization=header))[0] == 401
 
 
@@ -74,6 +96,15 @@ async def test_token_with_a_foreign_signature_is_refused(issuer: Issuer) -> None
     ]
     for token in forged:
         assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
+
+
+def test_a_caller_waits_for_both_requests_to_the_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration names the address of the keys, and each of the two requests has the timeout."""
+    timeouts_s: list[float] = []
+    monkeypatch.setattr(callers, "FairAdmissionController", lambda _, timeout_s: timeouts_s.append(timeout_s))
+    JwtCallerIdentifier("https://issuer.test", AUDIENCE)
+    [timeout_s] = timeouts_s
+    assert 2 * callers.ISSUER_TIMEOUT_S <= timeout_s < 3 * callers.ISSUER_TIMEOUT_S
 
 
 async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
@@ -114,9 +145,11 @@ async def test_an_issuer_that_is_unavailable_is_retried_after_a_pause(
     monkeypatch.setattr(callers, "time", SimpleNamespace(monotonic=lambda: now))
     known = JwtCallerIdentifier(issuer.url, AUDIENCE)
     issuer.is_well = False
-    for later_s, asked in ((0.0, 1), (0.9, 1), (0.2, 2)):
+    for later_s, asked in ((0.0, 1), (0.875, 1), (0.125, 2)):
         now += later_s
-        assert (await refusal(known, authorization=f"Bearer {issuer.token()}"))[0] == 503
+        with pytest.raises(Refusal) as caught:
+            await known.identify(request(authorization=f"Bearer {issuer.token()}"))
+        assert (caught.value.status_code, caught.value.headers) == (503, {"Retry-After": "2"})
         assert len(issuer.asked) == asked
 
 
@@ -129,7 +162,8 @@ async def test_keys_are_refreshed_hourly_and_unknown_keys_after_30_s(
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     unknown = request(authorization=f"Bearer {issuer.token('k2')}")
     del issuer.keys["k2"]
-    for later_s, key, asked in ((0, "k1", 2), (29, "k2", 2), (2, "k2", 4), (3598, "k1", 4), (3, "k1", 6)):
+    steps = ((0, "k1", 2), (29, "k2", 2), (1, "k2", 4), (3599, "k1", 4), (1, "k1", 6), (3601, "k1", 8))
+    for later_s, key, asked in steps:
         now += later_s
         if key == "k1":
             assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
@@ -139,6 +173,8 @@ async def test_keys_are_refreshed_hourly_and_unknown_keys_after_30_s(
         async with asyncio.timeout(BUSY_TIMEOUT_S):
             while len(issuer.asked) < asked:
                 await asyncio.sleep(0.01)
+        if known._reload:
+            await known._reload
         assert len(issuer.asked) == asked, later_s
 
 

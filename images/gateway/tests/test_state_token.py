@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 
 import httpx2
 import pytest
+from pydantic import ValidationError
 
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.json_server import JsonServer
@@ -66,6 +67,7 @@ def test_the_token_file_is_renewed_before_expiry(entra: Entra, environment: dict
     with subprocess.Popen([sys.executable, "-m", "voice_gateway.state_token"], env=environment) as program:
         wait_for(lambda: file.exists() and file.read_text() == "t2")
         program.terminate()
+    assert file.stat().st_mode & 0o777 == 0o640, "other users may not read it"
     path, form = entra.asked[0]
     assert path == "/tenant/oauth2/v2.0/token"
     assert form["client_assertion"] == ["a.service.account"]
@@ -87,6 +89,32 @@ def test_a_failed_renewal_keeps_the_last_token_and_is_retried(
         assert (tmp_path / "token").read_text() == "t1"
         entra.stop()
         assert state_token.refresh_token_file(settings, client) == state_token.RETRY_DELAY_S
+
+
+@pytest.mark.parametrize(("token", "lives_s", "is_valid"), [("t", 1, True), ("", 1, False), ("t", 0, False)])
+def test_an_empty_or_expired_token_is_not_written(token: str, lives_s: int, is_valid: bool, tmp_path: Path) -> None:
+    (tmp_path / "identity").write_text("a.service.account\n")
+    settings = state_token.TokenSettings(
+        azure_client_id="c",
+        azure_tenant_id="t",
+        azure_federated_token_file=tmp_path / "identity",
+        voice_state_token_file=tmp_path / "token",
+    )
+    assert settings.azure_authority_host == "https://login.microsoftonline.com/"
+    answer = httpx2.Response(200, json={"access_token": token, "expires_in": lives_s})
+    with httpx2.Client(transport=httpx2.MockTransport(lambda _: answer)) as client:
+        assert state_token.refresh_token_file(settings, client) == (0.5 if is_valid else state_token.RETRY_DELAY_S)
+    assert (tmp_path / "token").exists() is is_valid
+
+
+@pytest.mark.parametrize("name", ["AZURE_CLIENT_ID", "AZURE_TENANT_ID"])
+def test_an_empty_variable_is_not_accepted(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, "" if variable == name else value)
+    with pytest.raises(ValidationError, match=name.lower()):
+        state_token.TokenSettings()
 
 
 def test_missing_variables_are_reported_in_one_line(environment: dict[str, str]) -> None:

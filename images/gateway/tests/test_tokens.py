@@ -1,5 +1,6 @@
 """Tokens are valid for one session, for a limited time, with the key."""
 
+import hmac
 from datetime import UTC, datetime, timedelta
 
 import jwt
@@ -34,8 +35,9 @@ def test_a_token_of_a_gateway_with_a_wrong_clock_is_valid(ahead_s: int) -> None:
 
 
 def test_a_token_is_invalid_for_other_sessions() -> None:
-    with pytest.raises(TokenError, match="another session"):
-        TOKENS.verify(TOKENS.create("s-1")[0], "s-2")
+    for own, other in (("s-1", "s-2"), ("s-2", "s-1")):
+        with pytest.raises(TokenError, match="another session"):
+            TOKENS.verify(TOKENS.create(own)[0], other)
 
 
 def test_a_token_signed_with_another_key_is_rejected() -> None:
@@ -82,14 +84,18 @@ def test_a_name_leads_to_its_session_with_the_key_alone(ssrc: int) -> None:
         TOKENS.derive_ssrc(name[:-1])
 
 
+def test_a_name_keeps_its_meaning_during_an_update_of_the_gateways() -> None:
+    """The other gateways of a deployment have created it: 32 bits of a hash, and the number that the hash is of."""
+    nonce = "0123456789abcdef01234567"
+    mask = int.from_bytes(hmac.digest(KEY.encode(), f"ssrc {nonce}".encode(), "sha256")[:4])
+    assert TOKENS.derive_ssrc(f"{mask ^ 0xFEDCBA98:08x}-{nonce}") == 0xFEDCBA98
+
+
 def test_a_session_is_named_by_tokens_of_gateways_alone() -> None:
     assert TOKENS.parse_unverified_session_id(TOKENS.create("s-1")[0]) == "s-1"
-    assert (
-        TOKENS.parse_unverified_session_id(
-            jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=SIGNATURE_ALGORITHM)
-        )
-        is None
-    )
+    for audience in ("other", "z"):
+        foreign = jwt.encode({"sub": "s-1", "aud": audience}, KEY, algorithm=SIGNATURE_ALGORITHM)
+        assert TOKENS.parse_unverified_session_id(foreign) is None
     assert TOKENS.parse_unverified_session_id("x") is None
 
 
