@@ -73,8 +73,8 @@ class Served:
 
     async def slot(self) -> float | None:
         """Return the time until which its slot is reserved."""
-        found: Any = await self.gateway.store.zscore(state.SLOT_RESERVATIONS_KEY, str(self.session.ssrc))
-        return found
+        found = await self.gateway.store.zscore(state.SLOT_RESERVATIONS_KEY, str(self.session.ssrc))
+        return None if found is None else float(found)
 
 
 async def serve(gateway: LocalGateway, **fields: Any) -> Served:

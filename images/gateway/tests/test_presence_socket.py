@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -39,7 +40,8 @@ async def end_of(task: "asyncio.Task[None]") -> None:
 
 
 async def sessions_of(store: Redis, caller: str = "127.0.0.1") -> list[int]:
-    return [int(each) for each in await store.zrange(state.build_caller_sessions_key(caller), 0, -1)]
+    found: Any = await store.zrange(state.build_caller_sessions_key(caller), 0, -1)
+    return [int(each) for each in found]
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -18,7 +19,8 @@ LATER_S = 60
 
 
 async def reserved(store: Redis) -> dict[bytes, float]:
-    return dict(await store.zrange(state.SLOT_RESERVATIONS_KEY, 0, -1, withscores=True))
+    found: Any = await store.zrange(state.SLOT_RESERVATIONS_KEY, 0, -1, withscores=True)
+    return dict(found)
 
 
 async def test_there_are_as_many_reservations_as_slots(store: Redis) -> None:
