@@ -232,6 +232,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{GATEWAY}/listen_file.py", "only the place and the message are read",
            ("include_url=False", "include_url=True"), ("include_input=False", "include_input=True")),
     *_each(f"{GATEWAY}/listen_file.py", "the place of a parameter is its name", ("['loc'][0]", "['loc'][ -1]")),
+    *_each(f"{GATEWAY}/numerals.py", "a text without its end is less",
+           ("rstrip(PUNCTUATION) !=", "rstrip(PUNCTUATION) <")),
     *_each(f"{GATEWAY}/numerals.py", "only the text is read, and whether a pause is long",
            *((f"{name}=0,", f"{name}= {number},") for name in ("start_ms", "end_ms") for number in (1, -1)),
            *(("confidence=0)", f"confidence= {number})") for number in (1, -1))),

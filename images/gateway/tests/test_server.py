@@ -5,6 +5,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock, call
@@ -237,3 +238,30 @@ async def test_a_stopping_gateway_waits_for_the_usage_of_its_last_sessions(
         asyncio.get_running_loop().remove_signal_handler(number)
     [wait] = waits.call_args_list
     assert waits_for_s[0] <= wait.args[0] <= waits_for_s[1]
+
+
+@pytest.mark.parametrize("media_tls", [True, False])
+@pytest.mark.parametrize("has_archive", [True, False])
+async def test_a_gateway_runs_the_tasks_that_its_settings_need(
+    store_server: StoreServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, media_tls: bool, has_archive: bool
+) -> None:
+    """Public names are only requested if there are any, and transcripts are only archived if there is an archive."""
+    tasks = {name: AsyncMock() for name in ("PublicHostProber", "SyntheticCaller", "Archiver", "UsageReporter")}
+    for name, task in tasks.items():
+        monkeypatch.setattr(server, name, Mock(return_value=Mock(run=task)))
+    monkeypatch.setattr("voice_gateway.server.tasks.list_other_tasks", lambda: ())
+    drained = AsyncMock(return_value=0.0)
+    monkeypatch.setattr(server, "_drain", drained)
+    found = settings(
+        http_port=find_free_port(), media_port=find_free_port(), media_tls=media_tls,
+        archive_url=tmp_path.as_uri() if has_archive else "",
+    )  # fmt: skip
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
+        await server.serve(found, store_server.settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(number)
+    drained.assert_awaited_once()
+    started = {name for name, task in tasks.items() if task.await_count}
+    assert started == ({"PublicHostProber", "SyntheticCaller"} if media_tls else set()) | (
+        {"Archiver", "UsageReporter"} if has_archive else set()
+    )
