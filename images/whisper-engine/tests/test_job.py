@@ -55,6 +55,13 @@ async def test_jobs_of_a_batch_are_alike_and_have_crashed_no_worker(
     assert shares_batch(job_of(priority, **first), job_of(priority, **second)) is is_shared  # type: ignore[arg-type]
 
 
+async def test_finals_come_before_partials_and_files_last() -> None:
+    queue, jobs = JobQueue(), [job_of(each) for each in (Priority.FILE, Priority.PARTIAL, Priority.FINAL)]
+    for job in jobs:
+        queue.put(job)
+    assert [queue.pop_batch(1) for _ in jobs] == [[job] for job in reversed(jobs)]
+
+
 async def test_a_batch_has_at_most_its_maximum_of_jobs() -> None:
     queue, jobs = JobQueue(), [job_of() for _ in range(5)]
     for job in jobs:
