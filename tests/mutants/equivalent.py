@@ -523,6 +523,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            *((f"{name}_LEASE_TTL_S = 5", f"{name}_LEASE_TTL_S = {number}")
              for name in ("SESSION", "FILE_PIECE") for number in (4, 6))),
     *_each(f"{GATEWAY}/server.py", "it is never below 0", ("connections > 0", "connections != 0")),
+    *_each(f"{GATEWAY}/event_stream.py", "the only lesser kind, the end, does not come here",
+           ("kind is EventKind.FINAL", "kind <= EventKind.FINAL")),
 )  # fmt: skip
 
 
