@@ -270,3 +270,24 @@ def test_a_server_has_room_for_1024_connections_without_a_request() -> None:
     waiting = http.RequestHeadTimeoutProtocol.with_connection_limit().waiting_connections
     assert all(waiting.add(Mock(), f"{number}") is None for number in range(1024))
     assert waiting.add(Mock(), "another") is not None
+
+
+async def test_data_after_a_malformed_request_is_discarded(connection: Connection) -> None:
+    connection.protocol.data_received(b"\0\r\n\r\n" + bytes(2 * MAX_SLICE_BYTES))
+    assert connection.transport.written.count(b"HTTP/1.1 400") == 1
+    assert connection.transport.is_closed
+    assert not connection.protocol._unread
+
+
+async def test_data_after_a_pipelined_upgrade_is_discarded(connection: Connection) -> None:
+    """A WebSocket's client sends nothing before the response (RFC 6455, section 4.1)."""
+    connection.protocol.data_received(COMPLETE_HEAD + build_upgrade_head("/healthz"))
+    await connection.receive_response()
+    connection.protocol.data_received(b"x")
+    assert connection.protocol._unread == b"x"
+    connection.loop.fire(within_s=1)
+    assert isinstance(connection.transport.protocol, PacedWebSocket)
+    assert not connection.protocol._unread
+    assert not connection.is_waiting
+    for task in list(connection.state.tasks):
+        task.cancel()

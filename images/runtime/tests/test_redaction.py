@@ -157,6 +157,7 @@ def test_card_numbers_are_redacted_in_any_grouping(number: str, data: st.DataObj
             "[card] and yes",
         ),
         (EventKind.PARTIAL, "a@b.com and c at b.com", "a@b.com and c at", "[email] and [email]", "[email] and"),
+        (EventKind.PARTIAL, "4111 1111 1111 1111 and yes", "4111 1111 1111 1111", "[card] and yes", "[card]"),
         (EventKind.PARTIAL, "a@b.com and c at b.com", "a@b.com and", "[email] and [email]", "[email] and"),
     ],
 )

@@ -92,7 +92,7 @@ def test_ids_have_two_numbers_of_64_bits(text: str) -> None:
     assert (f"{event_id.utterance}-{event_id.number}", str(event_id)) == (text, text)
 
 
-@pytest.mark.parametrize("text", [f"{2**64}-1", f"1-{2**64}"])
+@pytest.mark.parametrize("text", [f"{2**64}-1", f"1-{2**64}", f"{2**65}-1"])
 def test_larger_numbers_are_no_ids(text: str) -> None:
     with pytest.raises(ValueError, match="a number is above"):
         EventId.parse(text)
@@ -115,6 +115,7 @@ async def test_only_final_transcripts_of_archived_sessions_are_kept_for_the_arch
     await transcripts.publish(SSRC, said(7, kind=EventKind.PARTIAL))
     await transcripts.publish(SSRC, said(7))
     await transcripts.publish(SSRC, said(9, "no"))
+    await transcripts.publish(SSRC, said(9, "", EventKind.END))
     assert await transcripts.read_finals(SSRC) == ([said(7), said(9, "no")] if archived_from else [])
 
 
