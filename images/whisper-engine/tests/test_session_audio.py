@@ -33,10 +33,10 @@ def speech(first: int, frames: int, number: int = 0) -> list[AudioChunk]:
 
 def add(audio: SessionAudio, *chunks: AudioChunk, now: float = 0.0) -> Utterance:
     """Add chunks, and return the utterance of the last."""
-    for each in chunks:
-        added = audio.add(each, now)
-        assert isinstance(added, Utterance), added
-    return added
+    added = [audio.add(each, now) for each in chunks]
+    assert not any(isinstance(each, DropReason) for each in added)
+    assert isinstance(added[-1], Utterance)
+    return added[-1]
 
 
 def extents(utterances: list[Utterance]) -> list[tuple[int, int]]:

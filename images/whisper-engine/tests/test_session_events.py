@@ -51,6 +51,7 @@ class Host:
     reply: Callable[[Utterance], Reply] = lambda _: said()
     is_free: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[Priority] = field(default_factory=list)
+    cancelled: list[Priority] = field(default_factory=list)
     events: list[tuple[Transcript, int]] = field(default_factory=list)
     new: bool = True
     broken: bool = False
@@ -70,7 +71,11 @@ class Host:
     ) -> WindowTranscript:
         self.asked.append(priority)
         reply = self.reply(utterance)
-        await self.is_free.wait()
+        try:
+            await self.is_free.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(priority)
+            raise
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -108,7 +113,8 @@ class Host:
     def begin(self, *, transcribed_until: int = 0, **fields: Any) -> LiveSession:
         record = Session(SSRC, "s7", SessionState.OPEN, SessionKind.GATEWAY, "caller", 0)
         self.record = replace(record, **{"end_of_turn_ms": 0, **fields})
-        services: Any = SessionContext(*[self] * 4, self.counters, self)  # type: ignore[arg-type]
+        host: Any = self
+        services = SessionContext(host, host, host, host, self.counters, host)
         return LiveSession(self.record, services, transcribed_until=transcribed_until)
 
     def of(self, kind: EventKind) -> list[Transcript]:
@@ -404,6 +410,7 @@ async def test_a_final_cancels_the_partial_of_its_utterance(host: Host) -> None:
     session = host.begin()
     await hear(session, *speech(0, 40))
     assert host.asked == [Priority.PARTIAL, Priority.FINAL]
+    assert host.cancelled == [Priority.PARTIAL]
     host.is_free.set()
     await settle()
     assert EventKind.PARTIAL not in host.kinds
@@ -555,6 +562,22 @@ async def test_a_final_uses_the_transcript_of_its_silence(host: Host) -> None:
     assert host.asked == [Priority.FINAL]
     (final,) = host.of(EventKind.FINAL)
     assert final.stages_ms == {"ingest": 250.0, "decode": 10.0, "turn": 750.0}
+
+
+@pytest.mark.parametrize(("frames", "committed"), [(70, ""), (75, "We see"), (80, "We see")])
+async def test_the_transcript_of_a_silence_after_1_5_s_counts_for_stable_words(
+    host: Host, frames: int, committed: str
+) -> None:
+    host.reply = lambda _: said(("We", 0.1, 0.2), ("see", 0.3, 0.5), ("it", 0.6, 0.68))
+    session = host.begin(end_of_turn_ms=1000)
+    await hear(session, *speech(400, frames))
+    await tick(session, host, 0.3)
+    silence = host.of(EventKind.PARTIAL)[-1]
+    assert (silence.text, silence.committed) == ("We see it", "")
+    assert [word.start_ms for word in silence.words] == [8100, 8300, 8600]
+    await hear(session, *speech(410 + frames, 50, number=frames // 5, end=0))
+    assert host.asked == [Priority.PARTIAL, Priority.FINAL, Priority.PARTIAL]
+    assert host.of(EventKind.PARTIAL)[-1].committed == committed
 
 
 async def test_a_final_has_no_turn_while_its_transcript_is_awaited(host: Host) -> None:
@@ -779,6 +802,14 @@ async def test_a_card_number_of_a_new_session_has_12_digits(host: Host, number: 
     host.reply = lambda _: said(text=f"{number} okay")
     await hear(host.begin(redact=frozenset(Redaction)), *speech(0, 20))
     assert [event.text for event in host.of(EventKind.FINAL)] == [f"{shown} okay"]
+
+
+async def test_digits_of_a_partial_do_not_belong_to_a_card_number_of_its_final(host: Host) -> None:
+    texts = iter(["4111 1111", "4111 okay"])
+    host.reply = lambda _: said(text=next(texts))
+    await hear(host.begin(redact=frozenset(Redaction)), *speech(0, 40, end=0), chunk(40, END, 8))
+    assert host.asked == [Priority.PARTIAL, Priority.FINAL]
+    assert [event.text for event in host.of(EventKind.FINAL)] == ["4111 okay"]
 
 
 async def test_a_silence_between_two_parts_of_a_card_number_does_not_reveal_it(

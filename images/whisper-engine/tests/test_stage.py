@@ -191,10 +191,15 @@ async def test_a_result_that_was_set_before_the_last_crash_is_kept() -> None:
 async def test_jobs_of_a_crashed_batch_keep_their_order() -> None:
     batches = Batches()
     stage = batches.stage()
-    jobs, order = [job() for _ in range(3)], []
+    jobs = [job() for _ in range(3)]
+    order: list[int] = []
     batches.dies = lambda batch: len(batch) == 3
+
+    def note(number: int) -> Callable[[object], None]:
+        return lambda _: order.append(number)
+
     for number, each in enumerate(jobs):
-        each.result.add_done_callback(lambda _, number=number: order.append(number))
+        each.result.add_done_callback(note(number))
         stage.put(each)
     async with running(stage):
         await asyncio.gather(*(each.result for each in jobs))
@@ -227,7 +232,9 @@ async def test_a_worker_whose_first_start_fails_ends_the_engine(error: Exception
 async def test_a_worker_that_cannot_restart_is_tried_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its GPU may be back later."""
     start, numbers = start_with([None, WorkerStartError("no device"), WorkerDiedError("killed")])
-    batches, pauses, ready = Batches(), [], []
+    batches = Batches()
+    pauses: list[float] = []
+    ready: list[Any] = []
     stage = Stage(Role.ENCODER, 4, start, batches.work, lambda _: None)
     sleep = asyncio.sleep
 

@@ -17,7 +17,7 @@ from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_whisper import streaming
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.session_audio import SessionAudio
-from voice_whisper.streaming import StreamError, StreamingTranscriber, join_texts
+from voice_whisper.streaming import Stream, StreamError, StreamingTranscriber, join_texts
 from voice_whisper.utterance import Utterance
 
 
@@ -25,18 +25,16 @@ class LocalStream:
     """A stream that recognizes the words of its audio, up to the last one before its end."""
 
     def __init__(self, fails: bool) -> None:
+        self.text = ""
         self.audio = np.empty(0, np.int16)
         self.is_closed = False
         self._fails = fails
-
-    @property
-    def text(self) -> str:
-        return " ".join(list(heard(self.audio))[:-1])
 
     async def send(self, samples: NDArray[np.int16]) -> None:
         if self._fails:
             raise StreamError("the engine died")
         self.audio = np.concatenate([self.audio, samples])
+        self.text = " ".join(list(heard(self.audio))[:-1])
 
     async def finish(self) -> str:
         return " ".join(heard(self.audio))
@@ -64,7 +62,7 @@ class LocalRecognizer:
     async def wait_until_ready(self) -> None:
         pass
 
-    async def open_stream(self) -> LocalStream:
+    async def open_stream(self) -> Stream:
         self.streams.append(LocalStream(self.failures > 0))
         self.failures -= 1
         return self.streams[-1]
