@@ -1,5 +1,8 @@
 """Words on which two hypotheses agree are stable and do not change."""
 
+import string
+import zlib
+
 import numpy as np
 import pytest
 from engine_host import chunks_of, sound
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.agreement import LocalAgreement, ends_sentence, join_words
+from voice_whisper.agreement import LocalAgreement, ends_sentence, join_words, shift_words
 from voice_whisper.backends.base import Word
 from voice_whisper.session_audio import SessionAudio
 from voice_whisper.utterance import MIN_STEADY_FRAMES, Utterance
@@ -76,6 +79,8 @@ def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
     ("said", "told"),
     [
         ("go go", "go go"),
+        ("go now go", "go now go"),
+        ("", ""),
         ("go go go", "go"),
         ("we go go go", "we go"),
         ("one may say so now " * 3, "one may say so now"),
@@ -102,11 +107,68 @@ def test_words_that_are_recognized_again_after_a_cut_are_said_once(start: float,
     assert join_words(rest.words) == told
 
 
-@pytest.mark.parametrize(("end", "told"), [(1.29, ""), (1.31, "d")])
+@pytest.mark.parametrize(("end", "told"), [(1.05, ""), (1.1, ""), (1.15, "d")])
 def test_a_word_that_ends_within_a_tenth_of_a_second_after_the_last_one_is_that_one(end: float, told: str) -> None:
-    rest = LocalAgreement(words("a b c"))
-    rest.finish([Word(" d", 1.0, end, 0.9)])
+    rest = LocalAgreement([Word(" c", 0.5, 1.0, 0.9)])
+    rest.finish([Word(" d", 0.75, end, 0.9)])
     assert join_words(rest.words) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "told"),
+    [("one", 1.9375, ""), ("one", 2.0, "one"), ("11", 0.9375, ""), ("11", 1.0, "11"), ("11", 1.5, "11")],
+)
+def test_a_word_is_repeated_if_it_starts_within_a_second_and_digits_if_they_overlap(
+    text: str, start: float, told: str
+) -> None:
+    rest = LocalAgreement([Word(f" {text}", 0.5, 1.0, 0.9)])
+    rest.finish([Word(f" {text}", start, 2.5, 0.9)])
+    assert join_words(rest.words) == told
+
+
+SHORT_S = 0.125
+
+
+def short_words(text: str, start: float) -> list[Word]:
+    return [
+        Word(f" {each}", start + place * SHORT_S, start + (place + 1) * SHORT_S, 0.9)
+        for place, each in enumerate(text.split())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("repeated", "is_known"),
+    [("g", True), ("f g", True), ("d e f g", True), ("c d e f g", True), ("b c d e f g", False)],
+)
+def test_up_to_five_words_after_a_cut_may_repeat_the_last_ones(repeated: str, *, is_known: bool) -> None:
+    said = LocalAgreement()
+    said.finish(short_words("a b c d e f g", 0.0))
+    rest = said.create_remainder()
+    rest.finish(short_words(f"{repeated} h i j k l", 7 * SHORT_S))
+    assert join_words(rest.words) == ("" if is_known else f"{repeated} ") + "h i j k l"
+
+
+def test_an_utterance_that_includes_the_end_of_another_one_only_has_its_own_words() -> None:
+    before, after = LocalAgreement(words("first")), LocalAgreement()
+    before.finish(words("first please hold"))
+    after.continue_from(before)
+    after.finish(words("please hold the line", start=WORD_S))
+    assert join_words(before.words) == "please hold"
+    assert join_words(after.words) == "the line"
+
+
+@pytest.mark.parametrize("other", ["please fold the line", "please told the line"])
+def test_words_after_the_first_difference_are_not_stable(other: str) -> None:
+    """Whichever of the two words is earlier in the alphabet."""
+    said = LocalAgreement()
+    said.add_hypothesis(words("please hold the line"))
+    said.add_hypothesis(words(other))
+    assert join_words(said.committed) == "please"
+
+
+def test_words_are_shifted_by_seconds() -> None:
+    shifted = shift_words([Word(" one", 0.5, 1.25, 0.9), Word(" two", 1.25, 8.5, 0.8)], 4.0)
+    assert shifted == [Word(" one", 4.5, 5.25, 0.9), Word(" two", 5.25, 12.5, 0.8)]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +192,18 @@ def test_looping_hypothesis_is_discarded() -> None:
     for _ in range(2):
         said.add_hypothesis(words("please count " * 12 + "please " * 20))
     assert (join_words(said.committed), join_words(said.tentative)) == ("", "please call")
+
+
+def test_a_hypothesis_is_discarded_above_whispers_compression_ratio() -> None:
+    """OpenAI's ``transcribe`` repeats the decoding above a ``compression_ratio_threshold`` of 2.4."""
+    signs = set()
+    for text in ((string.ascii_letters[:size] * 5)[:length] for size in range(12, 52) for length in range(12, 240, 12)):
+        size, limit = len(text), 2.4 * len(zlib.compress(text.encode()))
+        signs.add((size > limit) - (size < limit))
+        said = LocalAgreement()
+        said.add_hypothesis([Word(text, 0.0, 1.0, 0.9)])
+        assert join_words(said.words) == ("" if size > limit else text)
+    assert signs == {-1, 0, 1}
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=9), max_size=9))

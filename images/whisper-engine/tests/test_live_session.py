@@ -22,6 +22,7 @@ from voice_runtime.sessions import SessionStore
 from voice_runtime.transcripts import EventKind, Transcript, TranscriptStore
 from voice_whisper import streaming
 from voice_whisper.admission import Admission
+from voice_whisper.agreement import join_words
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import Priority, WindowTranscript
@@ -284,6 +285,20 @@ async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(st
     partials = [(event.end_ms, event.text) for event in events if event.kind is EventKind.PARTIAL]
     assert partials[:2] == [(700, "We"), (1700, "We machinery")]
     assert final.text == "We machinery work."
+
+
+@pytest.mark.parametrize(("chunk_count", "committed"), [(14, ""), (15, "We")])
+async def test_two_transcripts_of_less_than_a_second_and_a_half_do_not_agree(
+    store: Redis, ssrc: int, chunk_count: int, committed: str
+) -> None:
+    """For less audio, the model repeats the same wrong words (see the README)."""
+    async with live(store, ssrc, Scripted([("We", 0.1, 0.4), ("wait", 0.5, 1.2)])) as session:
+        await say(session, chunks_of(ssrc, sound())[:chunk_count])
+        utterance = session._audio.current_utterance
+        assert utterance
+        for _ in range(2):
+            await session._transcribe_partial(utterance, utterance.frame_count)
+        assert join_words(utterance.agreement.committed) == committed
 
 
 async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(

@@ -89,6 +89,16 @@ def test_a_word_keeps_quiet_edges_of_40_ms_and_loses_longer_pauses(
     assert (word.start, word.end) == (start_s, end_s)
 
 
+@pytest.mark.parametrize(
+    ("begin", "end", "start_s", "end_s"),
+    [(36, 264, 0.2, 2.8), (37, 263, 0.33, 2.67), (66, 136, 0.62, 1.4), (100, 136, 0.96, 1.4)],
+)
+def test_pauses_are_counted_from_the_edges_of_the_word(begin: int, end: int, start_s: float, end_s: float) -> None:
+    rows = levels((QUIET, begin), (LOUD, end - begin), (QUIET, 300 - end))
+    (word,) = adjust_word_times([Word(" word", 0.2, 2.8, 0.9)], rows)
+    assert (word.start, word.end) == (start_s, end_s)
+
+
 @pytest.mark.parametrize(("quiet", "end_s"), [(24, 2.5), (25, 1.54)])
 def test_a_word_is_the_longest_sound_between_pauses_of_a_quarter_of_a_second(quiet: int, end_s: float) -> None:
     rows = levels((LOUD, 150), (QUIET, quiet), (LOUD, 100 - quiet), (QUIET, 50))
@@ -96,23 +106,47 @@ def test_a_word_is_the_longest_sound_between_pauses_of_a_quarter_of_a_second(qui
     assert (word.start, word.end) == (0.0, end_s)
 
 
-@pytest.mark.parametrize(("level", "is_sound"), [(-2.9, True), (-3.1, False)], ids=["40 % of the range", "less"])
-def test_sound_is_two_fifths_above_the_quietest_tenth(level: float, *, is_sound: bool) -> None:
-    rows = levels((level, 50), (LOUD, 100), (QUIET, 50))
+@pytest.mark.parametrize(
+    ("quiet", "level", "loud", "is_sound"),
+    [
+        (-5.0, -2.9, 0.0, True),
+        (-5.0, -3.0, 0.0, False),
+        (-5.0, -3.1, 0.0, False),
+        (-5.0, -2.5, 1.0, True),
+        (-5.0, -2.7, 1.0, False),
+    ],
+)
+def test_sound_is_two_fifths_above_the_quietest_tenth(
+    quiet: float, level: float, loud: float, *, is_sound: bool
+) -> None:
+    rows = levels((level, 50), (loud, 100), (quiet, 50))
     (word,) = adjust_word_times([Word(" word", 0.0, 2.0, 0.9)], rows)
     assert word.start == (0.0 if is_sound else 0.46)
     assert word.end == 1.54
 
 
-@pytest.mark.parametrize(("quiet", "end_s"), [(-0.9, 3.0), (-1.1, 1.54)])
+@pytest.mark.parametrize(("quiet", "end_s"), [(-0.9, 3.0), (-1.0, 1.54), (-1.1, 1.54)])
 def test_levels_within_a_tenth_of_each_other_are_no_pause(quiet: float, end_s: float) -> None:
     (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (quiet, 150)))
     assert word.end == end_s
 
 
-def test_audio_that_was_not_sent_is_a_pause() -> None:
-    (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (-10.0, 150)))
+@pytest.mark.parametrize("nothing", [-10.0, -9.0])
+def test_audio_that_was_not_sent_is_a_pause(nothing: float) -> None:
+    (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], levels((LOUD, 150), (nothing, 150)))
     assert word.end == 1.54
+
+
+@pytest.mark.parametrize(("level", "end_s"), [(-9.5, 1.54), (-9.0, 1.54), (-8.75, 2.04)])
+def test_audio_that_was_not_sent_does_not_count_as_the_quietest_tenth(level: float, end_s: float) -> None:
+    rows = levels((LOUD, 150), (-2.0, 50), (level, 100))
+    (word,) = adjust_word_times([Word(" word", 0.0, 3.0, 0.9)], rows)
+    assert word.end == end_s
+
+
+def test_words_keep_their_times_if_no_audio_was_sent() -> None:
+    word = Word(" word", 0.0, 3.0, 0.9)
+    assert adjust_word_times([word], levels((-10.0, 300))) == (word,)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +161,12 @@ def test_audio_that_was_not_sent_is_a_pause() -> None:
         ([(0.0, 0.0), (0.3, 0.5)], [(0.0, 0.06), (0.3, 0.5)]),
         ([(0.3, 0.3), (0.3, 0.5)], [(0.24, 0.3), (0.3, 0.5)]),
         ([(0.0, 0.06), (0.1, 0.5)], [(0.0, 0.06), (0.1, 0.5)]),
+        ([(0.0, 0.12), (0.12, 0.12), (0.12, 1.0)], [(0.0, 0.06), (0.06, 0.12), (0.12, 1.0)]),
+        ([(0.5, 0.6), (0.6, 0.6), (0.6, 1.0)], [(0.5, 0.6), (0.6, 0.6), (0.6, 1.0)]),
+        ([(0.0, 0.1), (0.2, 0.2), (0.2, 1.0)], [(0.0, 0.1), (0.14, 0.2), (0.2, 1.0)]),
+        ([(0.02, 0.02), (0.02, 0.5)], [(0.0, 0.02), (0.02, 0.5)]),
+        ([(0.0, 0.0), (0.0, 0.5)], [(0.0, 0.0), (0.0, 0.5)]),
+        ([(0.0, 1.0), (1.0, 1.0)], [(0.0, 0.94), (0.94, 1.0)]),
     ],
 )
 def test_words_without_a_duration_use_free_time_after_and_before_them(

@@ -135,7 +135,7 @@ def _remove_trailing_repeats(words: Sequence[Word]) -> list[Word]:
     plain = [_normalize_word(word) for word in words]
     for length in range(1, MAX_REPEATED_WORDS + 1):
         repeats = 1
-        while plain[-length * (repeats + 1) : -length * repeats] == plain[-length:] and repeats * length < len(plain):
+        while plain and plain[-length * (repeats + 1) : -length * repeats] == plain[-length:]:
             repeats += 1
         is_number = all(map(str.isdigit, plain[-length:]))  # "1111 1111 1111" occurs in card and telephone numbers
         if repeats >= MIN_REPEAT_COUNT and not is_number:

@@ -22,6 +22,9 @@ MIN_AUDIO_LEVEL = -9.0
 """Level below which there was no audio, because a pause was not sent or a chunk was lost."""
 MAX_PAUSE_ROWS = 25
 """Maximum number of consecutive quiet rows within a word."""
+MIN_PAUSE_ROWS = 13
+"""Minimum number of quiet rows that are removed from an edge of a word, since attention locates a word within a tenth
+of a second."""
 CONTEXT_ROWS = 4
 """Number of quiet rows that remain at the edges of a word, since consonants are quiet."""
 MIN_WORD_DURATION_S = 0.06
@@ -41,11 +44,11 @@ def adjust_word_times(words: Sequence[Word], rows: FeatureRows) -> tuple[Word, .
 
 
 def _detect_sound(rows: FeatureRows) -> NDArray[np.bool_]:
-    if not len(rows):
-        return np.empty(0, np.bool_)
     levels = rows.max(axis=1)
     audible = levels[levels > MIN_AUDIO_LEVEL]
-    floor, peak = np.quantile(audible, (0.1, 0.9)) if audible.size else (0.0, 0.0)
+    if not audible.size:
+        return np.zeros(len(rows), np.bool_)
+    floor, peak = np.quantile(audible, (0.1, 0.9))
     if peak - floor < MIN_LEVEL_RANGE:
         return np.asarray(levels > MIN_AUDIO_LEVEL)
     return np.asarray(levels > floor + SOUND_THRESHOLD * (peak - floor))
@@ -58,13 +61,12 @@ def _trim_pauses(word: Word, has_sound: NDArray[np.bool_]) -> Word:
         return word
     runs = np.split(sound_rows, np.flatnonzero(np.diff(sound_rows) > MAX_PAUSE_ROWS) + 1)
     longest = max(runs, key=len)
-    start = first + max(0, int(longest[0]) - CONTEXT_ROWS)
-    end = min(end_row, first + int(longest[-1]) + 1 + CONTEXT_ROWS)
-    # Attention locates a word within a tenth of a second, so smaller corrections are not applied.
+    start = first + int(longest[0]) - CONTEXT_ROWS
+    end = first + int(longest[-1]) + 1 + CONTEXT_ROWS
     return replace(
         word,
-        start=start / ROWS_PER_S if start - first > MAX_PAUSE_ROWS // 2 else word.start,
-        end=end / ROWS_PER_S if end_row - end > MAX_PAUSE_ROWS // 2 else word.end,
+        start=start / ROWS_PER_S if start - first >= MIN_PAUSE_ROWS else word.start,
+        end=end / ROWS_PER_S if end_row - end >= MIN_PAUSE_ROWS else word.end,
     )
 
 
@@ -72,8 +74,6 @@ def _extend_words(words: Sequence[Word], length_s: float) -> list[Word]:
     """Extend words without a duration into free time around them."""
     extended = list(words)
     for index, word in enumerate(extended):
-        if word.end - word.start >= MIN_WORD_DURATION_S:
-            continue
         after = extended[index + 1].start if index + 1 < len(extended) else max(length_s, word.end)
         end = max(word.end, min(word.start + MIN_WORD_DURATION_S, after))
         free_from = extended[index - 1].end if index else 0.0
