@@ -4,9 +4,11 @@ import asyncio
 import base64
 import gc
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from http import HTTPStatus
+from types import SimpleNamespace
 
+import httpx2
 import numpy as np
 import pytest
 import websockets
@@ -23,7 +25,7 @@ from voice_whisper import streaming, vllm_realtime, vllm_watch
 from voice_whisper.job import Priority
 from voice_whisper.streaming import OVERLAP_SAMPLES, StreamError, StreamingTranscriber, join_texts
 from voice_whisper.utterance import Utterance
-from voice_whisper.vllm_realtime import VllmRealtimeRecognizer
+from voice_whisper.vllm_realtime import VllmRealtimeRecognizer, VllmStream
 
 MODEL = "voxtral-mini-4b-realtime"
 WORD, SPACE = SAMPLE_RATE_HZ * 2 // 5, SAMPLE_RATE_HZ // 10
@@ -126,6 +128,141 @@ async def test_a_hanging_engine_is_reported_with_the_kind_of_error(
         await stream.finish()
     vllm[0].works.set()
     await stream.close()
+
+
+class Connection:
+    """A WebSocket whose messages and errors a test determines."""
+
+    def __init__(self, *received: dict[str, str] | Exception, failure: Exception | None = None) -> None:
+        self.sent: list[dict[str, object]] = []
+        self._received = iter(received)
+        self._failure = failure
+
+    async def send(self, message: str) -> None:
+        if self._failure:
+            raise self._failure
+        self.sent.append(json.loads(message))
+
+    async def recv(self) -> str:
+        for each in self._received:
+            if isinstance(each, Exception):
+                raise each
+            return json.dumps(each)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+def stream_of(connection: Connection, answered: Callable[[], None] = lambda: None) -> VllmStream:
+    return VllmStream(connection, answered)  # type: ignore[arg-type]
+
+
+async def test_only_messages_of_the_engine_core_are_responses() -> None:
+    """The HTTP server sends those of the session, even if the engine core hangs."""
+    answers: list[int] = []
+    connection = Connection(
+        {"type": "session.created"},
+        {"type": "transcription.delta", "delta": " one"},
+        {"type": "transcription.delta", "delta": " two"},
+        {"type": "transcription.done", "text": " one two. "},
+    )
+    stream = stream_of(connection, lambda: answers.append(1))
+    await stream.send(np.array([1, -2], np.int16))
+    assert await stream.finish() == "one two."
+    assert stream.text == " one two"
+    assert len(answers) == 3
+    assert connection.sent == [
+        {"type": "input_audio_buffer.append", "audio": base64.b64encode(b"\1\0\xfe\xff").decode()},
+        {"type": "input_audio_buffer.commit", "final": True},
+    ]
+    await stream.close()
+
+
+ERRORS = pytest.mark.parametrize(
+    ("error", "why"), [(OSError("gone"), "gone"), (TimeoutError(), "TimeoutError"), (KeyError("text"), "'text'")]
+)
+
+
+@ERRORS
+async def test_a_failure_to_send_is_reported(error: Exception, why: str) -> None:
+    stream = stream_of(Connection(failure=error))
+    with pytest.raises(StreamError, match=f"^vLLM: {why}$"):
+        await stream.send(speech(1))
+    await stream.close()
+
+
+@ERRORS
+async def test_a_failure_to_receive_is_reported(error: Exception, why: str) -> None:
+    stream = stream_of(Connection(error))
+    with pytest.raises(StreamError, match=f"^vLLM: {why}$"):
+        await stream.finish()
+    with pytest.raises(StreamError, match=f"^vLLM: {why}$"):
+        await stream.send(speech(1))
+    await stream.close()
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        ({"type": "transcription.done", "text": "one"}, "vLLM ended a stream before its audio did"),
+        ({"type": "error", "error": "the engine died"}, "vLLM: the engine died"),
+    ],
+)
+async def test_a_stream_that_has_ended_accepts_no_audio(last: dict[str, str], why: str) -> None:
+    connection = Connection(last)
+    stream = stream_of(connection)
+    for _ in range(10):  # until it has read the message
+        await asyncio.sleep(0)
+    with pytest.raises(StreamError, match=f"^{why}$"):
+        await stream.send(speech(1))
+    assert connection.sent == []
+    await stream.close()
+
+
+@ERRORS
+async def test_a_stream_that_cannot_be_opened_is_reported(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    opened = []
+
+    async def connect(url: str, **_: object) -> Connection:
+        opened.append(url)
+        return Connection(failure=error)
+
+    monkeypatch.setattr(websockets, "connect", connect)
+    with pytest.raises(StreamError, match=f"^vLLM: {why}$"):
+        await VllmRealtimeRecognizer("https://http.voice", MODEL).open_stream()
+    assert opened == ["wss://http.voice/v1/realtime"]
+
+
+@pytest.mark.parametrize(("context", "seconds"), [(150, 9.6), (900, 57.6), (131072, 60.0)])
+async def test_streams_use_four_fifths_of_the_context_and_at_most_a_minute(
+    monkeypatch: pytest.MonkeyPatch, context: int, seconds: float
+) -> None:
+    """Voxtral Realtime's model card states one token per 80 ms of audio. vLLM is asked each second until it answers."""
+    cards = [{"id": "qwen3-8b", "max_model_len": 40960}, {"id": MODEL, "max_model_len": context}]
+    answers = [httpx2.Response(503), httpx2.Response(200, json={"data": cards[:1]})]
+    pauses: list[float] = []
+    create_client = httpx2.AsyncClient
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return answers.pop(0) if answers else httpx2.Response(200, json={"data": cards})
+
+    async def pause(duration_s: float) -> None:
+        pauses.append(duration_s)
+
+    monkeypatch.setattr(
+        httpx2, "AsyncClient", lambda **more: create_client(transport=httpx2.MockTransport(answer), **more)
+    )
+    monkeypatch.setattr(vllm_realtime, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": pause}))
+    recognizer = VllmRealtimeRecognizer("http://router.voice", MODEL)
+    running = asyncio.create_task(recognizer.run())
+    await asyncio.wait_for(recognizer.wait_until_ready(), BUSY_TIMEOUT_S)
+    assert recognizer.max_stream_s == pytest.approx(seconds)
+    assert pauses == [1.0, 1.0]
+    running.cancel()
 
 
 async def test_a_hanging_engine_is_stuck_until_it_processes_silence(

@@ -1,6 +1,7 @@
 """Utterances through vLLM: a small server implements its API, and a real engine posts to it."""
 
 import asyncio
+import contextlib
 import email
 import email.policy
 import http.server
@@ -9,14 +10,15 @@ import json
 import threading
 import time
 import wave
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
+import httpx2
 import numpy as np
 import pytest
 from conftest import Start
-from engine_host import chunks_of, finals, first_sentence, open_session
+from engine_host import chunks_of, cut, finals, first_sentence, open_session
 from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S
@@ -24,7 +26,8 @@ from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import HostRegistry
 from voice_whisper import streaming, vllm_backend, vllm_watch
-from voice_whisper.job import JobFailedError, Priority
+from voice_whisper.job import JobFailedError, Priority, WindowTranscript
+from voice_whisper.session_audio import SessionAudio
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_backend import VllmTranscriber
 from voice_whisper.vllm_watch import VllmMonitor, is_loopback_url
@@ -150,7 +153,7 @@ async def test_the_configured_model_of_a_router_is_used(vllm: Vllm) -> None:
     vllm.answers.append((200, {"text": "One moment."}))
     speaking = asyncio.create_task(said(vllm, model=MODEL))
     await asyncio.sleep(0)
-    vllm.models[:] = ["qwen3-8b", MODEL]
+    vllm.models[:] = ["qwen3-8b", "llama-3", MODEL]
     assert await speaking == "One moment."
     assert str(vllm.forms[0]["model"]).strip() == MODEL
 
@@ -174,6 +177,76 @@ async def test_an_error_response_is_not_retried(vllm: Vllm, answer: tuple[int, A
     with pytest.raises(JobFailedError, match=why):
         await said(vllm)
     assert len(vllm.forms) == 1
+
+
+def client(answer: Callable[[httpx2.Request], Coroutine[None, None, httpx2.Response]]) -> VllmTranscriber:
+    """Return a transcriber whose requests a function answers."""
+    found = VllmTranscriber("http://vllm.voice")
+    found._client = httpx2.AsyncClient(base_url="http://vllm.voice", transport=httpx2.MockTransport(answer))
+    return found
+
+
+def brief() -> Utterance:
+    found = Utterance(0, ChunkKind.PCM16, opened=True)
+    found.add(chunks_of(1, first_sentence()[:1600], kind=ChunkKind.PCM16)[0], 0.0)
+    return found
+
+
+async def test_sixty_four_utterances_are_transcribed_at_a_time_and_others_wait() -> None:
+    requests, works = [], asyncio.Event()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        await works.wait()
+        return httpx2.Response(200, json={"text": "yes"})
+
+    transcriber = client(answer)
+    assert transcriber.queue_depths == (0, 0)
+    speaking = [asyncio.create_task(transcriber.transcribe(brief(), "en", Priority.FINAL)) for _ in range(66)]
+    for _ in range(500):
+        await asyncio.sleep(0)
+    assert (len(requests), transcriber.queue_depths) == (64, (2, 0))
+    works.set()
+    assert {heard.text for heard in await asyncio.gather(*speaking)} == {"yes"}
+    assert transcriber.queue_depths == (0, 0)
+
+
+async def test_the_stages_of_a_transcript_are_the_wait_and_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"text": "yes"})
+
+    monkeypatch.setattr(vllm_backend, "time", SimpleNamespace(monotonic=iter([10.0, 10.25, 12.0]).__next__))
+    heard = await client(answer).transcribe(brief(), None, Priority.PARTIAL)
+    assert heard == WindowTranscript("yes", None, {"queue": 250.0, "decode": 1750.0}, 1.75)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_answer"),
+    [(200, True), (400, True), (404, True), (431, True), (499, True), (429, False), (500, False), (503, False)],
+)
+async def test_an_answer_to_silence_shows_that_vllm_works(status: int, *, is_answer: bool) -> None:
+    """Of a second, for one token. A model may refuse silence, which differs from a full queue or a failure."""
+    bodies = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(await request.aread())
+        return httpx2.Response(status, json={"error": "why"})
+
+    with contextlib.nullcontext() if is_answer else pytest.raises(JobFailedError, match=f"vLLM: {status} .*why"):
+        await client(answer)._probe()
+    _, _, wav = bodies[0].partition(b"RIFF")
+    with wave.open(io.BytesIO(b"RIFF" + wav)) as file:
+        assert (file.getframerate(), file.getnframes()) == (16000, 16000)
+        assert not any(file.readframes(16000))
+
+
+def test_speech_after_a_commit_is_transcribed_alone() -> None:
+    """Without word times, words that were transcribed twice could not be found."""
+    audio = SessionAudio(overlap_frames=VllmTranscriber.overlap_frames)
+    for chunk in cut(1, first_sentence(), 101, kind=ChunkKind.PCM16):
+        audio.add(chunk, 0.0)
+    _, after = audio.pop_finished(0.0)
+    assert (after.start, after.begin, after.split_from) == (101, 101, None)
 
 
 @pytest.fixture
@@ -241,12 +314,118 @@ async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) 
         ("http://localhost:8000", True),
         ("http://[::1]:8000", True),
         ("http://router.voice:8080", False),
+        ("http://asr.voice:8080", False),
         ("http://10.0.0.9:8000", False),
+        ("/v1", False),
     ],
 )
 def test_only_a_local_vllm_is_watched(address: str, local: bool) -> None:
     """Behind a router, a hanging engine is one of several, and the router excludes it."""
     assert is_loopback_url(address) is local
+
+
+class HangingError(Exception):
+    """Raised by a probe that receives no response; its timeout passes."""
+
+
+class Clock:
+    """Time that passes while the monitor waits, from shortly after the boot."""
+
+    def __init__(self) -> None:
+        self.now = 4.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        assert self.now < BUSY_TIMEOUT_S
+        self.now += seconds
+
+    @contextlib.asynccontextmanager
+    async def timeout(self, seconds: float) -> AsyncIterator[None]:
+        try:
+            yield
+        except HangingError:
+            self.now += seconds
+            raise TimeoutError from None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(vllm_watch, "time", found)
+    monkeypatch.setattr(vllm_watch, "asyncio", found)
+    return found
+
+
+async def watched(clock: Clock, *outcomes: Exception | None) -> list[tuple[float, bool]]:
+    """Return the times of probes with these outcomes, and whether vLLM counts as stuck at each of them."""
+    probes: list[tuple[float, bool]] = []
+    remaining = iter(outcomes)
+
+    async def probe() -> None:
+        probes.append((clock.now, watch.is_stuck))
+        if outcome := next(remaining, EOFError()):
+            raise outcome
+
+    watch = VllmMonitor(probe, (JobFailedError,), "http://127.0.0.1:8000")
+    assert not watch.is_stuck
+    with pytest.raises(EOFError):
+        await watch.run()
+    return probes
+
+
+async def test_three_probes_without_a_response_show_that_vllm_is_stuck(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A probe follows 5 s without a response and has 4 s, so vLLM is stuck about 20 s after its last response."""
+    probes = await watched(clock, *[HangingError()] * 5)
+    assert probes == [(9, False), (14, False), (19, False), (24, True), (29, True), (34, True)]
+    assert caplog.messages == ["no answer of vLLM for 19 s: it hangs"]
+
+
+async def test_a_response_to_a_probe_is_counted_like_any_other(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    probes = await watched(
+        clock, HangingError(), HangingError(), None, HangingError(), HangingError(), HangingError(), None
+    )
+    assert probes == [
+        *((9, False), (14, False), (19, False)),
+        *((24, False), (29, False), (34, False), (39, True)),
+        (44, False),
+    ]
+    assert caplog.messages == ["no answer of vLLM for 19 s: it hangs", "vLLM answers again"]
+
+
+async def test_refused_probes_are_repeated_each_second(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    probes = await watched(clock, *[JobFailedError("vLLM: 503")] * 3)
+    assert probes == [(9, False), (10, False), (11, False), (12, True)]
+    assert caplog.messages == ["no answer of vLLM for 7 s: vLLM: 503"]
+
+
+async def test_a_probe_that_another_response_overtakes_does_not_count(clock: Clock) -> None:
+    stuck: list[bool] = []
+
+    async def probe() -> None:
+        stuck.append(watch.is_stuck)
+        if len(stuck) == 5:
+            raise EOFError
+        if len(stuck) == 1:
+            clock.now += 1
+            watch.record_response()
+        raise HangingError
+
+    watch = VllmMonitor(probe, (), "http://127.0.0.1:8000")
+    with pytest.raises(EOFError):
+        await watch.run()
+    assert stuck == [False, False, False, False, True]
+
+
+async def test_a_router_is_not_probed(clock: Clock) -> None:
+    async def probe() -> None:
+        raise AssertionError
+
+    await VllmMonitor(probe, (), "http://router.voice:8080").run()
+    assert clock.now == 4.0
 
 
 async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
