@@ -24,6 +24,7 @@ START, TRANSCRIBE, NO_TIMES, END, BEFORE = (
     for name in ("startoftranscript", "transcribe", "notimestamps", "endoftext", "startofprev")
 )
 HIDDEN = np.zeros((1, 500, 384), np.float32)
+"""10 s."""
 
 
 def tokens(text: str) -> list[int]:
@@ -38,20 +39,34 @@ class Model:
     said = (*tokens(" Hello there."), END)
     alignments: Sequence[tuple[int, int]] = ((0, 5), (0, 6), (1, 20), (2, 40), (3, 50))
 
+    probabilities = (0.9, 0.5, 0.8)
+
     def __init__(self) -> None:
         self.prompts: list[list[int]] = []
+        self.aligned: list[list[int]] = []
+        self.options: dict[str, Any] = {}
+        self.detections = 0
 
-    def generate(self, _: object, prompts: list[list[int]], **__: object) -> list[Any]:
-        self.prompts = prompts
+    def encode(self, view: ctranslate2.StorageView, *, to_cpu: bool) -> Any:
+        assert to_cpu, "hidden states are passed to another process"
+        batch, _, rows = view.shape
+        return np.ones((batch, rows // 2, 384), np.float32)
+
+    def generate(self, _: object, prompts: list[list[int]], **options: Any) -> list[Any]:
+        self.prompts, self.options = prompts, options
         result = SimpleNamespace(sequences_ids=[self.said], scores=[self.score], no_speech_prob=self.no_speech_prob)
         return [result for _ in prompts]
 
     def detect_language(self, view: ctranslate2.StorageView) -> list[list[tuple[str, float]]]:
+        self.detections += 1
         return [[("<|fr|>", 0.9), ("<|de|>", 0.1)] for _ in range(view.shape[0])]
 
     def align(self, _: object, start: list[int], said: list[list[int]], __: list[int]) -> list[Any]:
         assert start == [START]
-        return [SimpleNamespace(alignments=list(self.alignments), text_token_probs=[0.9, 0.5, 0.8]) for _ in said]
+        self.aligned = said
+        return [
+            SimpleNamespace(alignments=list(self.alignments), text_token_probs=list(self.probabilities)) for _ in said
+        ]
 
 
 def backend(model: Model) -> CTranslate2Backend:
@@ -69,6 +84,41 @@ def test_a_model_is_prompted_with_language_and_task() -> None:
     model = Model()
     backend(model).decode(HIDDEN, ["de"], [1000])
     assert model.prompts == [[START, TOKENIZER.token_to_id("<|de|>"), TRANSCRIBE, NO_TIMES]]
+    assert model.detections == 0, "the language is known"
+
+
+@pytest.mark.parametrize(("states", "max_length"), [(500, 200), (549, 200), (550, 220), (1500, 600)])
+def test_text_is_searched_greedily_up_to_ten_tokens_a_second(states: int, max_length: int) -> None:
+    """CTranslate2 assigns half of its maximum length to the prompt."""
+    model = Model()
+    backend(model).decode(np.zeros((1, states, 384), np.float32), ["de"], [2 * states])
+    assert model.options == {
+        "beam_size": 1,
+        "max_length": max_length,
+        "return_scores": True,
+        "return_no_speech_prob": True,
+    }
+
+
+def test_features_are_encoded_to_half_as_many_states() -> None:
+    hidden = backend(Model()).encode(np.zeros((2, 80, 1000), np.float32))
+    assert hidden.shape == (2, 500, 384)
+    assert hidden.dtype == np.float32
+
+
+def test_special_tokens_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "said", (*tokens(" Hello there."), END, NO_TIMES))
+    model = Model()
+    (decoded,) = backend(model).decode(HIDDEN, ["en"], [1000])
+    assert decoded.text == "Hello there."
+    assert model.aligned == [tokens(" Hello there.")]
+
+
+def test_the_first_word_needs_no_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Model, "said", (*tokens("Yes, it"), END))
+    monkeypatch.setattr(Model, "probabilities", (0.87654, 0.75, 0.25))
+    (decoded,) = backend(Model()).decode(HIDDEN, ["en"], [1000])
+    assert decoded.words == (Word("Yes,", 0.1, 0.8, 0.813), Word(" it", 0.8, 1.0, 0.25))
 
 
 def test_a_model_of_one_language_needs_neither(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from voice_whisper.backends import on_neuron
 from voice_whisper.backends.base import DecodedText, ModelLoadError, Role
 from voice_whisper.settings import ModelSettings
-from voice_whisper.window import MAX_WINDOW_ROWS
 
 BINS = 128
+WINDOW_ROWS = 3000
+"""30 s, the only shape of an encoder."""
 INFERENCE = "neuronx_distributed_inference"
 
 
@@ -46,7 +47,7 @@ class Part:
         self.loaded = folder
 
     def __call__(self, windows: Tensor) -> Tensor:
-        assert windows.values.shape == (self.batch, BINS, MAX_WINDOW_ROWS)
+        assert windows.values.shape == (self.batch, BINS, WINDOW_ROWS)
         return Tensor(windows.values.astype(np.float16))
 
 

@@ -60,7 +60,8 @@ def mel_segment(frames: int, first: int = 0, number: int = 0, base: int = 0) -> 
     A row is complete 200 samples after its centre, so the first chunk has one row fewer than its length, and the last
     chunk has two more. Without space for them, they are in a chunk of their own.
     """
-    chunks, row, total = [], base, base + 2 * frames + 1
+    chunks: list[AudioChunk] = []
+    row, total = base, base + 2 * frames + 1
     for at in range(0, frames, 5):
         end = min(row + (10 if at else 9), total)
         if frames - at < 5:
@@ -227,7 +228,7 @@ def test_speech_after_the_end_continues_the_utterance(sequence: int) -> None:
     assert (heard.end, heard.has_ended, heard.next_chunk_number) == (10, True, 2)
     heard.is_transcript_complete = True
     heard.add(pcm(sequence, START, number=2), 1.0)
-    assert (heard.end, heard.has_ended, heard.is_transcript_complete) == (None, False, None)
+    assert [heard.end, heard.has_ended, heard.is_transcript_complete] == [None, False, None]
     assert (heard.frame_count, heard.next_chunk_number, heard.last_audio_at) == (sequence + 5, -1, 1.0)
 
 
@@ -489,7 +490,7 @@ def test_a_window_is_clamped_scaled_and_padded_like_whispers() -> None:
 
 
 def test_a_window_holds_at_most_30_s() -> None:
-    rows = np.repeat(np.arange(3001, dtype=np.float32)[:, None] / 1000, 80, axis=1)
+    rows = np.repeat(np.linspace(0, 3, 3001, dtype=np.float32)[:, None], 80, axis=1)
     window = create_window(rows)
     assert window.shape == (80, 3000)
     np.testing.assert_allclose(window[:, -1], (2.999 + 4) / 4)

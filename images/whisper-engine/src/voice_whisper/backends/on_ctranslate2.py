@@ -1,5 +1,6 @@
 """Whisper on CTranslate2: CPUs and NVIDIA GPUs, with the same code."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -161,14 +162,13 @@ class CTranslate2Backend:
         for token, state in aligned.alignments:
             starts.setdefault(token, state * STATE_DURATION_S)
         last = aligned.alignments[-1][1] * STATE_DURATION_S if aligned.alignments else 0.0
-        times = [starts.get(index, last) for index in range(len(tokens) + 1)]
         pieces = [self._tokenizer.id_to_token(token) or "" for token in tokens]
-        begins = [index for index, piece in enumerate(pieces) if _starts_word(piece, language) or index == 0]
+        begins = [index for index, piece in enumerate(pieces) if not index or _starts_word(piece, language)]
         words = []
-        for begin, end in zip(begins, [*begins[1:], len(tokens)], strict=True):
+        for begin, end in itertools.pairwise([*begins, len(tokens)]):
             text = str(self._tokenizer.decode(tokens[begin:end]))
             confidence = fmean(aligned.text_token_probs[begin:end])
-            words.append(Word(text, times[begin], times[end], round(confidence, 3)))
+            words.append(Word(text, starts.get(begin, last), starts.get(end, last), round(confidence, 3)))
         return tuple(words)
 
 
