@@ -245,3 +245,14 @@ def test_equal_content_has_equal_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     before = archive_module.gzip_json_lines(rows)
     monkeypatch.setattr("voice_gateway.archive.gzip.time.time", lambda: 2_000_000_000.0)
     assert archive_module.gzip_json_lines(iter(rows)) == before
+
+
+async def test_a_session_without_a_transcript_is_not_looked_for_again(
+    store: Redis, archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await over(store, said(0, ""), ssrc=1)
+    await store.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {"2": time.time() - 700})
+    await Archiver(store, archive).archive_batch()
+    assert await store.zcard(state.SESSIONS_TO_ARCHIVE_KEY) == 0
+    assert files(tmp_path, "transcripts") == []
+    assert [record.__dict__["fields"] for record in caplog.records] == [{"ssrc": 2}], "it has expired"
