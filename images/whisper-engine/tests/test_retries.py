@@ -55,7 +55,7 @@ async def test_an_error_of_the_program_is_not_repeated() -> None:
 
 
 async def test_periodic_work_continues_and_each_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(None, OUTAGE, OUTAGE, None, None, OUTAGE)
+    store = Store(OUTAGE, None, OUTAGE, OUTAGE, None, None, OUTAGE)
 
     async def work() -> None:
         await store.call()
@@ -63,4 +63,4 @@ async def test_periodic_work_continues_and_each_outage_is_logged_once(caplog: py
     running = asyncio.create_task(run_periodically(0.001, "the heartbeat", work))
     await asyncio.wait_for(store.used_up.wait(), 60)
     running.cancel()
-    assert caplog.messages == ["the heartbeat waits for the store: no connection"] * 2
+    assert caplog.messages == ["the heartbeat waits for the store: no connection"] * 3
