@@ -186,9 +186,15 @@ def test_a_closed_session_ends_after_two_seconds_without_further_speech(monkeypa
     assert lines[1] == (6.5, end_event(complete=True))
 
 
-def test_a_closed_session_waits_30_seconds_for_its_last_final(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("partial_at_s", "ends_at_s"), [(5.0, 30.0), (5.25, 30.25)])
+def test_a_closed_session_waits_30_seconds_for_its_last_final(
+    monkeypatch: pytest.MonkeyPatch, partial_at_s: float, ends_at_s: float
+) -> None:
+    """Other events do not extend this time, but determine when it is checked."""
     store = Store(session=replace(CLOSED, last_sequence=41))
-    assert read_stream(monkeypatch, store, {}) == [(30, end_event(complete=False))]
+    changes = {partial_at_s: lambda: store.events.append(said(kind=EventKind.PARTIAL))}
+    lines = read_stream(monkeypatch, store, changes)
+    assert lines[1:] == [(ends_at_s, end_event(complete=False))]
 
 
 def test_a_final_that_arrives_meanwhile_completes_a_closed_session(monkeypatch: pytest.MonkeyPatch) -> None:
