@@ -101,8 +101,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ("FRAME_MS = 1000 //", "FRAME_MS = 1001 //")),
     *_each(f"{ENGINE}/word_times.py", "it is at most the length",
            *(("index + 1 < len", f"index + 1 {sign} len") for sign in ("!=", "is not"))),
-    *_each(f"{ENGINE}/word_times.py", "a word of this duration remains the same",
-           ("word.start < MIN_WORD_DURATION_S and", "word.start <= MIN_WORD_DURATION_S and")),
+    *_each(f"{ENGINE}/word_times.py", "a word of this or a longer duration remains the same",
+           *(("word.start < MIN_WORD_DURATION_S and", f"word.start {sign} MIN_WORD_DURATION_S and")
+             for sign in ("<=", "!="))),
     *_each(f"{ENGINE}/backends/on_ctranslate2.py", "each window has one of each",
            *((f"{text}, strict=True)", f"{text}, strict=False)")
              for text in ("spoken, words", "supported, detected", "languages, aligned"))),
@@ -210,7 +211,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{GATEWAY}/listen.py", "the other kind is a partial, which is greater",
            ("is_final = transcript.kind is EventKind.FINAL", "is_final = transcript.kind <= EventKind.FINAL")),
     *_each(f"{GATEWAY}/subtitles.py", "no format is greater",
-           ("is TranscriptFormat.VTT else", ">= TranscriptFormat.VTT else")),
+           ("is TranscriptFormat.VTT else", ">= TranscriptFormat.VTT else"),
+           ("is TranscriptFormat.VTT:", ">= TranscriptFormat.VTT:")),
     *_each(f"{GATEWAY}/channels.py", "no message that a channel sends, or receives later, is on the other side",
            ('["type"] != "websocket.close"', '["type"] > "websocket.close"'),
            ('["type"] == "websocket.disconnect"', '["type"] <= "websocket.disconnect"')),

@@ -169,8 +169,8 @@ def segments(*words: tuple[str, int, int]) -> list[str]:
 
 
 def test_a_subtitle_is_shown_for_at_most_seven_seconds() -> None:
-    assert segments(("a", 0, 500), ("b", 6500, 7000)) == ["a b"]
-    assert segments(("a", 0, 500), ("b", 6500, 7001)) == ["a", "b"]
+    assert segments(("a", 1000, 1500), ("b", 4000, 4500), ("c", 7500, 8000)) == ["a b c"]
+    assert segments(("a", 1000, 1500), ("b", 4000, 4500), ("c", 7500, 8001)) == ["a b", "c"]
 
 
 def test_a_subtitle_has_two_lines_of_42_characters_at_most() -> None:
