@@ -11,7 +11,8 @@ Result = TypeVar("Result")
 class _Selector(selectors.SelectSelector):
     """Advances the time instead of waiting."""
 
-    now = 1000.0
+    now = 8.0
+    """Shortly after the start of a machine, so that the time doubles within a test."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:

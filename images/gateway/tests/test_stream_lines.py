@@ -294,7 +294,7 @@ def test_the_delivery_of_finals_of_a_traced_call_is_a_span(
 ) -> None:
     store = Store(events=[said(50, kind=kind)], is_traced=is_traced)
     assert len(read_stream(monkeypatch, store, {}, seconds=2)) == 1
-    expected = [("deliver", 1000, 1000, "50")] if is_traced and kind is EventKind.FINAL else []
+    expected = [("deliver", 8, 8, "50")] if is_traced and kind is EventKind.FINAL else []
     assert store.spans == expected
 
 
