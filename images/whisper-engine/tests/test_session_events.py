@@ -894,7 +894,8 @@ async def test_a_published_part_is_recorded_and_the_rest_continues_after_it(host
     assert (part.start_ms, part.end_ms, part.committed) == (0, 7000, "one two")
     assert host.marked == [(345, 81, 7)]
     assert host.counters.events["finals"] == 1
-    assert sum(audio_s for _, _, audio_s in host.counters._work) == 7.0
+    work = [(processing_s, audio_s) for _, processing_s, audio_s in host.counters._work]
+    assert work == [(PROCESSING_S, 0.0), (PROCESSING_S, 0.0), (0.0, 7.0)]
     assert session.is_busy
     host.asked.clear()
     host.reply = lambda utterance: said(("three", 7.6 - utterance.begin * 0.02, 7.9 - utterance.begin * 0.02))

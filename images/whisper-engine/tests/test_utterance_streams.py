@@ -1,6 +1,7 @@
 """Utterances in an engine with streaming input: a local one, whose words follow from the audio that it received."""
 
 import asyncio
+import gc
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -202,8 +203,30 @@ async def test_streams_are_left_to_the_engine_when_the_interpreter_exits(monkeyp
         return created[0]
 
     monkeypatch.setattr(streaming, "finalize", create)
-    await said(StreamingTranscriber(LocalRecognizer()), utterance_of(6))
-    assert [closing.atexit for closing in created] == [False]
+    utterance = utterance_of(6)
+    await said(StreamingTranscriber(LocalRecognizer()), utterance)
+    assert [(closing.alive, closing.atexit) for closing in created] == [(True, False)]
+
+
+async def test_the_stream_of_an_utterance_that_is_no_longer_needed_is_closed() -> None:
+    recognizer, utterance = LocalRecognizer(), utterance_of(6)
+    transcriber = StreamingTranscriber(recognizer)
+    await said(transcriber, utterance, Priority.PARTIAL)
+    assert not recognizer.streams[0].is_closed
+    del utterance
+    gc.collect()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert recognizer.streams[0].is_closed
+
+
+def test_speech_after_a_pause_repeats_no_audio_to_a_streaming_engine() -> None:
+    audio = SessionAudio(overlap_frames=StreamingTranscriber(LocalRecognizer()).overlap_frames)
+    samples = speech(1)[: 16 * 320]
+    for first in (0, 16):
+        for chunk in chunks_of(1, samples, first=first, kind=ChunkKind.PCM16):
+            audio.add(chunk, 0.0)
+    assert [(each.start, each.begin) for each in audio.pop_finished(0.0)] == [(0, 0), (16, 16)]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class StreamingRecognizer(Protocol):
         ...
 
 
-@dataclass(eq=False)
+@dataclass
 class _UtteranceProgress:
     """Progress of an utterance.
 
