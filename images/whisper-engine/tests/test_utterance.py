@@ -471,6 +471,15 @@ def test_features_of_growing_speech_are_extracted_once(extracted: list[int]) -> 
     np.testing.assert_allclose(rows, utterance_of(chunks).extract_features(80, until_end=True), atol=1e-4)
 
 
+def test_features_before_a_gap_are_not_extracted_again(extracted: list[int]) -> None:
+    chunks = pcm_segment(25)
+    heard = Utterance(0, ChunkKind.PCM16, opened=True)
+    for chunk in (chunks[0], chunks[2]):
+        heard.add(chunk, 0.0)
+        heard.extract_features(80, until_end=False)
+    assert extracted == [1600, 3200]
+
+
 def test_features_are_extracted_again_after_a_late_chunk(extracted: list[int]) -> None:
     chunks = pcm_segment(25)
     heard = utterance_of([chunks[0], chunks[2]])
