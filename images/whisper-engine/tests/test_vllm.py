@@ -240,6 +240,20 @@ async def test_an_answer_to_silence_shows_that_vllm_works(status: int, *, is_ans
         assert not any(file.readframes(16000))
 
 
+@pytest.mark.parametrize(
+    ("error", "why"), [(httpx2.ConnectError("refused"), "refused"), (httpx2.ReadTimeout(""), "ReadTimeout")]
+)
+async def test_a_failed_request_is_reported_with_its_text_or_kind(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    async def answer(_: httpx2.Request) -> httpx2.Response:
+        raise error
+
+    monkeypatch.setattr(vllm_backend, "RETRY_PAUSE_S", 0.0)
+    with pytest.raises(JobFailedError, match=f"^vLLM: {why}$"):
+        await client(answer).transcribe(brief(), None, Priority.PARTIAL)
+
+
 def test_speech_after_a_commit_is_transcribed_alone() -> None:
     """Without word times, words that were transcribed twice could not be found."""
     audio = SessionAudio(overlap_frames=VllmTranscriber.overlap_frames)
