@@ -46,6 +46,7 @@ ALL = frozenset(Redaction)
         ("John dot Doe at example.org", "[email]"),
         ("Dot, Doe at example.org", "Dot, [email]"),
         ("at example.org", "at example.org"),
+        ("jane at example.org dot", "[email] dot"),
         ("We met at the dot", "We met at the dot"),
         ("12345 678901 is mine", "12345 678901 is mine"),
         ("12345 6789012 is mine", "[card] is mine"),
