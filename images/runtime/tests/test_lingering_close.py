@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from voice_runtime import lingering_close
 from voice_runtime.lingering_close import LingeringCloseMiddleware
 
 PART = bytes(1 << 20)
@@ -63,7 +62,7 @@ async def test_silent_client_is_awaited_up_to_a_limit(monkeypatch: pytest.Monkey
         limits_s.append(limit_s)
         return begin(0.05)
 
-    monkeypatch.setattr(lingering_close.asyncio, "timeout", begin_shorter)
+    monkeypatch.setattr(asyncio, "timeout", begin_shorter)
     client = Client(2)
     assert await client.request({"Connection": "close"}) == b"refused"
     assert client.read == 2
@@ -94,7 +93,7 @@ async def test_a_response_in_parts_is_complete_before_the_rest_of_the_body_is_re
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await StreamingResponse(parts(), headers={"Connection": "close"})(
-            scope | {"asgi": {"spec_version": "2.4"}}, receive, send
+            {**scope, "asgi": {"spec_version": "2.4"}}, receive, send
         )
 
     client = Client(3, is_complete=True)

@@ -77,7 +77,7 @@ FOREIGN: Scope = {"path": "/", "server": ("127.0.0.1", 80), "headers": [(b"host"
 
 
 async def test_a_websocket_of_a_foreign_page_is_refused_with_the_reason() -> None:
-    scope = FOREIGN | {"type": "websocket", "extensions": {"websocket.http.response": {}}}
+    scope = {**FOREIGN, "type": "websocket", "extensions": {"websocket.http.response": {}}}
     start, body = await answer(scope, accept)
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 403)
     assert json.loads(body["body"]) == {
