@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 from starlette.types import Message
 
 from images.conftest import BUSY_TIMEOUT_S
-from images.gateway.tests.running import TOKEN_KEY, Hosts
+from images.gateway.tests.local_gateway import SETTINGS
+from images.gateway.tests.running import Hosts
 from voice_blueprint.contract.network import Tier
 from voice_gateway.apps import create_media_api
 from voice_gateway.gateway import Gateway
@@ -23,28 +24,8 @@ from voice_runtime.transcripts import Transcript
 
 def make_gateway(store: Redis, **changes: Any) -> Gateway:
     """Return a gateway that has discovered no hosts."""
-    settings: dict[str, Any] = {
-        "deployment": "test",
-        "fleet": "gateway",
-        "http_port": 1,
-        "media_port": 2,
-        "rtp_port": 3,
-        "token_key": TOKEN_KEY,
-        "token_ttl_s": 300,
-        "authorizer": "none",
-        "media_host": "127.0.0.1",
-        "media_tls": False,
-        "idle_timeout_s": 30,
-        "drain_timeout_s": 5,
-        "reconnect_grace_s": 20,
-        "end_of_turn_ms": 600,
-        "session_max_s": 3600,
-        "caller_sessions": 1000,
-        "caller_creations_per_s": 10_000,
-        "max_connections": 4096,
-        "allowed_origins": "",
-    }
-    return Gateway(GatewaySettings(**settings | changes), store, Metrics("test", "gateway", lambda _: None))
+    settings = SETTINGS | {"caller_sessions": 1000, "caller_creations_per_s": 10_000, "max_connections": 4096} | changes
+    return Gateway(GatewaySettings(**settings), store, Metrics("test", "gateway", lambda _: None))
 
 
 @contextlib.asynccontextmanager

@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as StoreConnectionError
 
 from images.conftest import BUSY_TIMEOUT_S
+from images.gateway.tests.clocks import VirtualTime
 from images.gateway.tests.test_archive import over, said, session
-from images.gateway.tests.virtual_time import VirtualTime
 from voice_gateway import archive as archive_module
 from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry
 from voice_gateway.archiver import Archiver

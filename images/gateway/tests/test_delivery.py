@@ -14,7 +14,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocketDisconnect
 
 from images.conftest import BUSY_TIMEOUT_S
-from images.gateway.tests.quick_loop import run_quickly
+from images.gateway.tests.clocks import run_quickly
 from voice_gateway import client_socket
 from voice_gateway.audio import AudioFormat, Encoding
 from voice_gateway.audio_socket import NORMAL_END, SERVICE_RESTART, AudioSocket, CloseReason

@@ -11,8 +11,8 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as StoreConnectionError
 
 from images.conftest import StoreServer
+from images.gateway.tests.clocks import VirtualTime
 from images.gateway.tests.running import holds
-from images.gateway.tests.virtual_time import VirtualTime
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_HEARTBEAT_TIMEOUT_S
 from voice_gateway.fleet import MAX_STORE_OUTAGE_S, Fleet

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError as StoreConnectionError
 
 from images.conftest import BUSY_TIMEOUT_S
-from images.gateway.tests.virtual_time import VirtualTime
+from images.gateway.tests.clocks import VirtualTime
 from voice_gateway.followers import EventPoller
 from voice_runtime.transcripts import EventId, EventKind, Transcript
 

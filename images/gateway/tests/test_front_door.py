@@ -9,9 +9,9 @@ from unittest.mock import call as calls
 
 import pytest
 
+from images.gateway.tests.clocks import VirtualTime
 from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess
-from images.gateway.tests.virtual_time import VirtualTime
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
 from voice_gateway.public_hosts import PROBE_ID, PublicHostProber
 from voice_sandbox.loopback import find_free_port

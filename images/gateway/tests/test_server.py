@@ -20,9 +20,9 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
+from images.gateway.tests.clocks import VirtualTime
 from images.gateway.tests.running import NO_TLS
 from images.gateway.tests.test_cells import SETTINGS
-from images.gateway.tests.virtual_time import VirtualTime
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import LIVENESS_PATH
 from voice_gateway import server

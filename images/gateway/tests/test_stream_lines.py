@@ -13,7 +13,7 @@ import pytest
 from redis.exceptions import RedisError
 from starlette.requests import Request
 
-from images.gateway.tests.quick_loop import run_quickly
+from images.gateway.tests.clocks import run_quickly
 from voice_gateway import event_stream
 from voice_gateway.event_stream import EventStream, stream_events
 from voice_gateway.refusals import Refusal

@@ -11,7 +11,7 @@ import pytest
 import websockets
 from redis.exceptions import RedisError
 
-from images.gateway.tests.virtual_time import VirtualTime
+from images.gateway.tests.clocks import VirtualTime
 from voice_gateway.refusals import Refusal
 from voice_gateway.synthetic_call import SPEECH_FILE, SyntheticCaller
 
