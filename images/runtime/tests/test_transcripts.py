@@ -154,11 +154,12 @@ async def test_several_sessions_are_read_at_once(store: Redis) -> None:
     }
 
 
-async def test_the_last_final_transcript_is_found_before_later_partials(store: Redis) -> None:
+async def test_the_last_final_transcript_is_found_before_later_events(store: Redis) -> None:
     transcripts = TranscriptStore(store)
     assert await transcripts.read_last_final(SSRC) is None
     partials = [said(utterance, kind=EventKind.PARTIAL) for utterance in range(3, 203)]
-    await add_entries(store, said(1), said(2), *partials, b"{}")
+    others = [said(203, kind=kind) for kind in EventKind if kind is not EventKind.FINAL]
+    await add_entries(store, said(1), said(2), *partials, *others, b"{}")
     assert await transcripts.read_last_final(SSRC) == said(2)
 
 

@@ -15,7 +15,6 @@ from voice_blueprint.contract.chunk import CHUNK_MEL_BINS
 SAMPLE_RATE_HZ = 16000
 WINDOW_SAMPLES = 400
 HOP_SAMPLES = 160
-HOP_MS = 10
 PADDING_SAMPLES = WINDOW_SAMPLES // 2
 MIN_ENERGY = 1e-10
 
@@ -42,18 +41,16 @@ class LogMelExtractor:
             if len(self._buffer) < PADDING_SAMPLES:
                 return np.empty((0, self._bins), np.float32)
             self._prepend_reflection()
-        due = max(0, (len(self._buffer) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
-        return self._extract_rows(due)
+        return self._extract_rows()
 
     def flush(self) -> FeatureRows:
         """Return the last rows of the utterance, and reset the state for the next one."""
-        samples = len(self._buffer) - (PADDING_SAMPLES if self._reflected else 0)
-        remaining = samples // HOP_SAMPLES + 1 if len(self._buffer) else 0
-        missing = WINDOW_SAMPLES + HOP_SAMPLES * (remaining - 1) - PADDING_SAMPLES - samples
-        self._buffer = np.pad(self._buffer, (0, max(0, missing)))
-        if remaining and not self._reflected:
+        if not len(self._buffer):
+            return np.empty((0, self._bins), np.float32)
+        self._buffer = np.pad(self._buffer, (0, PADDING_SAMPLES))
+        if not self._reflected:
             self._prepend_reflection()
-        rows = self._extract_rows(remaining)
+        rows = self._extract_rows()
         self._buffer, self._reflected = self._buffer[:0], False
         return rows
 
@@ -63,11 +60,11 @@ class LogMelExtractor:
         self._buffer = np.concatenate([before, self._buffer])
         self._reflected = True
 
-    def _extract_rows(self, count: int) -> FeatureRows:
-        if count == 0:
+    def _extract_rows(self) -> FeatureRows:
+        if len(self._buffer) < WINDOW_SAMPLES:
             return np.empty((0, self._bins), np.float32)
-        windows = sliding_window_view(self._buffer, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
-        self._buffer = self._buffer[count * HOP_SAMPLES :]
+        windows = sliding_window_view(self._buffer, WINDOW_SAMPLES)[::HOP_SAMPLES]
+        self._buffer = self._buffer[len(windows) * HOP_SAMPLES :]
         power = np.abs(np.fft.rfft(windows * _build_hann_window())) ** 2
         energy = power.astype(np.float32) @ build_mel_filters(self._bins).T
         rows: FeatureRows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)
@@ -85,7 +82,7 @@ def build_mel_filters(bins: int) -> NDArray[np.float32]:
 
     Source: librosa's default mel scale, on which Whisper's models were trained.
     """
-    hz = _mel_to_hz(np.linspace(0, _hz_to_mel(SAMPLE_RATE_HZ / 2), bins + 2))
+    hz = _mel_to_hz(np.linspace(0, _MAX_MEL, bins + 2))
     at = np.linspace(0, SAMPLE_RATE_HZ / 2, WINDOW_SAMPLES // 2 + 1)
     low, centre, high = hz[:-2, None], hz[1:-1, None], hz[2:, None]
     heights = np.minimum((at - low) / (centre - low), (high - at) / (high - centre))
@@ -98,12 +95,9 @@ _HZ_PER_MEL = 200 / 3
 _MIN_LOG_HZ = 1000.0
 _MIN_LOG_MEL = _MIN_LOG_HZ / _HZ_PER_MEL
 _LOG_STEP = np.log(6.4) / 27
+_MAX_MEL = _MIN_LOG_MEL + np.log(SAMPLE_RATE_HZ / 2 / _MIN_LOG_HZ) / _LOG_STEP
 
 
 def _mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
     above = _MIN_LOG_HZ * np.exp(_LOG_STEP * (mel - _MIN_LOG_MEL))
     return np.where(mel < _MIN_LOG_MEL, mel * _HZ_PER_MEL, above)
-
-
-def _hz_to_mel(hz: float) -> float:
-    return hz / _HZ_PER_MEL if hz < _MIN_LOG_HZ else float(_MIN_LOG_MEL + np.log(hz / _MIN_LOG_HZ) / _LOG_STEP)
