@@ -217,12 +217,31 @@ async def test_a_refusal_that_cannot_be_reported_does_not_end_the_host() -> None
             await until(lambda: host.store.mark_refused.await_count == reports)  # noqa: B023  at once
 
 
-@pytest.mark.parametrize(("slots", "free"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 3)])
-async def test_free_slots_are_never_negative(slots: int, free: int) -> None:
-    """A session that is adopted and one that is admitted may take the last slot at the same time."""
-    host = Host(slots)
-    host.put_live(1, 2)
-    assert host.admission.free_slots == free
+async def test_a_session_that_is_adopted_uses_its_slot_from_the_beginning() -> None:
+    host, claims = Host(1), asyncio.Event()
+    host.store.records = {ssrc: record_of(ssrc) for ssrc in (1, 2)}
+
+    async def claim(_: int) -> bool:
+        return await claims.wait()
+
+    host.journal.claim_session.side_effect = claim
+    async with running(host):
+        adopting = asyncio.create_task(host.admission.adopt(1))
+        await until(lambda: host.journal.claim_session.await_args)
+        assert host.admission.free_slots == 0
+        host.receive(2)
+        await until(lambda: host.counters.refused)
+        claims.set()
+        await adopting
+    assert list(host.admission.live_sessions) == [1]
+    assert host.counters.refused == {"full": 1}
+
+
+async def test_a_session_that_another_host_adopts_frees_its_slot() -> None:
+    host = Host(1)
+    host.journal.claim_session.return_value = False
+    await host.admission.adopt(1)
+    assert host.admission.free_slots == 1
 
 
 async def test_a_session_uses_its_slot_from_its_admission() -> None:

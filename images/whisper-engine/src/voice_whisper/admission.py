@@ -90,7 +90,7 @@ class Admission:
     @property
     def free_slots(self) -> int:
         """Number of further sessions that can be admitted."""
-        return max(0, self._slots - len(self.live_sessions.keys() | self._opening))
+        return self._slots - len(self.live_sessions.keys() | self._opening)
 
     @property
     def is_empty(self) -> bool:
@@ -143,10 +143,12 @@ class Admission:
             return
         self._unknown.discard(ssrc)
         self._held[ssrc] = []
+        self._opening.add(ssrc)
         try:
             if is_own or await self._services.journal.claim_session(ssrc):
                 await self._adopt_session(ssrc)
         finally:
+            self._opening.discard(ssrc)
             self._deliver_buffered(ssrc)
 
     def drop(self, ssrc: int) -> None:
