@@ -120,14 +120,17 @@ def test_a_new_session_expects_the_chunk_0_at_the_position_0() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "number", "until", "gap"),
-    [(0, 0, 0, None), (0, 1, 0, (0, 20)), (3, 3, 0, None), (3, 4, 0, (0, 20)), (3, 4, 19, (19, 20)), (3, 4, 20, None)],
-)
+    [
+        (0, 0, 0, None), (0, 1, 0, (0, 2000)), (3, 3, 0, None), (3, 4, 0, (0, 2000)), (3, 4, 1999, (1999, 2000)),
+        (3, 4, 2000, None),
+    ],
+)  # fmt: skip
 def test_a_loss_before_an_utterance_shows_in_the_number_of_its_first_chunk(
     expected: int, number: int, until: int, gap: tuple[int, int] | None
 ) -> None:
     for is_announced in (False, True):
         audio = SessionAudio(until, expected)
-        utterance = add(audio, *speech(20, 10, number))
+        utterance = add(audio, *speech(2000, 10, number))
         if is_announced:
             audio.find_utterance_to_announce()
         else:
@@ -180,6 +183,13 @@ def test_an_incomplete_sentence_ends_after_twice_the_silence(is_sentence: bool |
     assert extents(audio.pop_finished(ends_at_s)) == [(0, 20)]
 
 
+def test_a_sentence_counts_as_complete_if_no_transcript_precedes_its_end() -> None:
+    """Transcripts start 0.24 s into a silence."""
+    audio = SessionAudio(end_of_turn_s=0.24)
+    add(audio, *speech(0, 20))
+    assert extents(audio.pop_finished(0.24)) == [(0, 20)]
+
+
 def test_a_session_without_pauses_ends_an_utterance_at_once() -> None:
     audio = SessionAudio()
     add(audio, *speech(0, 20))
@@ -194,11 +204,12 @@ def test_a_missing_chunk_is_lost_after_0_1_s() -> None:
     assert extents(audio.pop_finished(0.1)) == [(0, 20)]
 
 
-def test_an_utterance_whose_end_is_missing_ends_after_2_s_without_audio() -> None:
+@pytest.mark.parametrize("silence_s", [2.0, 2.5])
+def test_an_utterance_whose_end_is_missing_ends_after_2_s_without_audio(silence_s: float) -> None:
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     add(audio, *speech(0, 20)[:-1])
     assert audio.pop_finished(1.99) == []
-    assert extents(audio.pop_finished(2.0)) == [(0, 15)]
+    assert extents(audio.pop_finished(silence_s)) == [(0, 15)]
 
 
 def test_a_mark_ends_an_utterance_during_its_silence() -> None:
@@ -216,6 +227,30 @@ def test_speech_after_twice_the_end_of_turn_is_another_utterance(pause: int, is_
     second = add(audio, *speech(20 + pause, 10, number=4))
     assert (second is first) is is_continued
     assert second.start == (0 if is_continued else 20 + pause)
+
+
+def test_the_maximum_silence_within_a_turn_is_rounded_to_frames() -> None:
+    """1.03 s are 51.5 frames."""
+    for pause, is_continued in ((52, True), (53, False)):
+        audio = SessionAudio(end_of_turn_s=0.515)
+        first = add(audio, *speech(0, 20))
+        assert (add(audio, *speech(20 + pause, 10, number=4)) is first) is is_continued
+
+
+def test_audio_after_the_end_is_another_utterance_without_a_start() -> None:
+    audio = SessionAudio()
+    first = add(audio, *speech(0, 20))
+    second = add(audio, chunk(25, number=5))
+    assert second is not first
+    assert not second.has_start
+
+
+def test_only_the_current_utterance_is_continued_after_a_pause() -> None:
+    audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
+    first, last = add(audio, *speech(0, 20)), add(audio, *speech(200, 10, number=7))
+    between = add(audio, *speech(30, 10, number=4))
+    assert between not in (first, last)
+    assert extents(audio._utterances) == [(0, 20), (30, 40), (200, 210)]
 
 
 def test_speech_is_another_utterance_after_each_pause_if_no_silence_belongs_to_a_turn() -> None:
@@ -321,11 +356,20 @@ def test_audio_of_another_kind_does_not_belong_to_an_utterance() -> None:
 
 
 def test_audio_of_another_kind_is_not_repeated() -> None:
+    rows = AudioChunk(1, 0, START | END, np.zeros((11, 80), np.float32))
+    for first, number in ((speech(0, 5), 1), ([rows], 1)):
+        audio = SessionAudio(overlap_frames=15)
+        add(audio, *first)
+        audio.pop_finished(0.0)
+        is_speech = first[0] is rows
+        following = speech(5, 5, number) if is_speech else [replace(rows, sequence=5, number=number)]
+        assert add(audio, *following).begin == 5
+
+
+def test_speech_repeats_the_end_of_the_utterance_right_before_it() -> None:
     audio = SessionAudio(overlap_frames=15)
-    add(audio, *speech(0, 20))
-    audio.pop_finished(0.0)
-    rows = AudioChunk(1, 20, START, np.zeros((10, 80), np.float32), 4)
-    assert add(audio, rows).begin == 20
+    add(audio, *speech(0, 20), *speech(100, 20, number=4))
+    assert add(audio, *speech(120, 10, number=8)).begin == 105
 
 
 def test_an_utterance_without_an_overlap_repeats_no_audio() -> None:
@@ -420,6 +464,16 @@ def test_a_late_chunk_across_a_cut_is_in_both_pieces(late: int, is_repeated: boo
     assert late in first
     assert (late in second) is is_repeated
     assert second.begin == (late if is_repeated else 100)
+
+
+def test_a_late_chunk_across_the_second_cut_is_in_the_second_and_third_piece() -> None:
+    audio = SessionAudio(max_utterance_frames=LIMIT)
+    add(audio, *continuous(190), chunk(203, 0, 39))
+    add(audio, chunk(198, 0, 38))
+    _, second, third = audio._utterances
+    assert (second.begin, third.start, third.begin) == (100, 200, 198)
+    assert 198 in second
+    assert 198 in third
 
 
 def test_a_repeated_chunk_does_not_move_the_next_cut() -> None:

@@ -156,8 +156,8 @@ class SessionAudio:
 
     def _detect_gap(self, utterance: Utterance) -> None:
         """Record a loss before an utterance whose number is not the expected one."""
-        first, _ = utterance.chunk_numbers or (0, 0)
-        if first > self._next_number and self._completed_until < utterance.start:
+        numbers = utterance.chunk_numbers
+        if numbers and numbers[0] > self._next_number and self._completed_until < utterance.start:
             utterance.gap_before = (self._completed_until, utterance.start)
 
     def _has_ended(self, utterance: Utterance, now: float) -> bool:
