@@ -188,6 +188,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
            ("if frames == utterance.frame_count", "if frames >= utterance.frame_count")),
     *_each(f"{ENGINE}/live_session.py", "a mark has no characters",
            ("ended_utterance, False", "ended_utterance, True")),
+    *_each(f"{ENGINE}/streaming.py", "no chunk begins after the end", ("overlap_frames = 0", "overlap_frames = -1")),
     *_each(f"{ENGINE}/streaming.py", "an utterance begins no later than before",
            ("progress.begin != utterance.begin", "progress.begin > utterance.begin")),
     *_each(f"{ENGINE}/streaming.py", "a piece ends at the maximum",

@@ -106,6 +106,29 @@ async def test_a_partial_has_the_words_of_the_open_stream_and_of_those_before() 
     assert await said(transcriber, utterance) == text(14)
 
 
+class FixedStream(LocalStream):
+    """A stream with the same words at any time."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(fails=False)
+        self._words = words
+
+    async def send(self, samples: NDArray[np.int16]) -> None:
+        await super().send(samples)
+        self.text = self._words
+
+    async def finish(self) -> str:
+        return self._words
+
+
+async def test_words_of_a_stream_that_repeats_none_are_added_once_it_is_complete() -> None:
+    recognizer = LocalRecognizer()
+    recognizer.open_stream = AsyncMock(side_effect=map(FixedStream, ("one two", "six seven")))  # type: ignore[method-assign]
+    transcriber, utterance = StreamingTranscriber(recognizer), utterance_of(9)
+    assert await said(transcriber, utterance, Priority.PARTIAL) == "one two"
+    assert await said(transcriber, utterance) == "one two six seven"
+
+
 async def test_audio_after_a_final_is_sent_in_a_stream_of_its_own() -> None:
     recognizer = LocalRecognizer()
     transcriber, utterance = StreamingTranscriber(recognizer), Utterance(0, ChunkKind.PCM16, opened=True)
@@ -127,6 +150,24 @@ async def test_audio_before_the_first_sent_chunk_is_sent_with_all_that_follows()
     assert await said(transcriber, utterance) == text(6)
     assert recognizer.lengths == [40_000, 48_000]
     assert all(stream.is_closed for stream in recognizer.streams)
+
+
+@pytest.mark.parametrize(
+    ("missing", "wanted", "sent"),
+    [
+        (28, Priority.PARTIAL, 28 * 1600), (28, Priority.FINAL, 30 * 1600), (27, Priority.PARTIAL, 30 * 1600),
+        (0, Priority.PARTIAL, 30 * 1600),
+    ],
+)  # fmt: skip
+async def test_a_partial_ends_before_a_chunk_that_is_missing_for_up_to_200_ms(
+    missing: int, wanted: Priority, sent: int
+) -> None:
+    recognizer, utterance = LocalRecognizer(), Utterance(0, ChunkKind.PCM16, opened=True)
+    for index, chunk in enumerate(chunks_of(1, speech(6), kind=ChunkKind.PCM16)):
+        if index != missing:
+            utterance.add(chunk, 0.0)
+    await said(StreamingTranscriber(recognizer), utterance, wanted)
+    assert recognizer.lengths == [sent]
 
 
 async def test_a_partial_is_tried_once_and_the_next_one_sends_all_audio() -> None:
