@@ -15,11 +15,12 @@ class Codec(StrEnum):
 
 @dataclass(frozen=True)
 class CodecFormat:
-    """Formats of a codec. The first value of each field is the default."""
+    """Formats of a codec. The first rate and number of channels are the defaults."""
 
     rates: tuple[int, ...]
     channels: tuple[int, ...]
-    payload_types: tuple[int, ...]
+    payload_type: int
+    """Default payload type; sessions may use any dynamic type instead."""
     sample_bytes: int
     """0 if the size of packets varies."""
 
@@ -43,9 +44,9 @@ TELEPHONE_SAMPLE_RATE_HZ = 8 * 1000
 
 CODECS: dict[Codec, CodecFormat] = {
     Codec.L16: CodecFormat(
-        (16_000, TELEPHONE_SAMPLE_RATE_HZ, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000), (1, 2), (96,), 2
+        (16_000, TELEPHONE_SAMPLE_RATE_HZ, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000), (1, 2), 96, 2
     ),
-    Codec.PCMU: CodecFormat((TELEPHONE_SAMPLE_RATE_HZ,), (1,), (0,), 1),
-    Codec.PCMA: CodecFormat((TELEPHONE_SAMPLE_RATE_HZ,), (1,), (8,), 1),
-    Codec.OPUS: CodecFormat((48_000,), (2,), (111,), 0),  # independent of a packet's content (RFC 7587)
+    Codec.PCMU: CodecFormat((TELEPHONE_SAMPLE_RATE_HZ,), (1,), 0, 1),
+    Codec.PCMA: CodecFormat((TELEPHONE_SAMPLE_RATE_HZ,), (1,), 8, 1),
+    Codec.OPUS: CodecFormat((48_000,), (2,), 111, 0),  # independent of a packet's content (RFC 7587)
 }

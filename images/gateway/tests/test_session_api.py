@@ -469,7 +469,10 @@ async def test_idle_connection_is_closed(gateway: GatewayProcess) -> None:
 
 async def test_timer_does_not_keep_a_closed_connection_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "REQUEST_HEAD_TIMEOUT_S", 3600)
-    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.RequestHeadTimeoutProtocol]]()
+    config, made = (
+        uvicorn.Config(Starlette(), ws="none", log_config=None),
+        list[weakref.ref[http.RequestHeadTimeoutProtocol]](),
+    )
     protocol_type = http.RequestHeadTimeoutProtocol.with_connection_limit()
 
     def make() -> http.RequestHeadTimeoutProtocol:

@@ -42,7 +42,7 @@ def test_client_address_comes_from_the_proxy_header_if_any(headers: list[str], f
 
 async def test_a_connection_beyond_the_limit_closes_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "REQUEST_HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
-    config = uvicorn.Config(Starlette(), ws="none")
+    config = uvicorn.Config(Starlette(), ws="none", log_config=None)
     protocol, state = http.RequestHeadTimeoutProtocol.with_connection_limit(2), ServerState()
     server = await asyncio.get_running_loop().create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
     async with server:
@@ -83,7 +83,9 @@ async def _serving(room: int) -> AsyncIterator[tuple[int, ServerState]]:
         routes=[Route("/healthz", _large), WebSocketRoute("/talk", _talk), WebSocketRoute("/listen", _listen)]
     )
     sockets = websocket.PacedWebSocket.with_limits({"/listen": 4 << 20})
-    config = uvicorn.Config(app, ws=sockets, ws_max_size=1 << 16, timeout_keep_alive=2 * BUSY_TIMEOUT_S)
+    config = uvicorn.Config(
+        app, ws=sockets, ws_max_size=1 << 16, timeout_keep_alive=2 * BUSY_TIMEOUT_S, log_config=None
+    )
     protocol, state = http.RequestHeadTimeoutProtocol.with_connection_limit(room), ServerState()
     async with await asyncio.get_running_loop().create_server(
         lambda: protocol(config, state, {}), "127.0.0.1", 0

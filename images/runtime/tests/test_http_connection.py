@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -32,7 +32,9 @@ def ok(_: Request) -> PlainTextResponse:
 
 def protocol_for(state: ServerState) -> Callable[[], http.RequestHeadTimeoutProtocol]:
     kind = http.RequestHeadTimeoutProtocol.with_connection_limit(2)
-    config = uvicorn.Config(Starlette(routes=[Route("/healthz", ok)]), ws="none", timeout_keep_alive=2 * BUSY_TIMEOUT_S)
+    config = uvicorn.Config(
+        Starlette(routes=[Route("/healthz", ok)]), ws="none", timeout_keep_alive=2 * BUSY_TIMEOUT_S, log_config=None
+    )
     return lambda: kind(config, state, {})
 
 
@@ -122,9 +124,9 @@ class Connection:
 
 
 @pytest.fixture
-def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    yield Connection(monkeypatch)
-    PacedWebSocket.paused_connections.clear()
+def connection(monkeypatch: pytest.MonkeyPatch) -> Connection:
+    monkeypatch.setattr(PacedWebSocket, "paused_connections", set())
+    return Connection(monkeypatch)
 
 
 async def test_a_request_head_has_ten_seconds(connection: Connection) -> None:

@@ -62,7 +62,7 @@ class MediaRequest(BaseModel):
             spec.rates[0] if self.rate is None else self.rate,
             spec.channels[0] if self.channels is None else self.channels,
             self.packet_ms,
-            spec.payload_types[0] if self.payload_type is None else self.payload_type,
+            spec.payload_type if self.payload_type is None else self.payload_type,
             DEFAULT_MEDIA_FORMAT.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
         )
 

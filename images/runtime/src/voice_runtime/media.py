@@ -71,7 +71,7 @@ class MediaFormat:
             return f"{len(self.telephone_events)} payload types of telephone events: name 1 to {MAX_TELEPHONE_EVENTS}"
         if self.payload_type in self.telephone_events or self.payload_type not in (
             *DYNAMIC_PAYLOAD_TYPES,
-            *spec.payload_types,
+            spec.payload_type,
         ):
             events = _format_sorted_numbers(self.telephone_events)
             return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {events} of telephone events"
