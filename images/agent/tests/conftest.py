@@ -74,15 +74,21 @@ class Caller:
                 self.changed.notify_all()
 
     async def send(self, samples: np.ndarray[Any, np.dtype[np.int16]]) -> None:
-        """Send audio as fast as it is processed, so that only the audio's own time counts on any machine."""
+        """Send audio as fast as it is processed, so that only the audio's own time counts on any machine.
+
+        The rest is not sent if the agent ends the conversation meanwhile.
+        """
         for begin in range(0, samples.size - FRAME + 1, FRAME):
             frame = frames_pb2.Frame()  # type: ignore[attr-defined]
             frame.audio.audio = samples[begin : begin + FRAME].astype("<i2").tobytes()
             frame.audio.sample_rate = RATE
             frame.audio.num_channels = 1
-            await self.socket.send(frame.SerializeToString())
+            try:
+                await self.socket.send(frame.SerializeToString())
+            except websockets.ConnectionClosed:
+                return
             self.sent += len(frame.audio.audio)
-            await until(lambda: self.vads[-1].processed_bytes >= self.sent)
+            await until(lambda: self.vads[-1].processed_bytes >= self.sent or self.socket.close_code is not None)
 
     async def until(self, condition: Callable[["Caller"], bool]) -> None:
         async with self.changed, asyncio.timeout(BUSY_TIMEOUT_S):
