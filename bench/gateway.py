@@ -32,6 +32,7 @@ from voice_ops.output import out
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.sessions import Session, SessionKind, SessionState
 from voice_runtime.store import connect
+from voice_runtime.tasks import cancel_tasks
 from voice_runtime.transcripts import EventKind, Transcript
 
 MEASUREMENT_S, SETTLE_S, HEARTBEAT_S = 20.0, 3.0, 0.5
@@ -85,28 +86,31 @@ async def measure_gateway_cpu_s(path: VoicePath, gateway: Gateway, calls: int) -
         contextlib.AsyncExitStack() as sockets,
         httpx2.AsyncClient(base_url=gateway.url, limits=limits, timeout=60) as client,
     ):
-        for _ in range(calls):
-            session = (await client.post(SESSIONS_PATH, json={"transport": "websocket"})).raise_for_status().json()
-            offered = websockets.connect(
-                session["media"]["websocket"],
-                subprotocols=[Subprotocol("voice.v1"), session["token"]],
-                compression=None,
-            )
-            running.append(asyncio.create_task(_send_speech(await sockets.enter_async_context(offered))))
-            running.append(asyncio.create_task(_receive_events(client, session)))
-        await asyncio.sleep(SETTLE_S)
-        process = path.services["gateway"].process
-        if process is None:
-            raise SystemExit("the gateway does not run")
-        before, begin = measure_process_cpu_s(process.pid), time.monotonic()
-        await asyncio.sleep(MEASUREMENT_S)
-        durations = (measure_process_cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
-        if closed := sum(task.done() for task in running):
-            raise SystemExit(
-                f"{closed} of {len(running)} sockets and streams closed early: too many calls for this machine"
-            )
-        for task in running:
-            task.cancel()
+        try:
+            for _ in range(calls):
+                session = (await client.post(SESSIONS_PATH, json={"transport": "websocket"})).raise_for_status().json()
+                offered = websockets.connect(
+                    session["media"]["websocket"],
+                    subprotocols=[Subprotocol("voice.v1"), session["token"]],
+                    compression=None,
+                )
+                running.append(asyncio.create_task(_send_speech(await sockets.enter_async_context(offered))))
+                running.append(asyncio.create_task(_receive_events(client, session)))
+            await asyncio.sleep(SETTLE_S)
+            process = path.services["gateway"].process
+            if process is None:
+                raise SystemExit("the gateway does not run")
+            before, begin = measure_process_cpu_s(process.pid), time.monotonic()
+            await asyncio.sleep(MEASUREMENT_S)
+            durations = (measure_process_cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
+            if closed := sum(task.done() for task in running):
+                raise SystemExit(
+                    f"{closed} of {len(running)} sockets and streams closed early: too many calls for this machine"
+                )
+        finally:
+            await cancel_tasks(running)
+            # Sockets that an overloaded machine has closed are reported once, not with a traceback each.
+            await asyncio.gather(*running, return_exceptions=True)
     await store.aclose()
     return durations
 
