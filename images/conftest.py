@@ -1,11 +1,12 @@
 """Fixtures with a state store for the image tests: Valkey if it is installed, and otherwise Redis."""
 
+import asyncio
 import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,10 @@ async def store(store_server: StoreServer) -> AsyncIterator[Redis]:
     await client.flushall()
     yield client
     await client.aclose()
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Wait until a condition is true."""
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
+        while not happened():
+            await asyncio.sleep(0.001)

@@ -1,7 +1,7 @@
 """Windows on their way through the stages of a pool, with stand-ins for its worker processes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 import numpy as np
 import pytest
 
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime import tasks
 from voice_whisper import pool as pool_module
@@ -119,12 +119,6 @@ async def running(**settings: object) -> AsyncIterator[WorkerPool]:
             yield pool
     finally:
         await tasks.cancel_tasks([task])
-
-
-async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while not happened():
-            await asyncio.sleep(0.001)
 
 
 async def settle() -> None:

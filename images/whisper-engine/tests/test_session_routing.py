@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock, Mock
 import numpy as np
 import pytest
 
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime import tasks
 from voice_runtime.chunk import AudioChunk
@@ -118,12 +118,6 @@ async def running(host: Host) -> AsyncIterator[None]:
             yield
         finally:
             await tasks.cancel_tasks([task])
-
-
-async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while not happened():
-            await asyncio.sleep(0.001)
 
 
 def after(event: asyncio.Event) -> Callable[[int], Awaitable[None]]:
