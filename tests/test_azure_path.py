@@ -51,7 +51,11 @@ def test_images_are_pulled_from_the_registry_of_the_guide(graph: Graph, tmp_path
     file.write_text(DEPLOYED_GRAPH, encoding="utf-8")
     result = CliRunner().invoke(app, ["images", "import", str(file), "--from", "ghcr.io/you", "--registry", server])
     assert result.exit_code == 0, result.output
-    imported = re.findall(r"--name (\S+) .*?--source \S+(@sha256:\S+) .*?--image ([^\s:]+):", result.stdout, re.DOTALL)
+    imported = re.findall(
+        r"^az acr import\b.*?--name (\S+) .*?--source \S+(@sha256:\S+) .*?--image ([^\s:]+):",
+        result.stdout,
+        re.DOTALL | re.MULTILINE,
+    )
     pulled = {each["image"] for pod in pods(workloads(DEPLOYED_GRAPH)) for each in pod.containers}
     assert {f"{registry}.azurecr.io/{name}{digest}" for registry, digest, name in imported} == pulled
 

@@ -1,8 +1,8 @@
 """Changing any setting changes a template of AWS or Azure.
 
-A synthesis takes seconds, so many settings are changed at once. In each of ten runs half of the settings have their
-other value, and no two settings are changed in the same five runs. The effect of a single setting therefore appears in
-exactly its five runs, or vanishes in them.
+A synthesis takes seconds, so many settings are changed at once: each has its other value in six of twelve runs. The
+effect of a single setting therefore appears in exactly its six runs, or vanishes in them. No two settings are changed
+in the same six runs, nor is one changed in exactly the runs in which another is not.
 """
 
 import itertools
@@ -41,8 +41,9 @@ DOCUMENT = text(
     Deployment.model_validate_json(json.dumps(parse_yaml(BASE_TEXT))).model_dump(mode="json", exclude_none=True)
 )
 """The written document and every default."""
-RUNS = 10
-CODES = [set(code) for code in itertools.combinations(range(RUNS), RUNS // 2)]
+RUNS = 12
+CODES = [{0, *others} for others in itertools.combinations(range(1, RUNS), RUNS // 2 - 1)]
+"""The runs of each setting. All contain the first run, so that none is the complement of another."""
 
 Words = set[tuple[str, ...]]
 

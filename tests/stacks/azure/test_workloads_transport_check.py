@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -124,12 +125,19 @@ sys.exit(check_transport.main())
 """
 
 
-def start(folder: Path, url: str, log: str, *, refuse: bool) -> subprocess.Popen[str]:
+@contextmanager
+def start(folder: Path, url: str, log: str, *, refuse: bool) -> Iterator[subprocess.Popen[str]]:
+    """Start the program, and at the end kill what remains of it and its engine."""
     expected = {"url": url, "model": "voxtral", "ready": str(folder / "ready"), "refuse": refuse}
-    return subprocess.Popen(  # noqa: S603  the program under test
-        [sys.executable, "-c", PROGRAM, sys.executable, "-c", ENGINE, str(folder), log],
+    with subprocess.Popen(  # noqa: S603  the program under test
+        [sys.executable, "-c", PROGRAM, sys.executable, "-c", ENGINE, str(folder), log], start_new_session=True,
         env=os.environ | {TRANSPORT_CONFIG_VARIABLE: json.dumps(expected)}, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    ) as running:  # fmt: skip
+        try:
+            yield running
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 def wait_for(path: Path) -> None:
@@ -158,7 +166,7 @@ def test_the_cell_is_ready_after_a_kv_cache_transfer_between_gpus(tmp_path: Path
 )
 def test_an_engine_with_slow_kv_transfer_is_stopped(tmp_path: Path, router: str, log: str, reason: str) -> None:
     with start(tmp_path, router, log, refuse=True) as running:
-        said = running.communicate()[1]
+        said = running.communicate(timeout=40)[1]
     assert running.returncode == 1
     last = said.splitlines()[-1]  # Kubernetes shows the end of the log
     assert last.startswith("refused: ")
@@ -171,7 +179,7 @@ def test_slow_kv_transfer_can_be_accepted_with_a_warning(tmp_path: Path, router:
     with start(tmp_path, router, EMULATED_LOG, refuse=False) as running:
         wait_for(tmp_path / "ready")
         running.send_signal(signal.SIGTERM)
-        said = running.communicate()[1]
+        said = running.communicate(timeout=40)[1]
     assert running.returncode == 7  # the signal reached the engine, which drained
     assert "check-transport: warning: KV cache is not transferred between GPUs" in said
 
