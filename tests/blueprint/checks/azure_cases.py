@@ -12,6 +12,12 @@ RESERVATION = {
     "group_id": "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/g/"
     "providers/Microsoft.Compute/capacityReservationGroups/c",
 }
+LOAD = {"calls": 100, "minutes_each": 3, "speech_share": 0.5, "peak_factor": 2}
+HUB_NETWORK = (
+    "/subscriptions/99999999-9999-4999-8999-999999999999/resourceGroups/g/"
+    "providers/Microsoft.Network/virtualNetworks/hub"
+)
+PEERING = {"kind": "peering", "network_id": HUB_NETWORK}
 SPOT_PURCHASE = {"option": "spot"}
 NIL_UUID = "00000000-0000-0000-0000-000000000000"
 WHISPER = {"model": "whisper-large-v3", "load": {"sessions": 20, "session_tokens": 400, "context_tokens": 448}}
@@ -156,6 +162,13 @@ CASES: tuple[Case, ...] = (
          {"azure.availability_zones": ["1", "3"]}),
     case("pool-zones-exist", f"{CELLS}.availability_zones.0", {"azure.availability_zones": ["2", "3"]},
          {f"{CELLS}.availability_zones": ["2"], "azure.availability_zones": ["2", "3"]}),
+    case("peered-cells-have-own-addresses", "azure.network.cidr",
+         {"load": LOAD, "cells": {"calls": 199}, "azure.access": PEERING, "azure.network.cidr": "10.60.0.0/16"},
+         {"load": LOAD, "cells": {"calls": 200}, "azure.access": PEERING, "azure.network.cidr": "10.60.0.0/16"}),
+    case("peered-cells-have-own-addresses", "azure.network.cidr",
+         {"load": LOAD, "cells": {"calls": 100, "number": 2}, "azure.access": PEERING,
+          "azure.network.cidr": "10.60.0.0/16"},
+         {"load": LOAD, "cells": {"calls": 100}}),
     case("system-pool-survives", "azure.system_pool.nodes", {"azure.system_pool.nodes": {"min": 1, "max": 3}},
          {"azure.system_pool.nodes": {"min": 2, "max": 3}}),
     case("system-pool-survives", "azure.availability_zones", {"azure.availability_zones": ["1"]},

@@ -8,7 +8,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure.ranges import are_effectively_public
 from voice_blueprint.checks.azure.cluster import Cluster, build_configured_cluster
 from voice_blueprint.checks.base import Severity, Violation, cluster_check, deployment_check
-from voice_blueprint.file.model.azure import Azure, JumpHost, SpotNodes
+from voice_blueprint.file.model.azure import Azure, JumpHost, PeeredNetwork, SpotNodes
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.source import Location
 
@@ -210,6 +210,23 @@ def check_api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
             f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
             "all addresses",
             "specify the address ranges of your administrators, or use another kind of access",
+        )
+
+
+@deployment_check(
+    "peered-cells-have-own-addresses",
+    "Cells that are peered with the same network have different addresses.",
+    source="https://learn.microsoft.com/azure/virtual-network/virtual-network-peering-overview (ranges cannot overlap)",
+    level=Severity.WARNING,
+)
+def check_peered_cells_have_different_addresses(deployment: Deployment) -> Iterator[Violation]:
+    whole, azure = deployment.whole_deployment, deployment.azure
+    if whole and whole.cell_count > 1 and isinstance(azure.access, PeeredNetwork):
+        yield Violation(
+            ("azure", "network", "cidr"),
+            f"all {whole.cell_count} cells have the addresses {azure.network.cidr}, and Azure rejects the peering of a "
+            "second one with the same network",
+            "with each `cells.number`, set another `cidr` and accept this check, or set access to a jump-host",
         )
 
 
