@@ -45,7 +45,12 @@ OUTAGE_TEXT_BY_TYPE: Mapping[str, str] = {
 """Outages by resource type. Durations are estimates from `docs/cold-start.md`."""
 _TYPES_DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
 """Types that Azure deletes only after the resources that use them. The deletion of those resources is reported as the
-outage."""
+outage, except for the resource that the other project uses."""
+_RTP_ADDRESS = ("network:PublicIPAddress", "rtp")
+_RTP_ADDRESS_OUTAGE_TEXT = (
+    "audio that callers send over SRTP, permanently. Deploy `workloads` before `cluster`, since Azure does not delete "
+    "the address of a load balancer (docs/guides/azure.md)"
+)
 
 
 def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
@@ -55,10 +60,12 @@ def find_outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Ou
     for step in steps:
         kind, name = shorten_type(step.resource.type), step.resource.name
         changes = tuple(change.path for change in step.changes if change.requires_replacement)
-        deleted = step.op is OpType.DELETE and kind not in _TYPES_DELETED_AFTER_USERS
+        is_pod_address = step.op is OpType.DELETE and (kind, name) == _RTP_ADDRESS
+        deleted = is_pod_address or (step.op is OpType.DELETE and kind not in _TYPES_DELETED_AFTER_USERS)
         if (deleted or changes) and kind in OUTAGE_TEXT_BY_TYPE and name not in set(accepted):
             also_replaced = len(_find_dependent_replacements(step, replaced)) if changes else 0
-            result.append(Outage(name, step.resource.label, changes, OUTAGE_TEXT_BY_TYPE[kind], also_replaced))
+            text = _RTP_ADDRESS_OUTAGE_TEXT if is_pod_address else OUTAGE_TEXT_BY_TYPE[kind]
+            result.append(Outage(name, step.resource.label, changes, text, also_replaced))
     return result
 
 

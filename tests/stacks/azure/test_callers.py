@@ -43,7 +43,9 @@ from voice_blueprint.observability.azure.scaling import add_zero_default
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
 from voice_runtime.store import StoreSettings
+from voice_sandbox.azure.diff import diff_graphs
 from voice_sandbox.azure.graph import Graph, Resource
+from voice_sandbox.rehearsals.azure_outages import find_outages
 from voice_telemetry.settings import Settings as TelemetrySettings
 from voice_whisper.settings import EngineSettings, ModelSettings
 
@@ -181,6 +183,17 @@ def test_the_edge_accepts_the_documented_maximum_file_size(cloud: Graph) -> None
     promised = re.search(r"of up to an hour and (\d+) MiB", (ROOT / "docs/clients.md").read_text(encoding="utf-8"))
     assert promised is not None
     assert int(promised[1]) << 20 == MAX_FILE_BYTES
+
+
+def test_removing_callers_requires_the_load_balancer_to_be_removed_before_its_address(cloud: Graph) -> None:
+    """The load balancer belongs to the other project, so the order of the graph does not contain it."""
+    without = cluster(edit_deployment({"azure.callers": ABSENT, "azure.agents": ABSENT}, "production-azure"))
+    steps = diff_graphs(cloud, without)
+    outages = {each.name: each.format_summary() for each in find_outages(steps)}
+    assert "Deploy `workloads` before `cluster`" in outages["rtp"]
+    assert "edge" in outages, "the address of the application gateway is deleted after it, and needs no entry"
+    assert sum("PublicIPAddress" in summary for summary in outages.values()) == 1
+    assert "rtp" not in {each.name for each in find_outages(steps, ["rtp"])}
 
 
 def test_the_udp_load_balancer_has_the_published_address(cloud: Graph, pods_graph: Graph) -> None:
