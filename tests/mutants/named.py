@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 ALERTS = ("tests/stacks/aws/test_alert_table.py",)
 NUMBERS = ("tests/stacks/aws/test_numbers.py",)
-SETTINGS = ("tests/settings/test_settings.py::test_setting_reaches_a_template[Deployment.aws.Aws.vad.VadFleet.warm_up_s]",)
+SETTINGS = (
+    "tests/settings/test_settings.py::test_setting_reaches_a_template[Deployment.aws.Aws.vad.VadFleet.warm_up_s]",
+)
 
 TIERS = "voice_blueprint/observability/aws/alerts/tiers.py"
 CONSTRUCTS = "constructs/voice_constructs/aws"
