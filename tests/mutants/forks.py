@@ -49,7 +49,8 @@ class Forks:
 
     def _start(self) -> None:
         self._server = subprocess.Popen(  # noqa: S603
-            [sys.executable, str(Path(__file__).resolve())],
+            # Without the folder of this file in sys.path, where images.py would hide the folder of the tree.
+            [sys.executable, "-P", str(Path(__file__).resolve())],
             cwd=self.folder, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -31,3 +31,9 @@ def test_an_exited_server_is_restarted(forks: Forks) -> None:
 def test_a_run_that_kills_its_server_counts_as_failed(forks: Forks) -> None:
     assert forks.run(["-q", "test_ends_its_server.py"], LIMIT_S) == -signal.SIGKILL
     assert forks.run(["-q", "test_passes.py"], LIMIT_S) == pytest.ExitCode.OK
+
+
+def test_modules_of_this_folder_are_not_importable_by_their_bare_names(forks: Forks, tmp_path: Path) -> None:
+    test = "import importlib.util\ndef test_absent(): assert importlib.util.find_spec('forks') is None\n"
+    (tmp_path / "test_absent.py").write_text(test, encoding="utf-8")
+    assert forks.run(["-q", "test_absent.py"], LIMIT_S) == pytest.ExitCode.OK
