@@ -82,4 +82,4 @@ async def until(happened: Callable[[], object]) -> None:
     """Wait until a condition is true."""
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not happened():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)

@@ -22,9 +22,9 @@ import websockets
 from moto import mock_aws
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import running_agent, serving, silence, speech, until
+from images.agent.tests.conftest import running_agent, serving, silence, speech
 from images.agent.tests.engines import Engines
-from images.conftest import StoreServer
+from images.conftest import StoreServer, until
 from images.gateway.tests import synthetic
 from images.gateway.tests.front_doors import door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess, Hosts, VadHost, holds

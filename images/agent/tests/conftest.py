@@ -16,7 +16,7 @@ from pipecat.frames.protobufs import frames_pb2
 from redis.asyncio import Redis
 
 from images.agent.tests.engines import SPEECH_RATE, Engines
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from voice_agent.models import VoiceDetector
 from voice_agent.server import Agent, announce_slots, create_application
 from voice_agent.settings import AgentSettings
@@ -127,12 +127,6 @@ class Place:
         with contextlib.suppress(websockets.ConnectionClosed):
             await listening
         await until(lambda: holder.agent.conversation_count < max(held, 1))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @contextlib.asynccontextmanager

@@ -23,8 +23,9 @@ from pipecat.serializers.protobuf import ProtobufFrameSerializer
 from pipecat.transports.websocket.client import WebsocketClientParams, WebsocketClientTransport
 from pipecat.workers.runner import WorkerRunner
 
-from images.agent.tests.conftest import FRAME, RATE, Place, silence, speech, until
+from images.agent.tests.conftest import FRAME, RATE, Place, silence, speech
 from images.agent.tests.engines import Engines
+from images.conftest import until
 
 TURNS = 3
 SPOKEN_S = 2.0

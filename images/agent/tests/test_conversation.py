@@ -12,9 +12,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pipecat.processors.aggregators.llm_context import LLMContextMessage
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silence, speech, until
+from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silence, speech
 from images.agent.tests.engines import Engines
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
 from voice_agent.conversation import select_newest_messages

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, running_agent, silence, speech, until
+from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, running_agent, silence, speech
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, SPOKEN_S, said, speak
 from images.agent.tests.test_server import refused
-from images.conftest import BUSY_TIMEOUT_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer, until
 from images.gateway.tests.running import GatewayProcess
 from voice_agent import chat, speech_to_text, tokens
 from voice_agent.refusals import RefusedError

@@ -11,8 +11,9 @@ from pipecat.frames.frames import InputAudioRawFrame
 from pipecat.frames.protobufs import frames_pb2
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import RATE, Place, running_agent, until
+from images.agent.tests.conftest import RATE, Place, running_agent
 from images.agent.tests.engines import Engines
+from images.conftest import until
 from voice_agent.messages import ProtobufSerializer
 
 NESTED = "[" * 60_000

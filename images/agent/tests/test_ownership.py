@@ -11,9 +11,10 @@ import websockets
 from redis.asyncio import Redis
 from websockets.asyncio.client import ClientConnection
 
-from images.agent.tests.conftest import KEY, Place, running_agent, until
+from images.agent.tests.conftest import KEY, Place, running_agent
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_server import refused
+from images.conftest import until
 from voice_agent import tokens
 from voice_agent.twilio import compute_signature
 

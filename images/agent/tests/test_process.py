@@ -23,9 +23,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from images.agent.tests.conftest import serving, settings_of, speech, until
+from images.agent.tests.conftest import serving, settings_of, speech
 from images.agent.tests.engines import Engines
-from images.conftest import BUSY_TIMEOUT_S, INHERITED_ENVIRONMENT, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, INHERITED_ENVIRONMENT, StoreServer, until
 from voice_agent.conversation import LAST_TURN_TIMEOUT_S
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, STOP_MARGIN_S

@@ -16,8 +16,9 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, Place, running_agent, until
+from images.agent.tests.conftest import KEY, Place, running_agent
 from images.agent.tests.engines import Engines
+from images.conftest import until
 from voice_agent import server, tokens
 from voice_agent.models import TurnModels
 from voice_agent.refusals import RefusedError

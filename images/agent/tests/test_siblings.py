@@ -13,12 +13,12 @@ import websockets
 from openai import AsyncOpenAI
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, Place, running_agent, settings_of, silence, speech, until
+from images.agent.tests.conftest import KEY, Place, running_agent, settings_of, silence, speech
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_clients import Script, ask_by_pipecat
 from images.agent.tests.test_process import has, running, said
 from images.agent.tests.test_server import refused
-from images.conftest import BUSY_TIMEOUT_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer, until
 from voice_agent import siblings, tokens
 from voice_blueprint.contract.network import Tier
 from voice_ops.demo.agent.caller import Caller

@@ -11,11 +11,11 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import Place, running_agent, until
+from images.agent.tests.conftest import Place, running_agent
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_process import running
 from images.agent.tests.test_siblings import SECOND, known
-from images.conftest import BUSY_TIMEOUT_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer, until
 from images.strangers import (
     COMPLETE_HEAD,
     LONG_PING,

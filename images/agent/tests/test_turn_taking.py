@@ -22,10 +22,10 @@ from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketOutputTransport, FastAPIWebsocketParams
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, RATE, Caller, Place, running_agent, silence, speech, until
+from images.agent.tests.conftest import KEY, RATE, Caller, Place, running_agent, silence, speech
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from voice_agent import tokens
 from voice_agent.interruptions import DECISION_TIMEOUT_S, _split_words, is_assent, is_echo
 from voice_agent.models import TurnAnalyzer, TurnModels

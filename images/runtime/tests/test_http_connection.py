@@ -15,7 +15,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from images.runtime.tests.connections import FakeLoop, FakeTransport
 from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD, build_upgrade_head
 from voice_runtime import http
@@ -69,11 +69,6 @@ async def test_only_a_request_that_has_begun_is_timed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(http, "REQUEST_HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(protocol_for(state), "127.0.0.1", 0)
-
-    async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(BUSY_TIMEOUT_S):
-            while not condition():
-                await asyncio.sleep(0.005)
 
     async with server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import ConnectionError as NotYet
 
+from images.conftest import until
 from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import REVISION_KEY_BY_TIER, STATE_USERS
@@ -202,12 +203,6 @@ async def test_tasks_with_the_same_password_do_not_replace_each_other(agent: Ecs
 async def test_other_services_are_not_queried(names: tuple[str, ...]) -> None:
     environment = dict.fromkeys(names, "http://127.0.0.1:1")
     await TaskProtection(AsyncRedis(port=1), Tier.GATEWAY, lambda: True, environment).run()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_running_task_is_checked_repeatedly(

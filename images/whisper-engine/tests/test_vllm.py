@@ -21,7 +21,7 @@ from conftest import Start
 from engine_host import chunks_of, cut, finals, first_sentence, open_session
 from redis.asyncio import Redis
 
-from images.conftest import BUSY_TIMEOUT_S
+from images.conftest import BUSY_TIMEOUT_S, until
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import HostRegistry
@@ -270,13 +270,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_watch, "PROBE_TIMEOUT_S", 0.5)
 
 
-async def until(what: str, happens: Callable[[], bool]) -> None:
-    limit = time.monotonic() + BUSY_TIMEOUT_S
-    while not happens():
-        assert time.monotonic() < limit, f"never {what}"
-        await asyncio.sleep(0.05)
-
-
 @pytest.mark.usefixtures("impatient")
 async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
     transcriber = VllmTranscriber(vllm.address)
@@ -285,9 +278,9 @@ async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
     await asyncio.sleep(1)
     assert not transcriber.is_stuck, "silence is answered"
     vllm.works.clear()
-    await until("stuck", lambda: transcriber.is_stuck)
+    await until(lambda: transcriber.is_stuck)
     vllm.works.set()
-    await until("back", lambda: not transcriber.is_stuck)
+    await until(lambda: not transcriber.is_stuck)
     running.cancel()
 
 
@@ -300,7 +293,7 @@ async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture
         await asyncio.sleep(0.1)
         watch.record_response()
         assert not watch.is_stuck
-    await until("stuck", lambda: watch.is_stuck)
+    await until(lambda: watch.is_stuck)
     running.cancel()
     assert [message.rpartition(": ")[2] for message in caplog.messages] == ["it hangs"]
 
@@ -314,7 +307,7 @@ async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) 
     running = asyncio.create_task(transcriber.run())
     await transcriber.wait_until_ready()
     if stuck:
-        await until("stuck", lambda: transcriber.is_stuck)
+        await until(lambda: transcriber.is_stuck)
     else:
         await asyncio.sleep(1.5)
         assert not transcriber.is_stuck
@@ -451,19 +444,19 @@ async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
     for host in (ill, healthy):
         host.wait_until_ready()
     registry = HostRegistry(store, Tier.ASR)
-    await until("both there", lambda: ill.metrics() != {} and healthy.metrics() != {})
+    await until(lambda: ill.metrics() != {} and healthy.metrics() != {})
     vllm.works.clear()
     other.answers += [(200, {"text": "That is all."})] * 50
     await open_session(store, ssrc)
     await ill.say(chunks_of(ssrc, first_sentence(), kind=ChunkKind.PCM16))
-    await until("unready", lambda: ill.get("/healthz") is None)
+    await until(lambda: ill.get("/healthz") is None)
     assert ill.metrics()["EngineStuck"] == 1
     (final,) = await finals(store, ssrc, 1)
     assert final.text == "That is all.", "the other host found the session in the journal"
     assert [host.id for host in await registry.read_live_hosts()] == ["healthy"]
     assert healthy.counted("adopted") == 1
     vllm.works.set()
-    await until("ready", lambda: ill.get("/healthz") == b"ok")
+    await until(lambda: ill.get("/healthz") == b"ok")
     limit = time.monotonic() + BUSY_TIMEOUT_S
     while {host.id for host in await registry.read_live_hosts()} != {"ill", "healthy"}:
         assert time.monotonic() < limit
