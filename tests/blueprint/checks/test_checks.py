@@ -173,6 +173,11 @@ def blocking_checks(deployment: Deployment) -> set[str]:
     return {finding.check.id for finding in checks.run_checks(deployment) if finding.is_blocking}
 
 
+def test_more_sessions_than_a_gpu_supports_prevent_a_deploy(load: Load) -> None:
+    for case in nonempty(case for case in CASES if case.check == "replicas-carry-load"):
+        assert case.check in blocking_checks(load(case.trips, case.base))
+
+
 def test_an_accepted_error_stays_visible_and_does_not_block(load: Load) -> None:
     assert blocking_checks(load(SMALL_MTU)) == {"chunk-fits-mtu"}
     deployment = load({**SMALL_MTU, **accept_finding("chunk-fits-mtu")})
