@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection
 from images.agent.tests.conftest import KEY, Place, running_agent
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_server import refused
-from images.conftest import until
+from images.conftest import BUSY_TIMEOUT_S, until
 from voice_agent import tokens
 from voice_agent.twilio import compute_signature
 
@@ -51,8 +51,9 @@ async def conversations(store: Redis) -> set[str]:
 
 
 async def leased(store: Redis, count: int) -> set[str]:
-    while len(found := await conversations(store)) != count:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
+        while len(found := await conversations(store)) != count:
+            await asyncio.sleep(0.01)
     return found
 
 
