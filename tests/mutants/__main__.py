@@ -57,8 +57,9 @@ OPERATORS = re.compile(
 """Without operators that rewrite annotations (``|``), cause changes that every review would reject, or exchange
 identity and equality, which are the same for an enum's member."""
 
-UNTESTABLE = re.compile(r"frozen=|^ +\*,$|^ *def .*\*, ")
-"""Lines that mypy checks: frozen classes, and stars before keyword arguments, which cosmic-ray would mutate."""
+UNTESTABLE_LINE = re.compile(r"frozen=")
+UNTESTABLE_TEXT = re.compile(r"\*,")
+"""What mypy checks: frozen classes, and stars before keyword arguments, which cosmic-ray would change."""
 
 AREAS = {
     "voice_blueprint/observability/aws/alerts": (
@@ -113,7 +114,8 @@ def random_mutants(number: int, seed: int, areas: list[str], reach: Reach) -> It
                 operator = plugins.get_operator(name)()
                 found = (start for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node))
                 for occurrence, start in enumerate(found):
-                    if UNTESTABLE.search(lines[start[0] - 1]):
+                    line = lines[start[0] - 1]
+                    if UNTESTABLE_LINE.search(line) or UNTESTABLE_TEXT.match(line, start[1]):
                         continue
                     places.setdefault((str(path.relative_to(ROOT)), start), []).append((name, occurrence))
     chosen = chance.sample(sorted(places), min(number, len(places)))
