@@ -29,7 +29,7 @@ REFUSALS_FOLDER = "voice_sandbox/azure/refusals"
 AZURE_MUTANTS = (
     # Finding 1: the operator must be able to reach the cluster
     Named("1 kubeconfig waits for a person", f"{AZURE}/cluster.py", '"azurecli"', '"devicecode"', ACCESS),
-    Named("1 nobody signs in to the jump host", f"{AZURE}/jump_host.py", 'type="AADSSH', 'type="AAD', ACCESS),
+    Named("1 the jump host has no Entra sign-in", f"{AZURE}/jump_host.py", 'type="AADSSH', 'type="AAD', ACCESS),
     Named("1 images are pushed where no push gets in",
           "voice_ops/images/commands.py", '"acr", "import"', '"acr", "login"',
           PATH),
