@@ -103,7 +103,8 @@ def exit_on_outages(unaccepted: Sequence[Outage]) -> None:
     if unaccepted:
         lines = [
             *(each.format_summary() for each in unaccepted),
-            *(f"--accept-replace {each.name}" for each in unaccepted),
+            # Resources of different types can have the same name.
+            *dict.fromkeys(f"--accept-replace {each.name}" for each in unaccepted),
         ]
         raise create_exit(
             "refused: resources that serve calls or store state would be removed, replaced or deleted\n"
