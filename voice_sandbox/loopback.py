@@ -9,6 +9,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _PORT_RANGE = range(10_000, 32_768)
 """Below the ephemeral ports of Linux and macOS, so that no other connection or program gets a program's port during a
 restart."""
+_offered_ports: set[int] = set()
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
@@ -33,14 +34,19 @@ def bypass_proxy_for_loopback(environment: MutableMapping[str, str], addresses: 
 def find_free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
     """Return a port that is free on every IPv4 address of this machine.
 
+    A process gets each port once, since a program may need several before it listens on the first.
+
     Raises:
         OSError: All of the hundred ports that were tried are in use.
     """
     for port in random.sample(_PORT_RANGE, 100):
+        if port in _offered_ports:
+            continue
         with socket.socket(socket.AF_INET, kind) as probe:
             try:
                 probe.bind(("", port))
             except OSError:
                 continue
-            return port
+        _offered_ports.add(port)
+        return port
     raise OSError("no free port found: all of 100 tested ports between 10000 and 32767 are in use")

@@ -25,6 +25,7 @@ from srtp import Protector
 from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import Host, HostKind, HostRegistry
+from voice_sandbox.loopback import find_free_port
 
 BUILD = Path(os.environ.get("VOICE_DATAPLANE_BUILD", "."))
 CHANNELS = BUILD.parent / "tests" / "libchannels.so"
@@ -66,10 +67,8 @@ class Store:
 
     def free_port(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
         """Return an unused port in the program's network."""
-        with self.network.near(), socket.socket(socket.AF_INET, kind) as probe:
-            probe.bind((LOOPBACK, 0))
-            port: int = probe.getsockname()[1]
-            return port
+        with self.network.near():
+            return find_free_port(kind)
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
