@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from errno import EDQUOT, EIO, ENOSPC
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -209,6 +208,8 @@ app = typer.Typer(
 
 def _print_version(is_requested: bool) -> None:
     if is_requested:
+        from importlib.metadata import version  # noqa: PLC0415  slow to import
+
         typer.echo(f"voice {version('voice-serve')}")
         raise typer.Exit
 

@@ -119,9 +119,10 @@ def check_vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
 def check_model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:
         return
-    models, types = catalog.models(), catalog.instance_types()
+    models = catalog.models()
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
-        repository = fleet.model or DEFAULT_WHISPER_MODEL_BY_KIND[types[fleet.instance_type].compute_kind]
+        kind = catalog.instance_types()[fleet.instance_type].compute_kind
+        repository = fleet.model or DEFAULT_WHISPER_MODEL_BY_KIND[kind]
         model_revision = (
             (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (repository, fleet.revision)
         )
