@@ -38,6 +38,8 @@ OWN_TOOLS := tests/voice tests/engines
 # CI shares its cores with other work: tests that failed there run once more, one at a time. The output contains both
 # runs, and a second failure ends the run.
 repeat_failed = $(if $(CI),|| pytest --last-failed --last-failed-no-failures none --maxfail 1 $(1))
+# Machines of tests/machines.sh.
+MACHINES := older-cpu single-core busy-cores
 # Build variants in which the data plane is tested (images/vad-dataplane/tests/run.sh).
 TESTED := program address,undefined
 
@@ -138,9 +140,9 @@ test-nightly: $(DEV) $(FUZZ) $(CHECKOV) $(AZURITE) ## Run the tests that are too
 test-search: $(DEV) ## Look for new examples that break a property
 	VOICE_SEARCH=1 pytest -n 4 --dist loadfile --no-loadscope-reorder $$(git grep -lE '^from hypothesis' 'tests/*test_*.py' 'images/*test_*.py')
 
-test-machines: $(DEV) ## Run TESTS as an older CPU, a single core or a busy machine
+test-machines: $(DEV) ## Run TESTS as on MACHINES: an older CPU, a single core, busy cores
 	$(INSTALL) tests/packages.txt
-	tests/machines.sh $(OWN_TOOLS:%=--ignore=%) $(TESTS)
+	tests/machines.sh "$(MACHINES)" $(OWN_TOOLS:%=--ignore=%) $(TESTS)
 
 test-native: $(DEV) ## Build the data plane and test it (as root)
 	images/vad-dataplane/tests/run.sh $(TESTED)
