@@ -40,6 +40,7 @@ class Engines:
     may_call: Cleared to delay a tool.
     may_answer: Cleared to delay the language model's response.
     speech_status: Status of the speech engine's responses.
+    unspoken: Text that the speech engine rejects.
     refuses: Status that sessions are refused with.
     may_enter: Cleared to delay the gateway's acceptance of sessions.
     hears: Whether the language model wants to be asked aloud.
@@ -88,6 +89,7 @@ class Engines:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.speech_status = 200
+        self.unspoken = ""
         self.moved = asyncio.Condition()
         self.may_tell = asyncio.Event()
         self.may_tell.set()
@@ -223,7 +225,8 @@ class Engines:
         self.spoken.append(await request.json())
         await asyncio.sleep(self.speaks_after_s)
         tone = np.sin(np.arange(int(self.spoken_s * SPEECH_RATE)) * 0.1) * 8000
-        return Response(tone.astype("<i2").tobytes(), self.speech_status, media_type="audio/pcm")
+        status = 503 if self.spoken[-1]["input"] == self.unspoken else self.speech_status
+        return Response(tone.astype("<i2").tobytes(), status, media_type="audio/pcm")
 
     async def _tools(self, request: Request) -> Response:
         if self.tools_key and not await self._is_signed(request):

@@ -16,7 +16,7 @@ from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silen
 from images.agent.tests.engines import Engines
 from images.conftest import BUSY_TIMEOUT_S, until
 from images.gateway.tests.test_traces import Collector, collector
-from voice_agent import tokens
+from voice_agent import speech_synthesis, tokens
 from voice_agent.conversation import select_newest_messages
 from voice_agent.memory import LEASE_S
 from voice_blueprint.contract.metrics import METRICS
@@ -510,6 +510,20 @@ async def test_an_empty_answer_to_a_tool_ends_the_turn(
         await until(lambda: len(engines.asked) == 2)
         place.agent.shutting_down.set()
         assert await caller.closed() == 1012
+
+
+@pytest.mark.parametrize("last_sentence", ["\U0001f389", "It fails."])
+async def test_an_answer_whose_last_sentence_has_no_audio_is_remembered(
+    place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch, last_sentence: str
+) -> None:
+    """Regression: the answer ended only when its next audio was overdue, after 30 s."""
+    monkeypatch.setattr(speech_synthesis, "SPEECH_TIMEOUT_S", 3600.0)
+    engines.finals, engines.answers = [(1900, "What is this?")], [f"It is a test. {last_sentence}"]
+    engines.unspoken = "It fails."
+    async with place.call() as caller, asyncio.timeout(BUSY_TIMEOUT_S):
+        await speak(caller)
+        while len(await said(store, caller.messages[0]["id"])) < 2:
+            await caller.send(silence(0.02))
 
 
 async def test_answers_without_speakable_text_do_not_end_the_conversation(

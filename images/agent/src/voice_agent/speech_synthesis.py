@@ -160,6 +160,14 @@ class SpeechSynthesisService(TTSService):
             self._seconds_per_character = (self._spoken_s - begin) / len(text)
             await self._report_word_times(words, begin, context_id)
 
+    async def on_turn_context_completed(self) -> None:
+        """End the answer's audio, even if its last sentence has none.
+
+        Pipecat would otherwise wait for this audio until its timeout, and store the answer only then.
+        """
+        self._is_yielding_frames_synchronously = True
+        await super().on_turn_context_completed()
+
     def _calculate_next_audio_position_s(self) -> float:
         """Return the position of the next sound in the answer.
 
