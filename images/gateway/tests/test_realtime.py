@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from redis.exceptions import RedisError
 from starlette.datastructures import QueryParams
 
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS
@@ -53,7 +54,7 @@ class Client:
     def __init__(self, socket: RealtimeSocket, sent: Sent, sessions: AsyncMock) -> None:
         self.socket = socket
         self.sent = sent
-        self._sessions = sessions
+        self.sessions = sessions
 
     async def tell(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
         """Send an event, and return the answers."""
@@ -90,7 +91,7 @@ class Client:
 
     @property
     def stored(self) -> list[dict[str, str]]:
-        return [call.kwargs for call in self._sessions.update.call_args_list]
+        return [call.kwargs for call in self.sessions.update.call_args_list]
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -221,13 +222,33 @@ async def test_settings_of_a_client_secret_apply_to_the_socket(sent: Sent, monke
 
 async def test_an_update_changes_only_the_settings_that_it_contains(client: Client) -> None:
     first = await client.update(transcription={"language": "de", "prompt": "A call"})
-    assert client.stored == [{"language": "de"}, {"prompt": "A call"}]
+    assert client.stored == [{"language": "de", "prompt": "A call"}]
     second = await client.update(turn_detection={**VAD, "silence_duration_ms": 300})
     before, after = (each["session"]["audio"]["input"] for each in (first, second))
     assert after == before | {"turn_detection": {**VAD, "silence_duration_ms": 300}}
     third = await client.update(transcription={"keywords": []})
-    assert client.stored[2:] == [{"end_of_turn_ms": "300"}, {"prompt": ""}]
+    assert client.stored[1:] == [{"end_of_turn_ms": "300"}, {"prompt": ""}]
     assert third["session"]["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 16_000}
+
+
+async def test_settings_are_confirmed_when_engines_can_read_them(client: Client) -> None:
+    """Regression: audio could arrive at an engine before the language that the client had set for it."""
+    confirmed: list[dict[str, Any]] = []
+    client.sessions.update.side_effect = lambda *_, **__: confirmed.extend(client.answers())
+    answer = await client.update(transcription={"language": "de"})
+    assert answer["type"] == "session.updated"
+    assert client.stored == [{"language": "de"}]
+    assert confirmed == []
+
+
+async def test_settings_that_cannot_be_stored_are_not_confirmed(client: Client) -> None:
+    client.sessions.update.side_effect = RedisError
+    answer = await client.update(format={"type": "audio/pcmu"}, transcription={"language": "de"})
+    assert (answer["type"], answer["error"]["code"]) == ("error", "store_unavailable")
+    assert client.socket._format == AudioFormat(encoding=Encoding.PCM16, rate=16_000)
+    client.sessions.update.side_effect = None
+    described = (await client.update(transcription={"prompt": "A call"}))["session"]["audio"]["input"]
+    assert described["transcription"]["language"] is None
 
 
 async def test_an_update_without_settings_stores_nothing(client: Client) -> None:

@@ -6,6 +6,7 @@ conversations.
 
 import asyncio
 import base64
+import logging
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from redis.exceptions import RedisError
 from starlette.datastructures import QueryParams
 from starlette.websockets import WebSocket
 
@@ -27,6 +29,8 @@ from voice_gateway.session_routes import Language, check_language
 from voice_runtime.openai_events import MAX_ID_CHARACTERS, parse_event_id
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import EventKind, Transcript
+
+log = logging.getLogger(__name__)
 
 REALTIME_SAMPLE_RATE_HZ = 24_000
 G711_SAMPLE_RATE_HZ = 8_000
@@ -197,7 +201,6 @@ class RealtimeSocket(ClientSocket):
         """Start and end of each range of audio that the client cleared after the gateway had forwarded it."""
         self._event_id: str | None = None
         """Id of the client event that is being handled."""
-        self._pending_writes: set[asyncio.Task[None]] = set()
         self._enqueue_messages([self._build_session_event("session.created")])
 
     @classmethod
@@ -219,7 +222,7 @@ class RealtimeSocket(ClientSocket):
         if isinstance(event, AudioAppendEvent):
             return await self._append_audio(event.audio)
         if isinstance(event, SessionUpdateEvent):
-            self._update_settings(event.session.audio.input)
+            await self._update_settings(event.session.audio.input)
         elif event.type == "input_audio_buffer.commit":
             self._commit()
         else:
@@ -244,27 +247,31 @@ class RealtimeSocket(ClientSocket):
             self._send_audio(each)
         return None
 
-    def _update_settings(self, changes: InputSettings) -> None:
+    async def _update_settings(self, changes: InputSettings) -> None:
+        """Store new settings, from which engines read them, apply them, and confirm them."""
+        transcription, turns = changes.transcription, changes.turn_detection
+        stored: dict[str, str] = {}
+        if transcription and transcription.language:
+            stored["language"] = transcription.language
+        if transcription and (hints := transcription.hints) is not None:
+            stored["prompt"] = hints
+        if turns and turns.silence_duration_ms is not None:
+            stored["end_of_turn_ms"] = str(turns.silence_duration_ms)
         try:
-            if changes.format:
-                self._set_audio_format(changes.format.to_audio_format())
-            if changes.transcription and (language := changes.transcription.language):
-                check_language(self._gateway, language)
-                self._store_settings(language=language)
-            if changes.transcription and (hints := changes.transcription.hints) is not None:
-                self._store_settings(prompt=hints)
-            if (turns := changes.turn_detection) and turns.silence_duration_ms is not None:
-                self._store_settings(end_of_turn_ms=str(turns.silence_duration_ms))
+            check_language(self._gateway, stored.get("language"))
+            if stored:
+                await self._gateway.sessions.update(self._session, **stored)
         except Refusal as refusal:
             self._send_error(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
             return
+        except RedisError:
+            log.exception("settings could not be stored", extra={"fields": {"ssrc": self._session.ssrc}})
+            self._send_error("the settings were not stored; send them again", "session", "store_unavailable")
+            return
+        if changes.format:
+            self._set_audio_format(changes.format.to_audio_format())
         self._settings = self._settings.merge(changes)
         self._enqueue_messages([self._build_session_event("session.updated")])
-
-    def _store_settings(self, **fields: str) -> None:
-        task = asyncio.create_task(self._gateway.sessions.update(self._session, **fields))
-        self._pending_writes.add(task)
-        task.add_done_callback(self._pending_writes.discard)
 
     def _commit(self) -> None:
         if not self._has_uncommitted_audio:
