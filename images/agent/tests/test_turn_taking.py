@@ -289,6 +289,7 @@ async def test_an_interrupted_answer_precedes_the_question_that_interrupts_it(
         await caller.send(silence(0.5))
         while len(found := await said(store, conversation)) < 3:
             await caller.send(silence(0.02))
+    del found[3:]  # the next answer may be stored already
     assert [role for role, _ in found] == ["user", "assistant", "user"]
     assert [each["content"] for each in engines.asked[1]["messages"][1:]] == [text for _, text in found]
 
