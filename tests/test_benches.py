@@ -12,6 +12,7 @@ import typer
 from bench.goals import Goal, report_goals
 from bench.product import BUILD_SCRIPT, PROJECT, ROOT
 from bench.record import MEASUREMENTS_PAGE, record
+from bench.vad import corpus
 from bench.vad.native import BENCH_DIR
 from bench.voice import goals
 from bench.voice.shown import measure_display
@@ -28,6 +29,17 @@ def test_sources_of_benches_exist() -> None:
     sources = [BENCH_DIR / f"{name}.cpp" for name in ("decide", "frame_cost")]
     lists = [PROJECT / "tests/packages.txt", PROJECT / "timing/packages.txt", BENCH_DIR / "packages.txt"]
     assert all(file.is_file() for file in (BUILD_SCRIPT, PROJECT / "tests/install.sh", *sources, *lists))
+
+
+def test_empty_recordings_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the benchmark failed at a file without samples in Debian's Russian package."""
+    monkeypatch.setattr(corpus, "ASTERISK_FOLDER", tmp_path)
+    folder = tmp_path / "sounds" / corpus.SPEAKERS["Ivrvoice"]
+    folder.mkdir(parents=True)
+    empty, spoken = [name for name in (f"{n}.g722" for n in range(99)) if corpus.assign_split(name) == "held-out"][:2]
+    (folder / empty).touch()
+    (folder / spoken).write_bytes(bytes(160))
+    assert corpus.find_recordings("Ivrvoice", "held-out") == [folder / spoken]
 
 
 def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:

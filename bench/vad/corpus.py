@@ -110,19 +110,25 @@ def _synthesize_speech(voice: str, text: str) -> Samples:
     return _decode_audio(["-f", "wav", "-i", "-"], wave)
 
 
+def find_recordings(kind: str, part: str) -> list[Path]:
+    """Return the files of a speaker in a set that contain speech. One file of Debian's Russian package is empty."""
+    files = sorted((ASTERISK_FOLDER / "sounds" / SPEAKERS[kind]).glob("*.g722"))
+    paths = [
+        one
+        for one in files
+        if assign_split(one.name) == part
+        and one.stat().st_size
+        and not any(word in one.name for word in NO_SPEECH_WORDS)
+    ]
+    return paths if kind == "real" else paths[:MAX_OTHER_RECORDINGS]
+
+
 def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
     """Return the recordings in a set, which are cached after decoding. ``kind`` is a speaker or "espeak"."""
     cached = cache / f"{kind}-{part}.npz"
     if not cached.exists():
         if kind in SPEAKERS:
-            files = sorted((ASTERISK_FOLDER / "sounds" / SPEAKERS[kind]).glob("*.g722"))
-            paths = [
-                one
-                for one in files
-                if assign_split(one.name) == part and not any(word in one.name for word in NO_SPEECH_WORDS)
-            ]
-            max_count = len(paths) if kind == "real" else MAX_OTHER_RECORDINGS
-            samples_list = [_decode_audio(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
+            samples_list = [_decode_audio(["-f", "g722", "-i", str(one)]) for one in find_recordings(kind, part)]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TRAINING_TEXTS
             samples_list = [
