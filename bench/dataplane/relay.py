@@ -36,6 +36,7 @@ RELAY_ARGUMENTS = (
     f"--interface={LOOPBACK}",
     f"--listen-ng={LOOPBACK}:{NG_PORT}",
     "--log-level=3",
+    "--delete-delay=0",  # the ports of ended calls are free for the next round
 )
 THREAD_ARGUMENTS = ("--num-threads=1", "--port-min=30000", "--port-max=32000", "--log-stderr")
 
@@ -48,14 +49,19 @@ def _bencode(value: dict[str, object] | list[str] | str) -> bytes:
     return b"%d:%s" % (len(value.encode()), value.encode())
 
 
-def _send_command(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
-    """Send a command about a call, and return the port in the response."""
-    message = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
+def _send_command(control: socket.socket, command: str, call: int, **more: object) -> str:
+    """Send a command about a call, and return the response."""
+    message = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller"} | more
     control.send(b"%d-%s " % (call, command.encode()) + _bencode(message))
-    answer = control.recv(65_536).decode()
-    _, costs, media = answer.partition("m=audio ")
-    if not costs:
-        raise RuntimeError(f"rtpengine responded to a call with {answer}")
+    return control.recv(65_536).decode()
+
+
+def _send_description(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
+    """Send an offer or an answer, and return the port in the response."""
+    response = _send_command(control, command, call, sdp=sdp, ICE="remove", **more)
+    _, media_line, media = response.partition("m=audio ")
+    if not media_line:
+        raise RuntimeError(f"rtpengine responded to a call with {response}")
     return int(media.split()[0])
 
 
@@ -70,15 +76,16 @@ class RelayedCall:
     """A call through rtpengine, with sockets for the caller and the callee."""
 
     def __init__(self, control: socket.socket, call: int, suite: str) -> None:
+        self._control, self._call = control, call
         self.caller, self.callee = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         for one in (self.caller, self.callee):
             one.bind((LOOPBACK, 0))
         profile = SRTP_PROFILES[suite]
         key = bytes(range(28 if suite.startswith("AEAD") else 30))
         offered = _build_sdp(self.caller.getsockname()[1], suite, key)
-        _send_command(control, "offer", call, offered, **{"transport-protocol": "RTP/AVP"})
+        _send_description(control, "offer", call, offered, **{"transport-protocol": "RTP/AVP"})
         answered = _build_sdp(self.callee.getsockname()[1], "", b"")
-        self.caller.connect((LOOPBACK, _send_command(control, "answer", call, answered, **{"to-tag": "callee"})))
+        self.caller.connect((LOOPBACK, _send_description(control, "answer", call, answered, **{"to-tag": "callee"})))
         self.callee.setblocking(False)
         self._srtp = pylibsrtp.Session(
             pylibsrtp.Policy(key, pylibsrtp.Policy.SSRC_SPECIFIC, call + 1, srtp_profile=profile)
@@ -101,6 +108,7 @@ class RelayedCall:
                 return count
 
     def close(self) -> None:
+        _send_command(self._control, "delete", self._call)
         self.caller.close()
         self.callee.close()
 

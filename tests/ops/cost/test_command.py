@@ -3,7 +3,9 @@
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -12,11 +14,30 @@ from tests.blueprint.documents import parse_yaml, text
 from tests.ops.cost.price_apis import offer
 from tests.ops.cost.test_refresh import LINUX, offer_file
 from tests.synthesized import ROOT
+from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.cli import app
-from voice_ops.cost import command
+from voice_ops.cost import command, estimate
+from voice_ops.synthesis import synthesize_templates
+
+Templates: TypeAlias = dict[str, dict[str, Any]]
 
 SANDBOX = ROOT / "deployments/sandbox.yaml"
 PRODUCTION = ROOT / "deployments/production-us-east-1.yaml"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_synthesis_per_file() -> Iterator[None]:
+    """Keep the templates of each deployment: most tests are about the same two files."""
+    templates: dict[str, Templates] = {}
+
+    def synthesize_once(deployment: Deployment) -> Templates:
+        key = deployment.model_dump_json()
+        templates[key] = templates.get(key) or synthesize_templates(deployment)
+        return templates[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimate, "synthesize_templates", synthesize_once)
+        yield
 
 
 @pytest.fixture(autouse=True)
