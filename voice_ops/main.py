@@ -9,8 +9,8 @@ from voice_ops.exits import INTERRUPTED
 from voice_sandbox.loopback import bypass_proxy_for_loopback
 
 OBJECTS_BETWEEN_COLLECTIONS = 100_000
-"""Number of new objects after which Python looks for unused ones. The imports of a command create this many objects, and
-all of them live until it exits."""
+"""Number of new objects after which Python looks for unused ones. The imports of a command create this many objects,
+and all of them live until it exits."""
 
 
 def main() -> None:
