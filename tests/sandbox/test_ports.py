@@ -30,6 +30,6 @@ def test_a_port_in_use_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_port_is_offered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: a program got one port for two of its sockets, and did not start."""
     candidates = [find_free_port() for _ in range(3)]
-    monkeypatch.setattr("voice_sandbox.loopback._offered_ports", set())
+    monkeypatch.setattr("voice_sandbox.loopback._offered_ports", set(), raising=False)
     monkeypatch.setattr("voice_sandbox.loopback.random.sample", lambda _ports, _count: candidates)
     assert [find_free_port() for _ in candidates] == candidates

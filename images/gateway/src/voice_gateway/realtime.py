@@ -248,7 +248,7 @@ class RealtimeSocket(ClientSocket):
         return None
 
     async def _update_settings(self, changes: InputSettings) -> None:
-        """Store new settings, from which engines read them, apply them, and confirm them."""
+        """Store new settings for the engines, apply them, and confirm them."""
         transcription, turns = changes.transcription, changes.turn_detection
         stored: dict[str, str] = {}
         if transcription and transcription.language:
