@@ -140,7 +140,7 @@ test-nightly: $(DEV) $(FUZZ) $(CHECKOV) $(AZURITE) ## Run the tests that are too
 test-search: $(DEV) ## Look for new examples that break a property
 	VOICE_SEARCH=1 pytest -n 4 --dist loadfile --no-loadscope-reorder $$(git grep -lE '^from hypothesis' 'tests/*test_*.py' 'images/*test_*.py')
 
-test-machines: $(DEV) ## Run TESTS as on MACHINES: an older CPU, a single core, busy cores
+test-machines: $(DEV) ## Run TESTS on MACHINES: older-cpu, single-core, busy-cores
 	$(INSTALL) tests/packages.txt
 	tests/machines.sh "$(MACHINES)" $(OWN_TOOLS:%=--ignore=%) $(TESTS)
 

@@ -5,7 +5,9 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import jwt
 from pydantic import ValidationError
@@ -18,6 +20,7 @@ from voice_gateway import client_secrets
 from voice_gateway.audio import AudioFormat, Encoding, Framer, InvalidAudioError
 from voice_gateway.callers import JwtCallerIdentifier
 from voice_gateway.listen import DeepgramQuery, DeepgramSocket, parse_session_settings
+from voice_gateway.pacer import Pacer
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
@@ -68,9 +71,9 @@ def _issuer_token(content: bytes) -> None:
 
 
 def _realtime(content: bytes) -> None:
-    socket = RealtimeSocket.__new__(RealtimeSocket)
-    vars(socket).update(dict.fromkeys(STUBBED_METHODS, lambda *_: None), _pacer=Room())
-    asyncio.run(socket._handle_control_message(_text(content)))
+    socket = create_autospec(RealtimeSocket, instance=True, _pacer=create_autospec(Pacer, instance=True))
+    socket._append_audio = partial(RealtimeSocket._append_audio, socket)  # decodes audio, which is part of the parser
+    asyncio.run(RealtimeSocket._handle_control_message(socket, _text(content)))
 
 
 def _twilio(content: bytes) -> None:
@@ -83,25 +86,9 @@ def _agent_audio(content: bytes) -> None:
     asyncio.run(GuardedSerializer(ProtobufSerializer(), lambda: None).deserialize(content))
 
 
-STUBBED_METHODS = ("_send_error", "_send_audio", "_update_settings", "_commit", "_clear_buffer")
-"""Replaces the methods that handle a parsed message."""
-
-
-class Room:
-    """A pacer that always has room for audio."""
-
-    async def room(self) -> None:
-        """Return immediately."""
-
-
-async def _nothing() -> None:
-    """Replace the methods that handle a parsed message."""
-
-
 def _listen(content: bytes) -> None:
-    socket = DeepgramSocket.__new__(DeepgramSocket)
-    vars(socket).update(_commit_audio=_nothing)
-    asyncio.run(socket._handle_control_message(_text(content)))
+    socket = create_autospec(DeepgramSocket, instance=True)
+    asyncio.run(DeepgramSocket._handle_control_message(socket, _text(content)))
 
 
 def _address(content: bytes) -> None:
