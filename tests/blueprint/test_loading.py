@@ -55,6 +55,13 @@ def line_number(content: str, culprit: str) -> int:
     return content.count("\n", 0, content.index(culprit)) + 1
 
 
+def test_a_deployment_named_like_the_nodes_of_another_is_refused_on_azure(tmp_path: Path) -> None:
+    """AKS creates the group for the nodes of ``x``, and deletes it and its resources with the cluster."""
+    (problem,) = problems_in(edit_document({"name": "x-nodes"}, AZURE_BASE), tmp_path)
+    assert "`name`: x-nodes is also the resource group of the nodes of a deployment x" in str(problem)
+    assert load_with_edits({"name": "x-nodes"}, tmp_path).name == "x-nodes"
+
+
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_each_mistake_is_reported_as_one_problem_with_its_line(mistake: Mistake, tmp_path: Path) -> None:
     assert BASE.count(mistake.old) >= 1

@@ -14,7 +14,7 @@ from voice_blueprint.file.model.azure import (
     PrefillDecodeCell,
     SpotNodes,
 )
-from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.deployment import AZURE_NODES_SUFFIX, Deployment
 
 CLUSTER_PROJECT_NAME = "voice-cluster"
 
@@ -35,7 +35,7 @@ def build_resource_group_name(deployment: Deployment) -> str:
 
 def build_node_resource_group_name(deployment: Deployment) -> str:
     """Return the name of the resource group that AKS creates for the nodes."""
-    return f"{deployment.name}-nodes"
+    return f"{deployment.name}{AZURE_NODES_SUFFIX}"
 
 
 def build_cluster_name(deployment: Deployment) -> str:

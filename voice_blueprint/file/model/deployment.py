@@ -18,6 +18,8 @@ from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_blueprint.file.model.text import MAX_NAME_LENGTH, ImageDigest, Name
 from voice_blueprint.file.source import SourceMap
 
+AZURE_NODES_SUFFIX = "-nodes"
+"""Suffix of the resource group that AKS creates for the nodes of a deployment."""
 _CELL_DOMAIN_PREFIX_TEMPLATE = "c{}."
 """Prefix of the domain of a cell."""
 
@@ -96,6 +98,18 @@ class Deployment(Model):
     def _check_sections(self) -> "Deployment":
         if self.aws_section is None and self.azure_section is None:
             raise ValueError("a deployment requires a section `aws`, a section `azure`, or both")
+        return self
+
+    @model_validator(mode="after")
+    def _check_resource_group(self) -> "Deployment":
+        """Refuse the name of a resource group of another deployment, whose removal deletes the group."""
+        stem = self.name.removesuffix(AZURE_NODES_SUFFIX)
+        if self.azure_section is not None and stem != self.name:
+            raise SettingError(
+                ("name",),
+                f"{self.name} is also the resource group of the nodes of a deployment {stem}; "
+                f"use a name that does not end with {AZURE_NODES_SUFFIX}",
+            )
         return self
 
     @model_validator(mode="after")
