@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from bench.dataplane import goals as dataplane_goals
+from bench.dataplane import streams
 from bench.goals import Goal, report_goals
 from bench.product import BUILD_SCRIPT, PROJECT, ROOT
 from bench.record import MEASUREMENTS_PAGE, record
@@ -102,6 +104,31 @@ def test_the_voice_bench_reports_each_missed_goal() -> None:
     for worse in REGRESSIONS:
         [missed] = goals.describe_missed_goals("monologue", replace(PASSING_STEP, **worse), alone_cpu_s=10.0)
         assert missed.startswith("monologue: "), worse
+
+
+def live_rounds(lost_by_streams: dict[int, float], late: float = 0.0) -> list[streams.LiveRoundsSummary]:
+    return [
+        streams.LiveRoundsSummary(
+            count, lost=(share,), late=late, cycles_per_packet={}, ring_percent=50, speech=0.5, drops={}
+        )
+        for count, share in lost_by_streams.items()
+    ]
+
+
+def test_loss_with_the_first_streams_does_not_hide_how_many_pass_without_loss() -> None:
+    """A run printed "not measured" and passed, since the first 1,000 streams had lost 0.4 % in each of its rounds."""
+    rounds = live_rounds({1000: 0.004, 2000: 0.0, 3000: 0.0, 4000: 0.11})
+    assert streams.find_max_loss_free_streams(rounds) == 3000
+    (goal,) = dataplane_goals.create_af_xdp_goals(rounds, rounds)
+    assert goal.value == 1
+
+
+def test_af_xdp_misses_its_goal_if_each_number_of_streams_has_loss() -> None:
+    lossy, late = live_rounds({1000: 0.004, 2000: 0.1}), live_rounds({1000: 0.0}, late=0.1)
+    for measured in (lossy, late):
+        (goal,) = dataplane_goals.create_af_xdp_goals(lossy, measured)
+        assert not goal.is_met
+    assert dataplane_goals.create_af_xdp_goals([], []) == []
 
 
 def test_a_result_is_recorded_with_commit_machine_and_date(tmp_path: Path) -> None:

@@ -145,14 +145,13 @@ def _summarize_rounds(streams: int, rounds: list[dict[str, Any]]) -> LiveRoundsS
 
 
 def find_max_loss_free_streams(results: Sequence[LiveRoundsSummary], of: str = "best") -> int:
-    """Return the maximum number of streams without loss, in the best or the median round."""
-    max_streams = 0
-    for one in results:
-        lost = min(one.lost) if of == "best" else median(one.lost)
-        if lost > MAX_LOSS_RATIO or not one.sender_keeps_up:
-            break
-        max_streams = one.streams
-    return max_streams
+    """Return the maximum number of streams without loss, in the best or the median round; 0 if each number had loss.
+
+    The first number of streams may have loss that later ones do not have: sessions use their buffers for the first
+    time, so their pages are not mapped yet.
+    """
+    lost = {one.streams: min(one.lost) if of == "best" else median(one.lost) for one in results if one.sender_keeps_up}
+    return max((streams for streams, share in lost.items() if share <= MAX_LOSS_RATIO), default=0)
 
 
 def build_ceiling_table(group: list[Measurement]) -> Table:
