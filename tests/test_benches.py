@@ -99,11 +99,21 @@ REGRESSIONS = (
 
 
 def test_the_voice_bench_reports_each_missed_goal() -> None:
-    assert goals.describe_missed_goals("sentences", PASSING_STEP, alone_cpu_s=3.6) == []
-    assert goals.describe_missed_goals("monologue", PASSING_STEP, alone_cpu_s=10.0) == []
+    assert goals.describe_missed_goals("sentences", PASSING_STEP, alone_cpu_s=3.6, slowness=1) == []
+    assert goals.describe_missed_goals("monologue", PASSING_STEP, alone_cpu_s=10.0, slowness=1) == []
     for worse in REGRESSIONS:
-        [missed] = goals.describe_missed_goals("monologue", replace(PASSING_STEP, **worse), alone_cpu_s=10.0)
+        step = replace(PASSING_STEP, **worse)
+        [missed] = goals.describe_missed_goals("monologue", step, alone_cpu_s=10.0, slowness=1)
         assert missed.startswith("monologue: "), worse
+
+
+def test_a_slow_cpu_may_process_for_longer_but_not_wait_for_longer() -> None:
+    slowness = goals.calculate_slowness(3 * goals.REFERENCE_CPU_S)
+    step = replace(PASSING_STEP, first_text_s=(1.6, 2.0, 3.0), final_s=(1.25, 1.3, 1.4), committed_s=(1.0, 8.0, 9.0))
+    assert goals.describe_missed_goals("monologue", step, alone_cpu_s=10.0, slowness=slowness) == []
+    late = replace(step, first_text_s=(1.61, 2.0, 3.0), final_s=(1.26, 1.3, 1.4), committed_s=(1.0, 8.1, 9.0))
+    assert len(goals.describe_missed_goals("monologue", late, alone_cpu_s=10.0, slowness=slowness)) == 3
+    assert goals.calculate_slowness(goals.REFERENCE_CPU_S / 2) == 1
 
 
 def live_rounds(lost_by_streams: dict[int, float], late: float = 0.0) -> list[streams.LiveRoundsSummary]:

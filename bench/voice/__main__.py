@@ -41,7 +41,9 @@ console = Console(stderr=True)
 
 def main(
     *,
-    streams: Annotated[int, typer.Option(help="Load of the first round.", min=1, max=64)] = 8,
+    streams: Annotated[
+        int, typer.Option(help="Load of the first round; goals of a slow CPU use fewer.", min=1, max=64)
+    ] = 8,
     minutes: Annotated[float, typer.Option(help="Time limit; no round starts that would exceed it.", min=1)] = 6,
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
@@ -98,6 +100,10 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
         subprocess.CalledProcessError: There is no such commit.
     """
     steps_by_kind: dict[str, dict[str, LoadResult]] = {kind: {} for kind in goals.HAS_PAUSES_BY_KIND}
+    with console.status("faster-whisper alone"):
+        alone = {kind: goals.measure_faster_whisper(model, kind, streams) for kind in steps_by_kind}
+    slowness = goals.calculate_slowness(alone["sentences"][1])
+    streams = max(1, int(streams / slowness))
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.check_out_commit(before, Path(folder) / "before"))
         for number, candidate in enumerate((replace(CONTESTANTS[0], name=CHECKOUT_NAME), other)):
@@ -114,10 +120,8 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
     out = Console(width=max(Console().width, 150))
     missed: list[str] = []
     for kind, steps in steps_by_kind.items():
-        with console.status(f"faster-whisper alone: {kind}"):
-            alone = goals.measure_faster_whisper(model, kind, streams)
-        out.print(goals.build_goals_table(kind, steps, alone))
-        missed += goals.describe_missed_goals(kind, steps[CHECKOUT_NAME], alone[1])
+        out.print(goals.build_goals_table(kind, steps, alone[kind], slowness))
+        missed += goals.describe_missed_goals(kind, steps[CHECKOUT_NAME], alone[kind][1], slowness)
     out.print(f"commit {get_current_commit()}, {describe_machine()}")
     return missed
 
