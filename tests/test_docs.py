@@ -12,7 +12,7 @@ import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -391,6 +391,19 @@ def test_documented_commands_run(name: str, files: Path, tmp_path: Path) -> None
 def test_long_documented_commands_run(name: str, command: str, files: Path, tmp_path: Path) -> None:
     short = [each for document, each in documented_commands(nightly=False) if document == name]
     run_in_copy(tmp_path, files, [*[each for each in short if each.startswith("voice init")][:1], command])
+
+
+def test_measured_commits_are_in_the_history() -> None:
+    """Regression: commits that a later one had replaced were listed, so their measurements could not be repeated."""
+    git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
+    if git(["git", "rev-parse", "--is-shallow-repository"]).stdout.strip() == "true":
+        pytest.skip("the history is not part of a shallow clone")
+    history = git(["git", "log", "--format=%H"]).stdout.split()
+    listed = set(
+        re.findall(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,9}\b", read_document("docs/measurements.md"))
+    )
+    assert len(listed) > 10
+    assert {commit for commit in listed if not any(each.startswith(commit) for each in history)} == set()
 
 
 def test_the_changelog_begins_with_the_current_version() -> None:

@@ -100,12 +100,13 @@ def compare_with_commit(model: Path, streams: int, before: str, output: Path) ->
         subprocess.CalledProcessError: There is no such commit.
     """
     steps_by_kind: dict[str, dict[str, LoadResult]] = {kind: {} for kind in goals.HAS_PAUSES_BY_KIND}
-    with console.status("faster-whisper alone"):
-        alone = {kind: goals.measure_faster_whisper(model, kind, streams) for kind in steps_by_kind}
-    slowness = goals.calculate_slowness(alone["sentences"][1])
-    streams = max(1, int(streams / slowness))
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.check_out_commit(before, Path(folder) / "before"))
+        with console.status("faster-whisper alone"):
+            _, one_minute_cpu_s = goals.measure_faster_whisper(model, "sentences", streams=2)
+            slowness = goals.calculate_slowness(one_minute_cpu_s)
+            streams = max(1, int(streams / slowness))
+            alone = {kind: goals.measure_faster_whisper(model, kind, streams) for kind in steps_by_kind}
         for number, candidate in enumerate((replace(CONTESTANTS[0], name=CHECKOUT_NAME), other)):
             (Path(folder) / str(number)).mkdir()
             running = RunningContestant(candidate, Path(folder) / str(number), model)
