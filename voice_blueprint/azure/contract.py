@@ -115,6 +115,11 @@ class Component(StrEnum):
     """Public addresses."""
 
 
+SINGLE_POD_COMPONENTS = frozenset({Component.LMCACHE_COORDINATOR})
+"""Components that run in exactly one pod, because several pods would each have an incomplete state. Callers do not
+notice their absence, so a rollout or a drain may stop the pod."""
+
+
 @dataclass(frozen=True)
 class ClusterFlow:
     """Traffic between pods that network policies allow. All other traffic is denied."""

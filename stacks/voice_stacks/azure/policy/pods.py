@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from voice_blueprint.azure.contract import GPU_RESOURCE
+from voice_blueprint.azure.contract import COMPONENT_LABEL, GPU_RESOURCE, SINGLE_POD_COMPONENTS
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_stacks.azure.policy.quantities import BYTES_PER_GIB, parse_gib, parse_quantity_or_zero
 from voice_stacks.azure.policy.rules import Resource, Stack
@@ -127,6 +127,11 @@ class PodTemplate:
     @property
     def labels(self) -> dict[str, str]:
         return self.template.get("metadata", "labels").as_text_dict()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether its component must not run in several pods."""
+        return self.labels.get(COMPONENT_LABEL) in SINGLE_POD_COMPONENTS
 
     @property
     def pool(self) -> str:

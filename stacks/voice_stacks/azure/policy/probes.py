@@ -130,7 +130,7 @@ def check_replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
         if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
             yield Violation(budget.urn, f"budget {budget.name} allows no disruption: nodes can never be upgraded")
     for pod in _iter_replicated_pods(stack):
-        if not any(_selects_pod(budget, pod, "matchLabels") for budget in budgets):
+        if not pod.is_single and not any(_selects_pod(budget, pod, "matchLabels") for budget in budgets):
             yield Violation(pod.urn, f"{pod.name} has no disruption budget")
 
 

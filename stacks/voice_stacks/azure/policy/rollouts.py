@@ -74,8 +74,10 @@ def check_startup_probes_allow_start(stack: Stack) -> Iterator[Violation]:
 
 @stack_rule(
     "rollouts-keep-replicas",
-    "A rollout must replace some replicas at a time, and never stop all replicas of a workload.",
-    remedy="use RollingUpdate with maxUnavailable below the minimum number of replicas, or with maxSurge",
+    "A rollout must replace some replicas at a time, and never stop all replicas of a workload. A workload of a single "
+    "pod must never have two.",
+    remedy="use RollingUpdate with maxUnavailable below the minimum number of replicas, or with maxSurge; for a single "
+    "pod, use Recreate and one replica",
     source="https://kubernetes.io/docs/concepts/workloads/controllers/deployment#strategy",
 )
 def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
@@ -84,6 +86,10 @@ def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
         if not pod.resource.type.endswith(REPLICATED_TYPES):
             continue
         strategy, min_replicas = pod.resource.props.get("spec", "strategy"), min_replicas_all[pod.namespace, pod.name]
+        if pod.is_single:
+            if strategy["type"].text != "Recreate" or min_replicas > 1:
+                yield Violation(pod.urn, f"{pod.name} may have two pods, each of which has an incomplete state")
+            continue
         if strategy["type"].text == "Recreate":
             yield Violation(
                 pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one"
