@@ -1,8 +1,8 @@
 """For any deployment file, either a named check refuses it, or its resources are valid and satisfy the invariants.
 
 Of 300 files about 220 are refused, which takes milliseconds. Synthesis of one that passes takes half a second, or a
-second and a half for Azure; cfn-lint takes a second for each template and reads only those of a new shape: of the 300
-files of a change the first ten, of a night's 10,000 all.
+second and a half for Azure; cfn-lint takes a second for each template and reads only those of a new shape: on a change
+the first ten, and every night all.
 """
 
 import copy
@@ -122,13 +122,14 @@ def test_every_file_is_valid_or_rejected(file: File, tmp_path: Path) -> None:
     check_file(file, tmp_path, A_CHANGES)
 
 
-# Split into parts, so that an aborted night has completed some, and a defect in one does not stop the others.
+# Split into parts, so that an aborted night has completed some, and a defect in one does not stop the others. A part
+# takes up to nine minutes of a slow CPU (an EPYC of family 23), so that all fit into the hour of the nightly job.
 @pytest.mark.nightly
 @pytest.mark.timeout(2 * 3600)
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(7))
 @settings(BUDGET, max_examples=1_000)
 @given(file=files())
-def test_ten_thousand_files_are_valid_or_rejected(part: int, file: File, tmp_path: Path) -> None:  # noqa: ARG001
+def test_thousands_of_files_are_valid_or_rejected(part: int, file: File, tmp_path: Path) -> None:  # noqa: ARG001
     check_file(file, tmp_path, A_NIGHTS)
 
 
