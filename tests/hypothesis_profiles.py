@@ -2,6 +2,9 @@
 
 The examples are fixed, so that a failure is caused by the change. `make test-search` searches for new ones each night;
 a counterexample becomes an `@example` or a separate case. A busy machine would exceed a deadline.
+
+Hypothesis also draws constants from loaded modules, so some examples depend on which tests are collected: reproduce a
+failure with the same selection, such as `pytest -m nightly -k <test>` without a path.
 """
 
 import os
