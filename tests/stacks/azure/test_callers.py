@@ -97,6 +97,13 @@ def test_the_cpu_pool_is_sized_for_the_requests_of_its_pods(pods_graph: Graph, t
         assert each.memory_gib - SIDECAR_MEMORY_GIB < memory_gib <= each.memory_gib
 
 
+def test_a_rollout_adds_one_pod_to_each_tier_before_it_stops_one(pods_graph: Graph) -> None:
+    """A tier keeps its capacity during a rollout, which needs room for a single additional pod."""
+    for tier in TIERS:
+        rolling = pod(pods_graph, tier).owner["spec"]["strategy"]["rollingUpdate"]
+        assert rolling == {"maxSurge": 1, "maxUnavailable": 0}, tier
+
+
 # --- The way in ------------------------------------------------------------------------------------------
 
 
