@@ -135,7 +135,7 @@ pytest: $(COMPILED)
 
 test-nightly: $(DEV) $(FUZZ) $(CHECKOV) $(AZURITE) ## Run the tests that are too long for every change
 	$(INSTALL) tests/packages.txt voice_sandbox/hosts/packages.txt
-	pytest -n 2 -m nightly $(OWN_TOOLS:%=--ignore=%) $(ARGS)
+	pytest -m nightly $(OWN_TOOLS:%=--ignore=%) $(ARGS)
 
 test-search: $(DEV) ## Look for new examples that break a property
 	VOICE_SEARCH=1 pytest -n 4 --dist loadfile --no-loadscope-reorder $$(git grep -lE '^from hypothesis' 'tests/*test_*.py' 'images/*test_*.py')
