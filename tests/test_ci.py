@@ -110,6 +110,14 @@ def test_both_kinds_of_pipeline_run_every_nightly_job() -> None:
     assert github["strategy"]["matrix"]["job"] == gitlab["parallel"]["matrix"][0]["PART"] == list(nightly_jobs())
 
 
+def test_nightly_jobs_have_the_history_that_the_benches_compare_with() -> None:
+    """By default, GitHub's action fetches one commit, and GitLab twenty."""
+    github = yaml.safe_load((ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))["jobs"]["nightly"]
+    gitlab = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text(encoding="utf-8").replace("!reference", ""))["nightly"]
+    (checkout,) = [step for step in github["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+    assert (checkout["with"]["fetch-depth"], gitlab["variables"]["GIT_DEPTH"]) == (0, 0)
+
+
 def test_an_unknown_nightly_job_is_refused() -> None:
     done = subprocess.run([ROOT / ".ci/nightly", "nothing"], capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 2
