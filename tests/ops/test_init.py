@@ -246,6 +246,9 @@ def test_invalid_input_is_refused_with_a_remedy_and_nothing_is_written(
         ("a" * 40, "a" * 32),
         (f"{'a' * 31} b", "a" * 31),
         ("production", "production"),
+        ("nodes", "nodes"),
+        ("my-nodes", "my-node"),  # `my-nodes` is the resource group of a deployment `my`
+        (f"{'a' * 26}-nodes-2", f"{'a' * 26}-node"),
     ],
 )
 def test_a_deployment_is_named_after_its_file(stem: str, name: str) -> None:

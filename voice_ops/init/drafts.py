@@ -10,7 +10,7 @@ from string import Template
 from tempfile import TemporaryDirectory
 
 import voice_blueprint
-from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.file.model.deployment import AZURE_NODES_SUFFIX, Deployment
 from voice_blueprint.file.model.text import MAX_NAME_LENGTH
 from voice_ops.init import sizes, small
 from voice_ops.init.answers import Answers, Cloud
@@ -58,11 +58,15 @@ class Draft:
 
 
 def derive_deployment_name(file: Path) -> str:
-    """Return a valid deployment name for a file: lower-case words and digits, joined by hyphens."""
+    """Return a valid deployment name for a file: lower-case words and digits, joined by hyphens.
+
+    A name must not end like the resource group of another deployment's nodes on Azure; it ends with ``-node`` instead.
+    """
     plain = unicodedata.normalize("NFKD", file.stem).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     named = words if words[:1].isalpha() else f"voice-{words}"
-    return named[:MAX_NAME_LENGTH].strip("-")
+    name = named[:MAX_NAME_LENGTH].strip("-")
+    return name.removesuffix("s") if name.endswith(AZURE_NODES_SUFFIX) else name
 
 
 def create_drafts(requirements: Answers, name: str) -> list[Draft]:
