@@ -69,5 +69,5 @@ def create_artifact_bucket(scope: Construct, *, key: EncryptionKey, removal_poli
         ],
         removal_policy=removal_policy,
     )
-    acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it; CloudTrail records writes")
+    acknowledge(bucket, "AwsSolutions-S1", "Hosts read public weights from it, and it keeps replaced versions")
     return ArtifactBucket(bucket, key)

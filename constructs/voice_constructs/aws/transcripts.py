@@ -35,7 +35,9 @@ class TranscriptArchive(Construct):
             removal_policy=removal_policy,
         )
         acknowledge(
-            self.bucket, "AwsSolutions-S1", "Only the gateway's role reads it; CloudTrail records its data events"
+            self.bucket,
+            "AwsSolutions-S1",
+            "Only the gateway's role can read it, and the API's access log records each request for a transcript",
         )
 
     @property
