@@ -301,6 +301,7 @@ def test_a_host_reports_itself_unhealthy_until_aws_responds(machine: Machine, re
     told = [index for index, line in enumerate(machine.transcript) if "set-instance-health" in line]
     assert len(told) == 7
     assert machine.transcript.count("sleep 30") == 6
+    assert machine.log.count("voice-host: Auto Scaling is unreachable: next try in 30 s") == 6
     assert machine.transcript[told[-1]] == machine.transcript[-1]
 
 

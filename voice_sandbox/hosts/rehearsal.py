@@ -62,16 +62,15 @@ def wait_until_in_service(cloud: SimulatedCloud, host: Host) -> None:
 
 def _is_in_service(cloud: SimulatedCloud, host: Host) -> bool:
     failure_line = host.machine.find_line("voice-host: FAILED: ")
-    # The console is read before the group's state, so that the state includes everything that the host reported before
-    # its script ended.
-    has_ended = failure_line and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
+    # The console is read before the group's state, so that the state includes everything that the host reported before.
+    is_unreachable = host.machine.find_line("voice-host: Auto Scaling is unreachable") is not None
     state = cloud.list_instance_states(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
         reason = cloud.find_first_failure(host)
         raise HostRehearsalError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
-    if failure_line and has_ended:
+    if failure_line and is_unreachable:
         reason = failure_line.text.partition("FAILED: ")[2]
-        raise HostRehearsalError(f"{host.instance} failed and could not report it to its group:  {reason}")
+        raise HostRehearsalError(f"{host.instance} failed and could not report it to its group: {reason}")
     return state == "InService"
 
 

@@ -245,7 +245,7 @@ def test_a_host_that_cannot_boot_reports_the_reason(
     with fault.plant(cloud, host):
         continue_machine(cloud, host, fault.snapshot, breaks=fault.breaks)
         with pytest.raises(
-            HostRehearsalError, match="was abandoned: " if fault.is_told else "could not tell its group: "
+            HostRehearsalError, match="was abandoned: " if fault.is_told else "could not report it to its group: "
         ) as raised:
             wait_until_in_service(cloud, host)
     assert fault.reason in str(raised.value)

@@ -41,7 +41,10 @@ on_exit() {
   retry 3 tell "$reason"
   answer "$LAUNCH_HOOK" ABANDON && return 0
   # The metadata service may be unreachable as well.
-  until INSTANCE_ID=${INSTANCE_ID:-$(metadata instance-id)} && unhealthy; do sleep 30; done
+  until INSTANCE_ID=${INSTANCE_ID:-$(metadata instance-id)} && unhealthy; do
+    log 'Auto Scaling is unreachable: next try in 30 s'
+    sleep 30
+  done
 }
 
 boot() {
