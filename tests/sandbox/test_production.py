@@ -58,7 +58,7 @@ def test_a_deployment_passes_the_first_month_of_operations(name: str, fleet: str
         "its sessions are there",
         "each store has a final snapshot",
         "a repeated teardown succeeds",
-        "a second life",
+        "a second deployment",
     ):
         assert f"✓ {claim}" in said
     kept = said.partition("only retained resources remain: ")[2].splitlines()[0]
@@ -73,7 +73,7 @@ def test_each_region_of_a_file_passes_a_month_of_operations(tmp_path: Path) -> N
     file.write_text(edit_document({"aws.other_regions": [west]}, (ROOT / "tests/deployments/small.yaml").read_text()))
     said = rehearse(file)
     for region, name in (("us-east-1", "small"), ("us-west-2", "small-us-west-2")):
-        for step in ("digests", "a rollout that an alarm rolls back", "new passwords", "teardown", "a second life"):
+        for step in ("digests", "a rollout that an alarm rolls back", "new passwords", "teardown", "a second deployment"):
             assert f"✓ {region}: {step}" in said
         assert f"✓ every host of {name}-cpu is another one" in said
     assert said.count("✓ its sessions are there") == 2

@@ -243,7 +243,7 @@ class OperationsRehearsal:
             for _ in range(self._get_image_version(name)):
                 self._publish_image(name)
         ecr, repository = self._get_client("ecr"), f"{self._now.name}/{Image.GATEWAY}"
-        ecr.put_image(repositoryName=repository, imageManifest=IMAGE_MANIFEST, imageTag="of-the-first-life")
+        ecr.put_image(repositoryName=repository, imageManifest=IMAGE_MANIFEST, imageTag="of-the-first-deployment")
         store = f"{names.build_state_group_id(self._now)}-final"
         self._now = _replace_aws_settings(
             self._now, state=self._now.aws.state.model_copy(update={"restore_from": store})
@@ -253,7 +253,7 @@ class OperationsRehearsal:
         cdk.deploy_again()
         yield from self._rehearsal.verify(self._now)
         tags = [each.get("imageTag") for each in ecr.list_images(repositoryName=repository)["imageIds"]]
-        yield VerificationResult(f"{repository} has its images of the first life", "of-the-first-life" in tags)
+        yield VerificationResult(f"{repository} has the images of the first deployment", "of-the-first-deployment" in tags)
         if shutil.which(REDIS_SERVER_EXECUTABLE):
             account = self._create_account(self._now)
             yield VerificationResult(
