@@ -73,7 +73,13 @@ def test_each_region_of_a_file_passes_a_month_of_operations(tmp_path: Path) -> N
     file.write_text(edit_document({"aws.other_regions": [west]}, (ROOT / "tests/deployments/small.yaml").read_text()))
     said = rehearse(file)
     for region, name in (("us-east-1", "small"), ("us-west-2", "small-us-west-2")):
-        for step in ("digests", "a rollout that an alarm rolls back", "new passwords", "teardown", "a second deployment"):
+        for step in (
+            "digests",
+            "a rollout that an alarm rolls back",
+            "new passwords",
+            "teardown",
+            "a second deployment",
+        ):
             assert f"✓ {region}: {step}" in said
         assert f"✓ every host of {name}-cpu is another one" in said
     assert said.count("✓ its sessions are there") == 2

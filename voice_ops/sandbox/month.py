@@ -253,7 +253,9 @@ class OperationsRehearsal:
         cdk.deploy_again()
         yield from self._rehearsal.verify(self._now)
         tags = [each.get("imageTag") for each in ecr.list_images(repositoryName=repository)["imageIds"]]
-        yield VerificationResult(f"{repository} has the images of the first deployment", "of-the-first-deployment" in tags)
+        yield VerificationResult(
+            f"{repository} has the images of the first deployment", "of-the-first-deployment" in tags
+        )
         if shutil.which(REDIS_SERVER_EXECUTABLE):
             account = self._create_account(self._now)
             yield VerificationResult(
