@@ -61,6 +61,8 @@ class LocalAws:
         if faults:
             command += ["--faults", str(faults)]
         root = Path(__file__).resolve().parents[2]
+        environment = dict(os.environ)
+        bypass_proxy_for_loopback(environment)  # the server's own clients call it
         # The log is a separate file, since a released server must not keep its parent's output open.
         with log.open("w") as errors:
             self._process = subprocess.Popen(  # noqa: S603
@@ -69,6 +71,7 @@ class LocalAws:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=root,
+                env=environment,
                 text=True,
                 # The parent handles Ctrl-C, and stops the server when it is done.
                 start_new_session=True,
