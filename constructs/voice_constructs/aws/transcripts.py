@@ -37,7 +37,7 @@ class TranscriptArchive(Construct):
         acknowledge(
             self.bucket,
             "AwsSolutions-S1",
-            "Only the gateway's role can read it, and the API's access log records each request for a transcript",
+            "Callers read it through the gateway, and the API's access log records each of their requests",
         )
 
     @property
