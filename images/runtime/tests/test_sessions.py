@@ -183,6 +183,14 @@ async def test_a_refused_session_leaves_nothing_behind(store: Redis) -> None:
     assert await store.zrange(state.build_caller_sessions_key("a"), 0, -1) == [b"1"]
 
 
+async def test_a_session_owns_its_ssrc_if_the_reply_was_lost(store: Redis) -> None:
+    """Regression: the client repeats the command, and the record remained without an owner until it expired."""
+    session = open_session()
+    await store.hset(state.build_session_key(SSRC), SessionField.ID, session.id)
+    assert await SessionStore(store).create(session, max_sessions=1)
+    assert not await SessionStore(store).create(replace(session, id="another"), max_sessions=2)
+
+
 async def test_sessions_that_have_expired_do_not_count(store: Redis) -> None:
     sessions = SessionStore(store)
     await store.zadd(state.build_caller_sessions_key("a"), {"1": time.time() - 1, "2": time.time() + 60})

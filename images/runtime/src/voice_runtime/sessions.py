@@ -172,7 +172,7 @@ class SessionStore:
         self._store = store
 
     async def create(self, session: Session, *, max_sessions: int) -> bool:
-        """Write the record of a new session, and return True if its SSRC was free.
+        """Write the record of a new session, and return True unless another session has its SSRC.
 
         Raises:
             TooManySessionsError: The caller has ``max_sessions`` active sessions.
@@ -186,8 +186,9 @@ class SessionStore:
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.ID, session.id)
             pipe.expireat(key, key_expires_at, nx=True)
-            owned, _ = await pipe.execute()
-        if not owned:
+            pipe.hget(key, SessionField.ID)
+            *_, owner = await pipe.execute()
+        if decode_text(owner) != session.id:
             return False
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.zremrangebyscore(state.build_caller_sessions_key(session.caller), "-inf", now)
