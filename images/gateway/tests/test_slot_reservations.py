@@ -107,3 +107,15 @@ async def test_an_expired_lease_is_renewed_by_the_socket_that_is_left(store: Red
     assert await newer.renew()
     assert not await older.renew()
     assert 0 < await store.ttl(key) <= state.SESSION_LEASE_TTL_S
+
+
+async def test_a_lease_is_renewed_although_the_reply_is_lost(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's client repeats a command whose reply is lost."""
+    lease, set_once = SocketLease(store, 7), store.set
+
+    async def set_twice(*arguments: Any, **options: Any) -> object:
+        await set_once(*arguments, **options)
+        return await set_once(*arguments, **options)
+
+    monkeypatch.setattr(store, "set", set_twice)
+    assert await lease.renew()

@@ -30,7 +30,8 @@ class SocketLease:
             pipe.expire(self._key, state.SESSION_LEASE_TTL_S)
             owner, _ = await pipe.execute()
         if owner is None:
-            return bool(await self._store.set(self._key, self._owner_id, nx=True, ex=state.SESSION_LEASE_TTL_S))
+            await self._store.set(self._key, self._owner_id, nx=True, ex=state.SESSION_LEASE_TTL_S)
+            return await self.is_held()  # the client may have repeated a command whose reply was lost
         return bool(owner == self._owner_id)
 
     async def is_held(self) -> bool:
