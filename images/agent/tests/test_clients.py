@@ -182,7 +182,7 @@ async def ask_by_pipecat(url: str, script: Script, engines: Engines) -> None:
     await runner.add_workers(worker)
     running = asyncio.create_task(runner.run())
     for turn in range(TURNS):
-        async for piece in script.pieces(turn, lambda turn=turn: ear.heard_s >= (turn + 0.9) * engines.spoken_s):  # type: ignore[misc]
+        async for piece in script.pieces(turn, lambda turn=turn: ear.heard_s >= 0.9 * (turn + 1) * engines.spoken_s):  # type: ignore[misc]
             await worker.queue_frame(OutputAudioRawFrame(piece.tobytes(), RATE, 1))
     await worker.cancel()
     await running
@@ -214,7 +214,7 @@ async def test_a_twilio_stream_becomes_a_conversation(place: Place, engines: Eng
         }  # fmt: skip
         await socket.send(json.dumps({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": start}))
         for turn in range(TURNS):
-            async for piece in script.pieces(turn, lambda turn=turn: heard_s() >= (turn + 0.9) * engines.spoken_s):  # type: ignore[misc]
+            async for piece in script.pieces(turn, lambda turn=turn: heard_s() >= 0.9 * (turn + 1) * engines.spoken_s):  # type: ignore[misc]
                 payload = base64.b64encode(await pcm_to_ulaw(piece.tobytes(), RATE, TWILIO_RATE, resampler)).decode()
                 media = {"track": "inbound", "timestamp": "5", "payload": payload}
                 await socket.send(json.dumps({"event": "media", "streamSid": "MZ1", "media": media}))
