@@ -236,15 +236,15 @@ MISTAKES = {
         "{kind: iam}", "{kind: iam, issuer: https://a.example}", "kind: iam",
         ("`aws.edge.authorizer.issuer` is an unknown setting",),
     ),
-    "root volume beyond EBS, of the VAD fleet": Mistake(
+    "root volume beyond Image Builder's maximum, of the VAD fleet": Mistake(
         "    machine_image: ami-0123456789abcdef0\n",
-        "    machine_image: ami-0123456789abcdef0\n    root_volume_gib: 65537\n", "root_volume_gib",
-        ("`aws.vad.root_volume_gib` is 65537", "less than or equal to 65536"),
+        "    machine_image: ami-0123456789abcdef0\n    root_volume_gib: 16001\n", "root_volume_gib",
+        ("`aws.vad.root_volume_gib` is 16001", "less than or equal to 16000"),
     ),
-    "root volume beyond EBS, of an ASR fleet": Mistake(
+    "root volume beyond Image Builder's maximum, of an ASR fleet": Mistake(
         "      machine_image: ami-0123456789abcdef1\n",
-        "      machine_image: ami-0123456789abcdef1\n      root_volume_gib: 70000\n", "root_volume_gib",
-        ("`aws.asr.0.root_volume_gib` is 70000", "less than or equal to 65536"),
+        "      machine_image: ami-0123456789abcdef1\n      root_volume_gib: 16384\n", "root_volume_gib",
+        ("`aws.asr.0.root_volume_gib` is 16384", "less than or equal to 16000"),
     ),
     "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway.vcpu`", "no 3 vCPU")),
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),

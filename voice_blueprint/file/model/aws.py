@@ -130,9 +130,9 @@ class DataPath(Model):
     """Descriptors in each receive ring."""
 
 
-VolumeSize = Annotated[int, Field(ge=30, le=65_536)]
-"""Size of a root volume, GiB. A gp3 volume has at most 64 TiB.
-https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
+VolumeSize = Annotated[int, Field(ge=30, le=16_000)]
+"""Size of a root volume, GiB. Image Builder's recipes accept no larger one.
+https://docs.aws.amazon.com/imagebuilder/latest/APIReference/API_EbsInstanceBlockDeviceSpecification.html"""
 VolumeThroughput = Annotated[int, Field(ge=125, le=2000)]
 """Throughput of a gp3 volume, MiB/s. 125 is included in its price; 2000 is the maximum.
 https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
