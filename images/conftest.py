@@ -1,7 +1,9 @@
 """Fixtures with a state store for the image tests: Valkey if it is installed, and otherwise Redis."""
 
 import asyncio
+import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -25,6 +27,9 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 SERVER_PROGRAMS = ("valkey-server", "redis-server")
 BUSY_TIMEOUT_S = 60
 """Timeout for operations that take a second on an idle machine, so that tests do not fail on a busy machine."""
+
+PIECE_BYTES = 65536
+"""Maximum size of a request or a reply in these tests."""
 
 _INHERITED_VARIABLE_NAMES = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
 INHERITED_ENVIRONMENT = {name: os.environ[name] for name in _INHERITED_VARIABLE_NAMES if name in os.environ}
@@ -76,6 +81,31 @@ async def store(store_server: StoreServer) -> AsyncIterator[Redis]:
     await client.flushall()
     yield client
     await client.aclose()
+
+
+@pytest.fixture
+async def lossy_store(store: Redis, store_server: StoreServer) -> AsyncIterator[Redis]:  # noqa: ARG001  is emptied
+    """Client whose connection breaks before its first reply to a command that only writes a missing value."""
+    has_lost_reply = False
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal has_lost_reply
+        store_reader, store_writer = await asyncio.open_connection("127.0.0.1", store_server.port)
+        with contextlib.closing(writer), contextlib.closing(store_writer):
+            while request := await reader.read(PIECE_BYTES):
+                store_writer.write(request)
+                reply = await store_reader.read(PIECE_BYTES)
+                if not has_lost_reply and re.search(rb"\r\n(HSETNX|NX)\r\n", request):
+                    has_lost_reply = True
+                    return
+                writer.write(reply)
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as relay:
+        port = relay.sockets[0].getsockname()[1]
+        client = connect(store_server.settings.model_copy(update={"port": port}))
+        yield client
+        await client.aclose()
+    assert has_lost_reply
 
 
 async def until(happened: Callable[[], object]) -> None:

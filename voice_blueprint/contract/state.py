@@ -174,7 +174,7 @@ class SessionField(StrEnum):
     AUDIO_S = "audio_s"
     """Duration of the audio that the session's sockets have received, seconds, if any."""
     SETTLED = "settled"
-    """Present after the session's usage was reported."""
+    """Random id of the session's first usage report; absent before it."""
     REALTIME = "realtime"
     """Settings with which a client of OpenAI's API connects, as JSON; if absent, the client sends its settings."""
 

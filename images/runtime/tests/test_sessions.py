@@ -183,11 +183,10 @@ async def test_a_refused_session_leaves_nothing_behind(store: Redis) -> None:
     assert await store.zrange(state.build_caller_sessions_key("a"), 0, -1) == [b"1"]
 
 
-async def test_a_session_owns_its_ssrc_if_the_reply_was_lost(store: Redis) -> None:
+async def test_a_session_owns_its_ssrc_although_a_reply_was_lost(store: Redis, lossy_store: Redis) -> None:
     """Regression: the client repeats the command, and the record remained without an owner until it expired."""
     session = open_session()
-    await store.hset(state.build_session_key(SSRC), SessionField.ID, session.id)
-    assert await SessionStore(store).create(session, max_sessions=1)
+    assert await SessionStore(lossy_store).create(session, max_sessions=1)
     assert not await SessionStore(store).create(replace(session, id="another"), max_sessions=2)
 
 
@@ -281,6 +280,14 @@ async def test_a_record_follows_its_session(store: Redis) -> None:
     assert await read(sessions) == replace(made, language="fr", last_sent_event="7-1", received_s=3.75)
     assert await sessions.mark_usage_reported(made) is True
     assert await sessions.mark_usage_reported(made) is False
+
+
+async def test_usage_is_reported_once_although_a_reply_was_lost(store: Redis, lossy_store: Redis) -> None:
+    """Regression: the client repeats the command, and the usage was taken for reported."""
+    made = open_session()
+    await SessionStore(store).create(made, max_sessions=1)
+    assert await SessionStore(lossy_store).mark_usage_reported(made) is True
+    assert await SessionStore(store).mark_usage_reported(made) is False
 
 
 async def test_an_expired_record_is_not_created_again(store: Redis) -> None:

@@ -1,6 +1,7 @@
 """Sessions in Valkey: who may send audio, and the progress of the transcript."""
 
 import base64
+import secrets
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -252,8 +253,15 @@ class SessionStore:
 
     async def mark_usage_reported(self, session: Session) -> bool:
         """Mark a session's usage as reported, and return True if it was not reported before."""
-        key = state.build_session_key(session.ssrc)
-        return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
+        key, report_id = state.build_session_key(session.ssrc), secrets.token_hex(8)
+        if not await self._store.exists(key):
+            return False
+        # The reply of HSETNX is not used, since the client repeats a command whose reply was lost.
+        async with self._store.pipeline(transaction=True) as pipe:
+            pipe.hsetnx(key, SessionField.SETTLED, report_id)
+            pipe.hget(key, SessionField.SETTLED)
+            _, first_id = await pipe.execute()
+        return decode_text(first_id) == report_id
 
     async def start_grace_period(self, session: Session, grace_s: int) -> None:
         """Let a session expire unless its caller reconnects within the grace period.
