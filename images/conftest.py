@@ -85,7 +85,7 @@ async def store(store_server: StoreServer) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def lossy_store(store: Redis, store_server: StoreServer) -> AsyncIterator[Redis]:  # noqa: ARG001  is emptied
-    """Client whose connection breaks before its first reply to a command that only writes a missing value."""
+    """Client whose connection breaks before its first reply to a command whose repetition has another result."""
     has_lost_reply = False
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,7 +95,7 @@ async def lossy_store(store: Redis, store_server: StoreServer) -> AsyncIterator[
             while request := await reader.read(PIECE_BYTES):
                 store_writer.write(request)
                 reply = await store_reader.read(PIECE_BYTES)
-                if not has_lost_reply and re.search(rb"\r\n(HSETNX|NX)\r\n", request):
+                if not has_lost_reply and re.search(rb"\r\n(HSETNX|NX|RPUSH)\r\n", request):
                     has_lost_reply = True
                     return
                 writer.write(reply)

@@ -30,6 +30,15 @@ async def test_writes_during_a_renewal_keep_the_lease_and_the_order_of_the_messa
     assert [each["content"] for each in await memory.take_over()] == said
 
 
+async def test_a_message_is_stored_once_although_a_reply_was_lost(lossy_store: Redis) -> None:
+    """Regression: the client repeats the write."""
+    memory = ConversationHistory(lossy_store, "c", KEPT_S)
+    await memory.take_over()
+    await memory.add_message("user", "Yes.")
+    await memory.add_message("user", "Yes.")
+    assert [each["content"] for each in await memory.take_over()] == ["Yes.", "Yes."]
+
+
 async def test_an_older_connection_loses_the_lease_to_a_newer_one(store: Redis) -> None:
     old, new = ConversationHistory(store, "c", KEPT_S), ConversationHistory(store, "c", KEPT_S)
     await old.take_over()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypedDict
 
 from redis.asyncio import Redis
@@ -70,14 +70,19 @@ class ConversationHistory:
         Raises:
             LostLeaseError: Another connection has taken over the conversation.
         """
+        # A write whose reply was lost is repeated, and the id tells whether the message is already stored.
+        message = json.dumps({"id": secrets.token_hex(8), **Message(role=role, content=content)})
+
+        async def is_written(pipe: Pipeline) -> bool:
+            return bool(await pipe.lindex(self._messages_key, -1) == message.encode())
 
         def write(pipe: Pipeline) -> None:
-            pipe.rpush(self._messages_key, json.dumps(Message(role=role, content=content)))
+            pipe.rpush(self._messages_key, message)
             pipe.ltrim(self._messages_key, -MAX_MESSAGES, -1)
             pipe.expire(self._messages_key, self._retention_s)
 
         async with self._message_lock:
-            await self._write_with_lease(write)
+            await self._write_with_lease(write, is_written)
 
     async def release_lease(self) -> None:
         """Release the lease for the next connection."""
@@ -86,7 +91,9 @@ class ConversationHistory:
         except LostLeaseError:
             return
 
-    async def _write_with_lease(self, write: Callable[[Pipeline], object]) -> None:
+    async def _write_with_lease(
+        self, write: Callable[[Pipeline], object], is_written: Callable[[Pipeline], Awaitable[bool]] | None = None
+    ) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
             while True:
                 await pipe.watch(self._lease_key)
@@ -94,9 +101,12 @@ class ConversationHistory:
                 # If the store was unavailable for longer than the lease, the lease has no holder.
                 if holder not in (self._owner_token, None):
                     raise LostLeaseError
+                if is_written and await is_written(pipe):
+                    return
                 pipe.multi()
                 write(pipe)
-                # Another write, possibly by this connection, changed the lease in the meantime. Check again.
+                # Another write, possibly by this connection, changed the lease in the meantime, or the reply was lost.
+                # Check again.
                 with contextlib.suppress(WatchError):
                     await pipe.execute()
                     return
