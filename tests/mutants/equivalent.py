@@ -299,7 +299,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{AGENT}/interruptions.py", "a message of 20 ms later", (">= MIN_INTERRUPTION_S", "> MIN_INTERRUPTION_S")),
     *_each(f"{AGENT}/interruptions.py", "it concerns sequences of 200 words", ("junk=False", "junk=True")),
     *_each(f"{AGENT}/memory.py", "a random name",
-           *((f"token_hex(8){after}", f"token_hex( {size}){after}") for after in (".encode()", ", **M") for size in (7, 9))),
+           *((f"token_hex(8){after}", f"token_hex( {size}){after}")
+             for after in (".encode()", ", **M") for size in (7, 9))),
     *_each(f"{AGENT}/memory.py", "the lease is set first, and its previous holder writes no more",
            ("=True) as pipe:\n            pipe.set", "=False) as pipe:\n            pipe.set")),
     *_each(f"{AGENT}/memory.py", "multi() starts a transaction as well",
