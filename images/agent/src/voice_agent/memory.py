@@ -54,7 +54,7 @@ class ConversationHistory:
             pipe.set(self._lease_key, self._owner_token, ex=LEASE_S)
             pipe.lrange(self._messages_key, 0, -1)
             _, messages = await pipe.execute()
-        return [json.loads(each) for each in messages]
+        return [Message(role=each["role"], content=each["content"]) for each in map(json.loads, messages)]
 
     async def renew_lease(self) -> None:
         """Renew the lease.
