@@ -44,6 +44,11 @@ LATENCY_TOLERANCE_S = 0.5
 MAX_RECOVERY_S = 60
 """Maximum time that a server processes the data of strangers who have left."""
 
+BLOCKED_AFTER_S = 1
+"""Time without data accepted from any client that reads nothing, after which all of them count as blocked."""
+MAX_FLOOD_S = 30
+"""Time after which callers are served even if a server still accepts the data of clients that read nothing."""
+
 IdleConnection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -102,16 +107,19 @@ async def check_caller_latency(
 async def flood_without_reading(
     port: int, piece: bytes, head: bytes = b"", count: int = CONNECTION_COUNT
 ) -> AsyncIterator[None]:
-    """Send a piece as often as the server accepts it, and read only the first byte of the response to the head."""
+    """Send a piece until the server accepts no more, and read only the first byte of the response to the head."""
     loop = asyncio.get_running_loop()
+    accepted_at = time.monotonic()
 
     async def send(to: socket.socket) -> None:
+        nonlocal accepted_at
         await loop.sock_connect(to, ("127.0.0.1", port))
         if head:
             await loop.sock_sendall(to, head)
             await loop.sock_recv(to, 1)
         while piece:
             await loop.sock_sendall(to, piece)
+            accepted_at = time.monotonic()
         await asyncio.Event().wait()
 
     with contextlib.ExitStack() as opened:
@@ -121,7 +129,9 @@ async def flood_without_reading(
             each.setblocking(False)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             tasks.append(asyncio.create_task(send(each)))
-        await asyncio.sleep(1)
+        latest = time.monotonic() + MAX_FLOOD_S
+        while time.monotonic() < min(accepted_at + BLOCKED_AFTER_S, latest):
+            await asyncio.sleep(BLOCKED_AFTER_S / 10)
         try:
             yield
         finally:
