@@ -172,6 +172,9 @@ class Machine:
     def run(self, command: str, *, check: bool = True) -> str:
         """Run a shell command as root inside the machine, and return its output.
 
+        A command of more than 4,000 characters may remain without a response: QEMU 7.2 sometimes stops reading a
+        message that does not fit into the 4 KiB buffer of the agent's port.
+
         Raises:
             HostRehearsalError: The command fails, or the machine does not respond.
         """

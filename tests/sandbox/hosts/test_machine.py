@@ -150,7 +150,7 @@ FAULTS = {
     "secret gone": Fault(SECRET_STEP, "state_secret: cannot read password of arn:aws:secretsmanager", missing_secret),
     # No container can be started; the reason is of the first that was restarted five times.
     "no container runtime": Fault(
-        SECRET_STEP, " cannot be started; docker: Error response from daemon", breaks="mv /usr/sbin/runc /root"
+        SECRET_STEP, " cannot be started  docker: Error response from daemon", breaks="mv /usr/sbin/runc /root"
     ),
     "health never green": Fault(
         SECRET_STEP,

@@ -48,6 +48,9 @@ print(matrix if "-m" in sys.argv else "")
 """
 """NVIDIA's recorded output, with the NUMA nodes that the kernel reports."""
 
+_PIECE_LENGTH = 3600
+"""Characters of a file in one command: ``Machine.run`` does not always finish with a longer one."""
+
 
 class Node:
     """The machine, and its containers."""
@@ -66,7 +69,10 @@ class Node:
 
     def install(self, name: str, content: bytes) -> None:
         file, text = f"{_TOOLS}/{name}", base64.b64encode(content).decode()
-        self.ask(f"mkdir -p {_TOOLS}; echo {text} | base64 --decode >{file}; chmod 755 {file}")
+        self.ask(f"mkdir -p {_TOOLS}; rm -f {file}.text")
+        for start in range(0, len(text), _PIECE_LENGTH):
+            self.ask(f"echo {text[start : start + _PIECE_LENGTH]} >>{file}.text")
+        self.ask(f"base64 --decode {file}.text >{file}; chmod 755 {file}")
 
     def run(self, *command: str, options: str = "") -> str:
         """Run a command in a container with a pod's permissions.
