@@ -385,9 +385,7 @@ async def test_sessions_per_key_are_limited(start: Start, store: Redis, asked: i
     assert outcomes[201] == await store.zcard(state.build_caller_sessions_key("greedy")) <= 100
     assert outcomes[429] >= asked - 100
     keys = {key async for key in store.scan_iter("session:[0-9]*", count=1000)}
-    # On a busy machine, the store can execute a command again that the client has repeated, after the record was
-    # deleted. The resulting record has no state, so nothing accepts it, and it expires.
-    assert sum([await store.hexists(key, SessionField.STATE) for key in keys]) == 100 + outcomes[201]
+    assert len(keys) == 100 + outcomes[201]
     assert all([await store.ttl(key) > 0 for key in keys])
     await gateway.holds_no_more_than(before + 0.2 * asked)
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"}, headers={CALLER_HEADER: "modest"})

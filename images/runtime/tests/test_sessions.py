@@ -294,6 +294,10 @@ async def test_an_expired_record_is_not_created_again(store: Redis) -> None:
     sessions, made = SessionStore(store), open_session()
     await sessions.update(made, language="fr")
     await sessions.add_audio(made, 1.5)
+    await sessions.set_gateway(made, "10.0.0.1", 4000)
+    await sessions.start_grace_period(made, 20)
+    await sessions.resume(made)
+    await sessions.close(made)
     await sessions.mark_refused(SSRC)
     assert await sessions.mark_usage_reported(made) is False
     assert await store.keys() == []

@@ -167,7 +167,11 @@ class TooManySessionsError(Exception):
 
 
 class SessionStore:
-    """Creates, reads and closes sessions."""
+    """Creates, reads and closes sessions.
+
+    A session whose record has expired, or was lost with a failed store, is not changed: a record that was created again
+    would have no other fields, and possibly no expiry.
+    """
 
     def __init__(self, store: Redis) -> None:
         self._store = store
@@ -233,6 +237,8 @@ class SessionStore:
             begins_at: RTP timestamp of this socket's first frame; the session keeps the value of its first socket.
         """
         key = state.build_session_key(session.ssrc)
+        if not await self._store.exists(key):
+            return
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.BEGINS_AT, str(begins_at))
             pipe.hset(key, SessionField.GATEWAY, gateway)
@@ -241,7 +247,6 @@ class SessionStore:
     async def update(self, session: Session, **fields: str) -> None:
         """Write fields that change during a session, such as ``language`` and ``last_sent_event``."""
         key = state.build_session_key(session.ssrc)
-        # An expired record is not recreated, since it would never expire.
         if await self._store.exists(key):
             await self._store.hset(key, mapping={SessionField(name): value for name, value in fields.items()})
 
@@ -268,9 +273,12 @@ class SessionStore:
 
         A session that was closed in the meantime remains closed.
         """
+        key = state.build_session_key(session.ssrc)
+        if not await self._store.exists(key):
+            return
         reconnect_by = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.build_session_key(session.ssrc), SessionField.RECONNECT_DEADLINE, str(reconnect_by))
+            pipe.hset(key, SessionField.RECONNECT_DEADLINE, str(reconnect_by))
             ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
             pipe.zadd(state.build_caller_sessions_key(session.caller), ends_at, xx=True)
             pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, ends_at, xx=True, lt=True)
@@ -302,8 +310,11 @@ class SessionStore:
 
     async def resume(self, session: Session) -> None:
         """Continue a session whose caller has reconnected."""
+        key = state.build_session_key(session.ssrc)
+        if not await self._store.exists(key):
+            return
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hdel(state.build_session_key(session.ssrc), SessionField.RECONNECT_DEADLINE)
+            pipe.hdel(key, SessionField.RECONNECT_DEADLINE)
             pipe.hdel(state.build_transcription_progress_key(session.ssrc), TranscribedAudioField.REFUSED_AT)
             _add_active_session(pipe, session, session.expires_at)
             pipe.zadd(state.SESSIONS_TO_ARCHIVE_KEY, {str(session.ssrc): session.expires_at}, xx=True)
@@ -322,9 +333,12 @@ class SessionStore:
 
     async def close(self, session: Session) -> None:
         """Reject further audio. Speech so far is still transcribed."""
+        key = state.build_session_key(session.ssrc)
+        if not await self._store.exists(key):
+            return
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.build_session_key(session.ssrc), SessionField.STATE, SessionState.CLOSED)
-            pipe.expire(state.build_session_key(session.ssrc), state.SESSION_RETENTION_S)
+            pipe.hset(key, SessionField.STATE, SessionState.CLOSED)
+            pipe.expire(key, state.SESSION_RETENTION_S)
             pipe.delete(state.build_srtp_entry_key(session.ssrc))
             pipe.zrem(state.build_caller_sessions_key(session.caller), str(session.ssrc))
             # A second request has no effect, since the session ended with the first.
