@@ -25,6 +25,9 @@ CPU_COUNT = 3
 """Number of CPUs: two for pollers that never sleep, and one for all other programs."""
 _RESPONSE_TIMEOUT_S = 600
 """Timeout for the guest agent, whose first response takes half of the boot time."""
+_FIRST_LINE_TIMEOUT_S = 240
+"""Time to the first line on the console, which an emulated machine on two idle cores writes after 17 s."""
+_MAX_RESETS = 2
 _KERNEL_ARGUMENTS = " ".join(
     [
         # An emulated CPU needs no mitigations, and they are the slowest code to emulate.
@@ -131,6 +134,7 @@ class Machine:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         threading.Thread(target=self._read_console, daemon=True).start()
+        threading.Thread(target=self._reset_if_silent, daemon=True).start()
 
     def _read_console(self) -> None:
         assert self._process.stdout is not None  # noqa: S101  asked for above
@@ -139,6 +143,20 @@ class Machine:
                 line = ConsoleLine(self.uptime_s, _ESCAPE_PATTERN.sub("", raw.decode(errors="replace")).rstrip())
                 print(f"{line.elapsed_s:7.1f} {line.text}", file=file, flush=True)
                 self._add_line(line)
+
+    def _reset_if_silent(self) -> None:
+        """Reset the machine if its kernel hangs before the first line on the console.
+
+        One of about 50 emulated machines did: all its CPUs were halted, one of them in its timer's interrupt.
+        """
+        for _ in range(_MAX_RESETS):
+            deadline = time.monotonic() + _FIRST_LINE_TIMEOUT_S
+            while time.monotonic() < deadline:
+                if not self.is_running or any(not each.text.startswith(NOTE_PREFIX) for each in self.console_lines):
+                    return
+                time.sleep(1)
+            self.add_note(f"nothing on the console for {_FIRST_LINE_TIMEOUT_S} s, so the machine is reset")
+            self._run_monitor_command("system_reset")
 
     def _add_line(self, line: ConsoleLine) -> None:
         with self._lines_lock:
@@ -207,7 +225,10 @@ class Machine:
         self._send(command, arguments)
         buffer, synced = b"", False
         while time.monotonic() < deadline:
-            buffer += self._agent.recv(65536)
+            piece = self._agent.recv(65536)
+            if not piece:
+                raise HostRehearsalError(f"{self.name}: stopped before it responded to {command}")
+            buffer += piece
             *lines, buffer = buffer.split(b"\n")
             for line in lines:
                 answer = json.loads(line)

@@ -101,8 +101,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     machine = Machine(
         "node", prepare_disk(), hardware, link=None, is_instance=False, folder=tmp_path_factory.mktemp("node")
     )
-    yield Node(machine)
-    machine.stop()
+    try:
+        yield Node(machine)
+    finally:
+        machine.stop()
 
 
 def cpu_list(nodes: frozenset[int]) -> str:
