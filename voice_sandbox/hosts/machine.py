@@ -35,8 +35,8 @@ _KERNEL_ARGUMENTS = " ".join(
         # The root file system lacks AppArmor's tools; with AppArmor enabled, Docker would start no containers.
         "apparmor=0",
         # On a busy machine, the emulated clock looks unstable; a kernel that patched its own code for that reason
-        # panicked (int3 in sched_clock_cpu).
-        "tsc=reliable",
+        # panicked (int3 in sched_clock_cpu). It seldom does so even if the clock is reliable, and then reboots.
+        "tsc=reliable panic=1",
         # When a machine is restored to a snapshot, its clock jumps, which is neither a stall nor a missed watchdog.
         # Without this setting, systemd killed networkd, and the host had no network when its user data started.
         "rcupdate.rcu_cpu_stall_suppress=1 systemd.service_watchdogs=no",
