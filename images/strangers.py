@@ -45,9 +45,9 @@ MAX_RECOVERY_S = 60
 """Maximum time that a server processes the data of strangers who have left."""
 
 BLOCKED_AFTER_S = 1
-"""Time without data accepted from any client that reads nothing, after which all of them count as blocked."""
+"""Clients that read nothing count as blocked when the server has accepted no data from any of them for this time."""
 MAX_FLOOD_S = 30
-"""Time after which callers are served even if a server still accepts the data of clients that read nothing."""
+"""Maximum time to wait until these clients are blocked. A caller is measured even if they are not."""
 
 IdleConnection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -129,8 +129,8 @@ async def flood_without_reading(
             each.setblocking(False)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             tasks.append(asyncio.create_task(send(each)))
-        latest = time.monotonic() + MAX_FLOOD_S
-        while time.monotonic() < min(accepted_at + BLOCKED_AFTER_S, latest):
+        deadline = time.monotonic() + MAX_FLOOD_S
+        while time.monotonic() < min(accepted_at + BLOCKED_AFTER_S, deadline):
             await asyncio.sleep(BLOCKED_AFTER_S / 10)
         try:
             yield

@@ -26,7 +26,7 @@ CPU_COUNT = 3
 _RESPONSE_TIMEOUT_S = 600
 """Timeout for the guest agent, whose first response takes half of the boot time."""
 _FIRST_LINE_TIMEOUT_S = 240
-"""Time to the first line on the console, which an emulated machine on two idle cores writes after 17 s."""
+"""Timeout for the first line on the console. An emulated machine on two idle cores writes it after 17 s."""
 _MAX_RESETS = 2
 _KERNEL_ARGUMENTS = " ".join(
     [
@@ -35,7 +35,7 @@ _KERNEL_ARGUMENTS = " ".join(
         # The root file system lacks AppArmor's tools; with AppArmor enabled, Docker would start no containers.
         "apparmor=0",
         # On a busy machine, the emulated clock looks unstable; a kernel that patched its own code for that reason
-        # panicked (int3 in sched_clock_cpu). It seldom does so even if the clock is reliable, and then reboots.
+        # panicked (int3 in sched_clock_cpu). With a reliable clock this is rare. A kernel that panics reboots.
         "tsc=reliable panic=1",
         # When a machine is restored to a snapshot, its clock jumps, which is neither a stall nor a missed watchdog.
         # Without this setting, systemd killed networkd, and the host had no network when its user data started.

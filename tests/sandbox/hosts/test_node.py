@@ -49,7 +49,7 @@ print(matrix if "-m" in sys.argv else "")
 """NVIDIA's recorded output, with the NUMA nodes that the kernel reports."""
 
 _PIECE_LENGTH = 3600
-"""Characters of a file in one command: ``Machine.run`` does not always finish with a longer one."""
+"""Characters of a file that one command contains, since ``Machine.run`` may fail with a longer command."""
 
 
 class Node:
